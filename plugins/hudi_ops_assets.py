@@ -31,6 +31,8 @@ def events_of(result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     # A published plan has an instant as well: it is not completed.
     elif app == "compact" and instant and result.get("slices"):
         yield {"instant": instant, "action": "compaction", "rows": int(result.get("rows") or 0)}
+    elif app == "clean" and instant and "deleted" in result and not result.get("note"):
+        yield {"instant": instant, "action": "clean", "rows": 0}
     elif app == "recover":
         for undone in result.get("rolled_back") or ():
             yield {"instant": undone["rollback"], "action": "rollback", "rows": 0}

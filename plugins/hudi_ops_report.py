@@ -55,6 +55,7 @@ def sentence(result: Mapping[str, Any]) -> str:
     say = {
         "ingest": _ingested,
         "compact": _compacted,
+        "clean": _cleaned,
         "metadata": _built,
         "verify": _verified,
         "recover": _recovered,
@@ -84,6 +85,18 @@ def _compacted(result: Mapping[str, Any]) -> str:
     logs = _counted(result.get("log_files"), "log file")
     bases = _counted(result["slices"], "base file")
     return f"Compacted {logs} into {bases} with {_counted(result.get('rows'), 'row')} of {_end(result)}"
+
+
+def _cleaned(result: Mapping[str, Any]) -> str:
+    if not result.get("instant"):
+        return _nothing(result)
+    if "verdicts" in result:
+        planned = dict(result.get("counts") or {}).get("planned", 0)
+        return f"Planned the deletion of {_counted(planned, 'file')} of {_end(result)}"
+    if result.get("note"):
+        return f"{result.get('table')}, instant {result['instant']}: {result['note']}"
+    held = f", {_counted(result['held_back'], 'file')} held back" if result.get("held_back") else ""
+    return f"Deleted {_counted(result.get('deleted'), 'file')}{held} of {_end(result)}"
 
 
 def _built(result: Mapping[str, Any]) -> str:

@@ -100,11 +100,11 @@ class TableView:
         return {}
 
     def _is_replaced(self, file: DataFile, as_of: str | None) -> bool:
-        by = self._replaced.get((file.partition_path, file.file_id))
+        by = self.replaced.get((file.partition_path, file.file_id))
         return by is not None and (as_of is None or by <= as_of)
 
     @cached_property
-    def _replaced(self) -> dict[tuple[str, str], str]:
+    def replaced(self) -> dict[tuple[str, str], str]:
         """(partition, file id) -> request time of the replace commit that hides the group."""
         hidden: dict[tuple[str, str], str] = {}
         for instant in self.timeline.completed_writes:

@@ -19,6 +19,9 @@ import pytest
             [{"instant": "2", "action": "compaction", "rows": 9}],
         ),
         ({"app": "compact", "instant": "2", "slices": 0, "note": "it was completed before"}, []),
+        ({"app": "clean", "instant": "2", "verdicts": [], "counts": {"planned": 2}}, []),
+        ({"app": "clean", "instant": "2", "deleted": 3, "note": ""}, [{"instant": "2", "action": "clean", "rows": 0}]),
+        ({"app": "clean", "instant": "2", "deleted": 0, "note": "it was completed before"}, []),
         (
             {"app": "recover", "rolled_back": [{"instant": "3", "rollback": "4"}]},
             [{"instant": "4", "action": "rollback", "rows": 0}],

@@ -31,7 +31,7 @@ def test_dags_import_without_errors(airflow_home: Path) -> None:
 
     bag = DagBag(str(ROOT / "dags"))
     assert bag.import_errors == {}
-    assert set(bag.dags) == {"compaction", "ingestion", "metadata", "recover", "verify"}
+    assert set(bag.dags) == {"clean", "compaction", "ingestion", "metadata", "recover", "verify"}
 
 
 def test_files_of_services_stay_short_and_are_found_by_default_discovery(airflow_home: Path) -> None:
@@ -55,7 +55,7 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 """
 
 
-@pytest.mark.parametrize("name", ["ingestion", "compaction"])
+@pytest.mark.parametrize("name", ["ingestion", "compaction", "clean"])
 def test_parsing_imports_nothing_heavy(airflow_home: Path, name: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PARSE, name], cwd=ROOT, capture_output=True, text=True, check=True, timeout=120

@@ -60,6 +60,18 @@ def test_lines_of_applications_and_of_spark_keep_their_level() -> None:
             "t, instant 2: it was completed before",
         ),
         (
+            {"app": "clean", "table": "t", "instant": "2", "verdicts": [], "counts": {"planned": 4}, "seconds": 0.1},
+            "Planned the deletion of 4 files of t in 0.1 s, instant 2",
+        ),
+        (
+            {"app": "clean", "table": "t", "instant": "2", "deleted": 4, "held_back": 1, "seconds": 1},
+            "Deleted 4 files, 1 file held back of t in 1.0 s, instant 2",
+        ),
+        (
+            {"app": "clean", "table": "t", "instant": "2", "deleted": 0, "note": "it was completed before"},
+            "t, instant 2: it was completed before",
+        ),
+        (
             {"app": "metadata", "table": "t", "instant": "3", "partitions": ["files", "bloom_filters"], "files": 2},
             "Built files, bloom_filters from 2 files in the metadata table of t, instant 3",
         ),

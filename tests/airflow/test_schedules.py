@@ -25,6 +25,7 @@ tables:
     schedules:
       ingestion: "*/10 * * * *"
       compaction: "@hourly"
+      clean: {schedule: "@daily", policy: hours, retain: 48}
       verify: {schedule: "@daily", deep: true, index: false}
   riders:
     path: riders
@@ -33,7 +34,7 @@ tables:
       ingestion: {schedule: "0 6 * * *", source: drop, operation: insert, max_files: 5, min_age_s: 60}
       metadata: {schedule: "@weekly", partitions: [record_index]}
 """
-FORMS = {"compaction", "ingestion", "metadata", "recover", "verify"}
+FORMS = {"clean", "compaction", "ingestion", "metadata", "recover", "verify"}
 
 
 @pytest.fixture
@@ -55,6 +56,7 @@ def test_default_discovery_finds_a_dag_for_each_entry_and_the_forms(scheduled: P
     assert timings == {
         "ingestion__trips": "*/10 * * * *",
         "compaction__trips": "@hourly",
+        "clean__trips": "@daily",
         "verify__trips": "@daily",
         "ingestion__riders": "0 6 * * *",
         "metadata__riders": "@weekly",
@@ -72,6 +74,7 @@ def test_default_discovery_finds_a_dag_for_each_entry_and_the_forms(scheduled: P
         ("ingestion__riders", {"source": "drop", "operation": "insert", "max_files": 5, "min_age_s": 60.0}),
         ("metadata__riders", {"partitions": ("record_index",)}),
         ("compaction__trips", {}),
+        ("clean__trips", {"policy": "hours", "retain": 48}),
     ],
 )
 def test_a_run_of_a_schedule_has_its_values_and_its_table(
@@ -89,7 +92,7 @@ def test_a_run_of_a_schedule_has_its_values_and_its_table(
     assert [asset.name for asset in task.inlets] == [f"hudi://{table}"]
     # Only what completes instants of the table is shown as a producer of its asset.
     producers = {task.task_id for task in dag.tasks if task.outlets}
-    assert producers == {"ingestion": {"ingest"}, "compaction": {"execute"}}.get(service, set())
+    assert producers == {"ingestion": {"ingest"}, "compaction": {"execute"}, "clean": {"execute"}}.get(service, set())
 
 
 def test_values_that_are_written_as_text_are_those_of_the_form(tables_file: Path, load_dag, airflow_home: Path) -> None:

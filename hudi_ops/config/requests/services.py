@@ -12,6 +12,7 @@ from hudi_ops.config.requests.request import EngineName, Names, Request, listed
 from hudi_ops.errors import InvalidRequest
 
 StrategyName: TypeAlias = Literal["size", "count", "commits", "age"]
+PolicyName: TypeAlias = Literal["commits", "hours", "versions"]
 OperationName: TypeAlias = Literal[
     "upsert", "insert", "delete", "bulk_insert", "insert_overwrite", "insert_overwrite_table"
 ]
@@ -36,6 +37,20 @@ def checked_strategy(name: str) -> str:
     names = get_args(StrategyName)
     if str(name).lower() not in names:
         raise InvalidRequest(f"unknown compaction strategy {name!r}", expected=" or ".join(names), found=str(name))
+    return name.lower()
+
+
+def checked_policy(name: str) -> str:
+    """Return the name of a clean policy in lower case.
+
+    Raises:
+        InvalidRequest: there is no such policy.
+    """
+    names = get_args(PolicyName)
+    if str(name).lower() not in names:
+        raise InvalidRequest(
+            f"unknown clean policy {name!r}", expected=" or ".join(names), found=str(name), field="policy"
+        )
     return name.lower()
 
 
@@ -125,6 +140,69 @@ class CompactionRequest(Request):
         title="Resume",
         description="Return a pending plan without a live executor, if there is one, instead of a new plan.",
     )
+
+
+class CleanRequest(Request):
+    """What a clean retains, and how its plan is executed."""
+
+    checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"policy": checked_policy}
+
+    policy: PolicyName = Field(
+        default="commits",
+        title="Policy",
+        description="What stays readable: commits, the state at each of the newest commits; hours, at any time of the last hours; "
+        "versions, the newest slices of each file group.",
+    )
+    retain: int | None = Field(
+        default=None,
+        ge=1,
+        title="Retain",
+        description="How many commits, hours or slices are retained. Default: 10 commits, 24 hours, 3 slices.",
+    )
+    max_files: int | None = Field(
+        default=None,
+        ge=1,
+        title="Max files",
+        description="Delete at most this many files; the next clean deletes the others. Default: all.",
+    )
+    full: bool = Field(
+        default=False,
+        title="Full",
+        description="List all partitions, not only those that writes touched since the last clean.",
+    )
+    files: Annotated[Names, Door(option="file", form=None, separator=None)] = Field(
+        default=(),
+        title="Files",
+        description="Explain these files only: paths below the table, or patterns such as origin=JFK/*.",
+    )
+    instant: Annotated[str | None, Door(form=None)] = Field(
+        default=None,
+        title="Instant",
+        description="Execute this plan. Default: the oldest plan without a live executor.",
+    )
+    abandoned: Annotated[bool, Door(form=None)] = Field(
+        default=False,
+        title="Abandoned",
+        description="Apache Hudi began to execute the plan and has ended, although no heartbeat shows it.",
+    )
+    dry_run: Annotated[bool, Door(form=None, separator=None)] = Field(
+        default=False, title="Dry run", description="Show the files that would be deleted; change nothing."
+    )
+    resume: Annotated[bool, Door(form=None, separator=None)] = Field(
+        default=False,
+        title="Resume",
+        description="Return a pending plan without a live executor, if there is one, instead of a new plan.",
+    )
+
+    @property
+    def engine(self) -> str:
+        """Return where files are deleted: in this process."""
+        return "local"
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """Return no limit of memory: no file is read."""
+        return None
 
 
 class IngestRequest(Request):
@@ -241,6 +319,7 @@ class RecoverRequest(Request):
 SERVICES: Mapping[str, type[Request]] = {
     "ingestion": IngestRequest,
     "compaction": CompactionRequest,
+    "clean": CleanRequest,
     "metadata": IndexRequest,
     "verify": VerifyRequest,
     "recover": RecoverRequest,

@@ -100,6 +100,11 @@ class Choice:
         """Return the reason of file groups that are no candidates."""
         return f"no {self.has}"
 
+    @property
+    def is_due(self) -> bool:
+        """Return whether there is anything to plan."""
+        return bool(self.planned)
+
     def waiting(self) -> Iterator[Candidate]:
         """Yield the candidates that are not planned."""
         yield from (found.candidate for found in (*self.below, *self.beyond))

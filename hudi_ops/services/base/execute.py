@@ -55,7 +55,7 @@ from hudi_ops.services.base.waves import run_tasks
 from hudi_ops.storage.claim import ensure
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.entries import Complete
-from hudi_ops.timeline.names import State, inflight_name
+from hudi_ops.timeline.names import State, inflight_name, requested_name
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
@@ -94,6 +94,8 @@ def execute(session: Session, service: Service, instant: str | None, how: Execut
         return _nothing(service, state, found, "it was completed before")
     session.silent.refuse(state, found.time)
 
+    service.refuse_plan(session, state, read_pending(session, service, state, found), found.time)
+
     def check(now: TableState) -> None:
         if not how.abandoned:
             refuse_foreign_executor(session, service, now, found.time)
@@ -104,6 +106,10 @@ def execute(session: Session, service: Service, instant: str | None, how: Execut
         completed = state.timeline.find(found.time, service.action)
         return _nothing(service, state, completed, "it was completed before")
     run = _execute_taken(session, service, attempt, how)
+    if run is None:
+        state = session.loader.load()
+        completed = state.timeline.find(found.time, service.action)
+        return _nothing(service, state, completed, "another program completed it meanwhile")
     return replace(service.result(run), seconds=round(session.ctx.clock.monotonic_s() - started_s, 3))
 
 
@@ -147,7 +153,8 @@ def _nothing(service: Service, state: TableState, found: Instant | None, note: s
     return service.result_type(state.config.name, time, completion_time, note)
 
 
-def _execute_taken(session: Session, service: Service, attempt: Attempt, how: Execution) -> AnyRun:
+def _execute_taken(session: Session, service: Service, attempt: Attempt, how: Execution) -> AnyRun | None:
+    """Execute a plan; return None if a foreign writer completed its action first."""
     is_deciding = False
     name = attempt.begun.config.name
     started_s = session.ctx.clock.monotonic_s()
@@ -157,9 +164,12 @@ def _execute_taken(session: Session, service: Service, attempt: Attempt, how: Ex
             outcome = service.outcome(run)
             monitor.check()
             is_deciding = True
-            run.entry = _complete(service, run, outcome)
+            entry = _complete(service, run, outcome)
         release_completed(session, attempt.instant, list(service.files_written(run)))
         service.settled(session)
+        if entry is None:
+            return None
+        run.entry = entry
     except (InvalidRequest, Unsupported, Conflict, Busy, Cancelled) as error:
         release_plan(session, attempt, error)
         raise error.at(table=name, instant=attempt.instant) from error
@@ -206,7 +216,8 @@ def _begin(session: Session, service: Service, attempt: Attempt) -> Any:
         clear_foreign_delta(session, attempt)
     path = timeline.path(inflight_name(attempt.instant, service.action))
     if State.INFLIGHT not in found.states:
-        ensure(storage, path, b"")
+        requested = storage.get(timeline.path(requested_name(attempt.instant, service.action)))
+        ensure(storage, path, service.inflight_body(requested))
     now = session.loader.reload(attempt.begun)
     after = now.timeline.find(attempt.instant, service.action)
     is_gone = after is None or State.REQUESTED not in after.states or attempt.instant <= now.log.boundary
@@ -223,18 +234,24 @@ def _begin(session: Session, service: Service, attempt: Attempt) -> Any:
     return plan
 
 
-def _complete(service: Service, run: AnyRun, outcome: Any) -> Complete:
+def _complete(service: Service, run: AnyRun, outcome: Any) -> Complete | None:
+    """Decide the completion; return None if a foreign writer completed the action."""
     session, attempt = run.session, run.attempt
 
     def check(state: TableState) -> None:
         service.check(session, state, attempt, run.plan)
 
-    def check_action(state: TableState) -> None:
+    def check_action(state: TableState) -> bool:
+        found = state.timeline.find(attempt.instant, attempt.action)
+        if found is not None and found.is_completed and state.log.fate(attempt.instant) is None:
+            return False
         refuse_unfit(session, attempt, state)
         check(state)
+        return True
 
     if isinstance(outcome, Body):
-        return landed(complete_action(session, attempt, outcome, check_action), attempt)
+        decided = complete_action(session, attempt, outcome, check_action)
+        return landed(decided, attempt) if decided is not None else None
     return complete_write(session, attempt, outcome, role=service.role, check=check)
 
 

@@ -50,7 +50,7 @@ def plan(session: Session, service: Service, request: Any) -> PlanResult:
         state = session.loader.load()
         session.silent.refuse(state)  # the plan could not be executed
         choice = service.choose(session, state, request)
-        if not choice.planned:
+        if not choice.is_due:
             service.refuse_nothing(state, choice)
             break
         try:

@@ -184,6 +184,13 @@ class TableService(ABC, Generic[Request, Plan, Inputs, Task, Outcome, Result]):
     def check(self, session: Session, state: TableState, attempt: Attempt, plan: Plan) -> None:
         """Check the state in which the plan completes. Called under the lock: it lists nothing."""
 
+    def refuse_plan(self, session: Session, state: TableState, plan: Plan, instant: str) -> None:
+        """Refuse a plan that must not be begun; called before the takeover, without the lock."""
+
+    def inflight_body(self, requested: bytes) -> bytes:
+        """Return the bytes of the inflight file, given those of the requested one; by default none."""
+        return b""
+
     def files_unannounced(self, session: Session, attempt: Attempt, plan: Plan) -> Sequence[str]:
         """Return data files of the instant that earlier executors may have written without markers."""
         return ()

@@ -71,7 +71,8 @@ class ReplacePlan:
 class CleanPlan:
     """Files to delete by a clean.
 
-    `earliest_retained` is the oldest instant whose snapshot stays readable, or empty.
+    `earliest_retained` is the oldest instant whose snapshot stays readable, or empty; `last_completed` the newest completed write
+    that its planner saw. `paths` are the files as the plan spells them: a wrong plan may name some outside the table.
     """
 
     policy: str
@@ -79,6 +80,9 @@ class CleanPlan:
     files: FilesByPartition
     partitions: tuple[str, ...] = ()
     extra: Mapping[str, str] = field(default_factory=dict)
+    paths: FilesByPartition = field(default_factory=dict)
+    earliest_action: str = "commit"
+    last_completed: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,7 @@ class CleanResult:
     files: FilesByPartition
     failed: FilesByPartition
     planned: FilesByPartition = field(default_factory=dict)
+    extra: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def named(self) -> dict[str, frozenset[str]]:
@@ -257,15 +262,19 @@ def _slice(record: Mapping[str, Any]) -> PlannedSlice:
 
 
 def _clean_plan(record: Mapping[str, Any]) -> CleanPlan:
-    files = {key: _names(names) for key, names in (record.get("filesToBeDeletedPerPartition") or {}).items()}
+    paths = {key: tuple(names) for key, names in (record.get("filesToBeDeletedPerPartition") or {}).items()}
     for partition, infos in (record.get("filePathsToBeDeletedPerPartition") or {}).items():
-        files[partition] = files.get(partition, ()) + _names([info["filePath"] or "" for info in infos])
+        paths[partition] = paths.get(partition, ()) + tuple(info["filePath"] or "" for info in infos)
+    retained = record["earliestInstantToRetain"] or {}
     return CleanPlan(
         policy=record["policy"],
-        earliest_retained=(record["earliestInstantToRetain"] or {}).get("timestamp") or "",
-        files=files,
+        earliest_retained=retained.get("timestamp") or "",
+        files={partition: _names(found) for partition, found in paths.items()},
         partitions=tuple(record.get("partitionsToBeDeleted") or ()),
         extra=record.get("extraMetadata") or {},
+        paths=paths,
+        earliest_action=retained.get("action") or "commit",
+        last_completed=record.get("lastCompletedCommitTimestamp") or "",
     )
 
 
@@ -275,6 +284,7 @@ def _clean_result(record: Mapping[str, Any]) -> CleanResult:
         files=_per_partition(record, "successDeleteFiles"),
         failed=_per_partition(record, "failedDeleteFiles"),
         planned=_per_partition(record, "deletePathPatterns"),
+        extra=record.get("extraMetadata") or {},
     )
 
 

@@ -1,0 +1,30 @@
+"""Airflow DAGs `clean` and `clean__<table>`: clean a table."""
+
+from __future__ import annotations
+
+from hudi_ops.plugins.hudi_ops_dags import Service, ServiceDag, dags_of
+
+from hudi_ops.config.requests import CleanRequest
+
+DOC = """
+### Clean a Hudi table
+
+Deletes the files that no retained instant needs, so that the table stays small. **plan** chooses the files and publishes the plan,
+**execute** deletes them; ingestion goes on all the while. When there is nothing to delete, **execute** is *skipped*, and the result
+of **plan** says why. Run alone, **execute** takes the oldest pending plan.
+
+Savepoints, pending plans and holds keep their files. A retry goes on with the plan that is there, and a plan that an earlier run
+left is executed before a new one is made.
+"""
+
+SERVICE = Service("clean", CleanRequest, "clean.py", description="Delete the old files of a Hudi table", doc=DOC)
+
+
+def add_tasks(service: ServiceDag) -> None:
+    """Add a task that plans, and one that executes its plan."""
+    plan = service.task("plan", "--mode=plan", hours=1, table="")  # a plan completes nothing
+    # An executor that died with its machine is taken for alive for two minutes: the tries must last longer.
+    plan >> service.task("execute", "--mode=execute", hours=12, plan=plan, retries=2 * service.retries)
+
+
+globals().update(dags_of(SERVICE, add_tasks))

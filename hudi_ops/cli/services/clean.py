@@ -1,0 +1,158 @@
+"""`hudi-ops clean`: delete the files of old slices; plan and execute in one call or two."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hudi_ops.cli.arguments import AcceptFutureOption, JsonOption, TableArgument, locate, open_table
+from hudi_ops.cli.options import with_options
+from hudi_ops.cli.output import counted, sized, write, write_json, write_table
+from hudi_ops.cli.progress import watching
+from hudi_ops.config.requests import CleanRequest, merged
+from hudi_ops.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from hudi_ops.services.base.choice import Verdict
+    from hudi_ops.services.base.result import PlanResult
+    from hudi_ops.services.clean.result import CleanOutcome
+
+CLEAN_HELP = """Delete the files that no retained instant needs.
+
+MODE run (the default) goes on with a plan that was left, else makes one and executes it. plan makes one and ends; execute executes
+one, ours or Apache Hudi's, and running it again after a failure goes on; explain says of each file what keeps it: the newest
+commit, the policy, a savepoint, a pending plan or a hold.
+
+Reads as of a deleted state are refused afterwards. Savepoints and holds keep theirs; Apache Hudi's own cleaner does not know holds.
+
+\b
+hudi-ops clean flights --dry-run
+hudi-ops clean flights --policy hours --retain 48
+hudi-ops clean flights plan --max-files 10000
+hudi-ops clean flights execute --instant 20261121101500123
+hudi-ops clean flights explain --file 'origin=JFK/*'
+"""
+
+
+class Mode(enum.StrEnum):
+    """What `hudi-ops clean` does."""
+
+    RUN = "run"
+    PLAN = "plan"
+    EXECUTE = "execute"
+    EXPLAIN = "explain"
+
+
+@with_options(CleanRequest, "resume", "policy")
+def clean(
+    table: TableArgument,
+    mode: Annotated[Mode, typer.Argument(metavar="[MODE]", help="run, plan, execute or explain.")] = Mode.RUN,
+    *,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policy",
+            metavar="commits|hours|versions",
+            help=f"{CleanRequest.model_fields['policy'].description} Default: commits.",
+            show_default=False,
+        ),
+    ] = None,
+    request: CleanRequest,
+    accept_future_instants: AcceptFutureOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete the files of old slices."""
+    if policy:
+        request = merged(CleanRequest, request, {"policy": _one_of(policy)})
+    _refuse_mixed(mode, request)
+    location = locate(table)
+    with open_table(location, accept_future=accept_future_instants) as opened:
+        if mode is Mode.EXPLAIN:
+            _tell_plan(opened.clean.explain(request), as_json, every=True)
+            return
+        if mode is Mode.PLAN or request.dry_run:
+            _tell_plan(opened.clean.plan(request), as_json, every=False)
+            return
+        with watching(f"cleaning {location.name}", as_json=as_json) as tell:
+            work = opened.clean.execute if mode is Mode.EXECUTE else opened.clean.run
+            done = work(request, progress=tell)
+    if as_json:
+        write_json(done.as_dict())
+    else:
+        write(_done_text(done))
+
+
+def _one_of(policies: list[str]) -> str:
+    """Return the one policy that was given.
+
+    Raises:
+        InvalidRequest: two were given.
+    """
+    if len(policies) > 1:
+        raise InvalidRequest(
+            "a clean has one policy",
+            expected="one --policy",
+            found=" and ".join(policies),
+            next_step="leave one of them out; `explain` shows what each keeps",
+        )
+    return policies[0]
+
+
+def _refuse_mixed(mode: Mode, request: CleanRequest) -> None:
+    if request.instant is not None and (request.dry_run or mode in {Mode.PLAN, Mode.EXPLAIN}):
+        raise InvalidRequest(
+            "--instant names an existing plan",
+            expected="--instant with run or execute",
+            found="--dry-run" if request.dry_run else str(mode),
+        )
+    if request.dry_run and mode is Mode.EXECUTE:
+        raise InvalidRequest(
+            "an existing plan is executed unchanged",
+            expected="--dry-run with run or plan",
+            found="execute --dry-run",
+            next_step="`hudi-ops timeline TABLE` shows the pending plans",
+        )
+    if request.files and mode is not Mode.EXPLAIN:
+        raise InvalidRequest(
+            "--file is for explain: a clean takes all files that its policy drops",
+            expected="`hudi-ops clean TABLE explain --file PATH`",
+            found=f"{mode} --file",
+        )
+
+
+def _tell_plan(result: PlanResult, as_json: bool, *, every: bool) -> None:
+    if as_json:
+        write_json(result.as_dict())
+        return
+    name = f"clean {result.instant} planned: " if result.instant is not None else ""
+    would = "would be deleted: " if result.dry_run and result.planned else ""
+    write(f"{result.table}: {name}{would}{result.note}")
+    shown = result.verdicts if every else result.planned
+    if shown:
+        write_table(["partition", "file", "size", "becomes", "why"], list(map(_row, shown)))
+    if every:
+        counts = ", ".join(f"{count:,} {reason}" for reason, count in result.counts.items() if count)
+        write(f"  files: {counts or 'none'}")
+
+
+def _row(one: Verdict) -> list[object]:
+    file = getattr(one, "file", one.file_id)
+    return [one.partition_path or ".", file, sized(one.base_bytes + one.log_bytes), str(one.reason), one.why]
+
+
+def _done_text(done: CleanOutcome) -> str:
+    if done.note or done.instant is None:
+        at = f" {done.instant}" if done.instant else ""
+        return f"{done.table}:{at} {done.note}"
+    parts = [
+        f"deleted {counted(done.deleted, 'file')} of {counted(done.partitions, 'partition')}, {sized(done.bytes_deleted)}"
+    ]
+    if done.gone:
+        parts.append(f"{counted(done.gone, 'file')} did not exist any more")
+    if done.held_back:
+        parts.append(f"{counted(done.held_back, 'file')} held back: `explain` says why")
+    if done.earliest_retained:
+        parts.append(f"instants from {done.earliest_retained} on stay readable")
+    return f"{done.table}: clean {done.instant} {'; '.join(parts)}"

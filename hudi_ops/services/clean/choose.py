@@ -1,0 +1,304 @@
+"""Choose the files of a clean, with a reason for and against each file that was looked at.
+
+Only partitions in which a slice may have been superseded since the last clean are listed, outside the lock.
+
+Source: docs/protocol.md §20, steps 2, 3, 8 and 9.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from hudi_ops.commit.holds import live_holds
+from hudi_ops.commit.session import Session
+from hudi_ops.config.requests import CleanRequest
+from hudi_ops.files.names import data_path, parse_data_file
+from hudi_ops.metadata.reader.listing import open_listing
+from hudi_ops.metadata.reader.table import MetadataTable
+from hudi_ops.read.prune import with_metadata
+from hudi_ops.services.base.choice import SHOWN_MAX, Choice, Reason, Strategy, Verdict
+from hudi_ops.services.clean.earlier import Earlier, earlier_cleans
+from hudi_ops.services.clean.history import PastSlice, past_slices
+from hudi_ops.services.clean.keepers import Keepers, keepers, refuse_pending
+from hudi_ops.services.clean.policy import Earliest, Policy, earliest_retained
+from hudi_ops.timeline.content.plans import FilesByPartition
+from hudi_ops.timeline.names import ms_of_instant
+from hudi_ops.timeline.state import TableState
+from hudi_ops.view.file_group import DataFile
+
+RETAINED, NEWEST, LIMIT, UNCOMMITTED = "retained", "newest slice", "beyond the limit of files", "not committed"
+"""Reasons for which a file stays, besides those of `keepers`."""
+
+EMPTY_EVERY_MS = 24 * 3_600_000
+"""An empty clean is written at most once in this time."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileVerdict(Verdict):
+    """File of a choice; `why` names the write, savepoint, plan, hold or policy that keeps it."""
+
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A file with the reason to delete or to keep it; `superseded`: when its slice was."""
+
+    file: DataFile
+    reason: str
+    why: str
+    superseded: str = ""
+
+
+@dataclass
+class CleanChoice(Choice):
+    """Files of a clean, by reason.
+
+    Attributes:
+        policy: what was applied.
+        earliest: the earliest retained instant.
+        earlier: what earlier cleans said.
+        keepers: what kept files back.
+        dropped: files to delete, the longest superseded first.
+        kept: files that stay, by reason.
+        carried: held-back files whose savepoints still name them: their partitions were not listed.
+        partitions: number of partitions that were listed; None: all.
+        moves: whether a clean without files is due, to move the earliest retained instant.
+    """
+
+    policy: Policy = field(default_factory=lambda: Policy("commits", 10))
+    earliest: Earliest = field(default_factory=Earliest)
+    earlier: Earlier = field(default_factory=Earlier)
+    keepers: Keepers = field(default_factory=Keepers)
+    dropped: list[Judged] = field(default_factory=list)
+    kept: dict[str, list[Judged]] = field(default_factory=dict)
+    carried: FilesByPartition = field(default_factory=dict)
+    partitions: int | None = None
+    moves: bool = False
+
+    @property
+    def is_due(self) -> bool:
+        """Return whether files are deleted, or an empty clean is due."""
+        return bool(self.dropped) or self.moves
+
+    @property
+    def files(self) -> FilesByPartition:
+        """Return the names of the files to delete, by partition path."""
+        return by_partition(judged.file for judged in self.dropped)
+
+    @property
+    def held_back(self) -> FilesByPartition:
+        """Return the files that the policy drops and something else keeps, by partition path."""
+        held = by_partition(judged.file for reason in self.kept for judged in self.kept[reason] if is_held(reason))
+        return {path: (*self.carried.get(path, ()), *held.get(path, ())) for path in sorted({*self.carried, *held})}
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of files by reason."""
+        carried = sum(map(len, self.carried.values()))
+        found = {Reason.PLANNED.value: len(self.dropped), **{reason: len(held) for reason, held in self.kept.items()}}
+        return {**found, "held back before": carried} if carried else found
+
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """Return up to `SHOWN_MAX` files for each reason."""
+        return tuple(self._file_verdicts())
+
+    def _file_verdicts(self) -> Iterator[FileVerdict]:
+        for found in (self.dropped, *self.kept.values()):
+            yield from map(_verdict, found[:SHOWN_MAX])
+
+    def sentence(self) -> str:
+        """Return one sentence: the files to delete, the earliest instant, the held-back files."""
+        parts = []
+        if self.dropped:
+            size = sum(judged.file.size_bytes for judged in self.dropped)
+            parts.append(f"{_files(len(self.dropped))} of {len(self.files):,} partitions, {size:,} bytes")
+        else:
+            parts.append("nothing to delete" + ("; the earliest retained instant moves" if self.moves else ""))
+        if self.earliest.instant:
+            parts.append(f"instants from {self.earliest.instant} on stay readable")
+        if self.earliest.kept_back:
+            parts.append(f"not later because {self.earliest.kept_back}")
+        held = sum(map(len, self.held_back.values()))
+        if held:
+            parts.append(f"{_files(held)} held back")
+        return "; ".join(parts)
+
+
+def is_held(reason: str) -> bool:
+    """Return whether a file that stays for a reason is held back: the policy drops it."""
+    return reason not in {RETAINED, NEWEST, UNCOMMITTED}
+
+
+def empty_choice(request: CleanRequest) -> CleanChoice:
+    """Return the policy of a request, without files."""
+    policy = Policy.of(request)
+    unit = {"commits": "commits", "hours": "hours", "versions": "slices"}[policy.name]
+    strategy = Strategy(policy.name, lambda candidate, now_ms: 0.0, unit, policy.retain)
+    return CleanChoice("clean", "old slices", strategy, policy.retain, policy=policy)
+
+
+def choose(session: Session, state: TableState, request: CleanRequest) -> CleanChoice:
+    """Choose by the request's policy, and by savepoints, pending plans and holds.
+
+    Raises:
+        Busy: a clean or a restore is pending, or a pending plan cannot be read.
+        Conflict: a savepoint was deleted meanwhile.
+        Corrupt: a file of the timeline cannot be read.
+    """
+    if not request.dry_run:
+        refuse_pending(state, lambda instant: session.was_cancelled(state, instant))
+    choice = empty_choice(request)
+    choice.earlier = earlier_cleans(session, state)
+    choice.keepers = keepers(session, state)
+    holds = [(hold.instant, hold.reason) for hold in live_holds(session)]
+    choice.earliest = earliest_retained(choice.policy, state, session.ctx.clock.now_ms(), holds, choice.earlier.floor)
+    partitions = _partitions(session, state, choice, request)
+    listed = _listed(session, state, partitions)
+    choice.partitions = None if partitions is None else len(partitions)
+    _judge(choice, state, past_slices(state, session.commits, listed))
+    if request.files:
+        _only(choice, request.files, listed)
+    _limit(choice, request.max_files)
+    choice.moves = not choice.dropped and _moves(session, state, choice)
+    return choice
+
+
+def by_partition(files: Iterable[DataFile]) -> dict[str, tuple[str, ...]]:
+    """Return the names of files by partition path, both sorted."""
+    found: dict[str, list[str]] = {}
+    for file in files:
+        found.setdefault(file.partition_path, []).append(file.name)
+    return {path: tuple(sorted(names)) for path, names in sorted(found.items())}
+
+
+def _partitions(
+    session: Session, state: TableState, choice: CleanChoice, request: CleanRequest
+) -> frozenset[str] | None:
+    """Return the partitions to list; None: all. Fills `carried`."""
+    if request.files:
+        return (
+            None
+            if any("*" in path or "?" in path for path in request.files)
+            else frozenset(map(_folder, request.files))
+        )
+    if request.full or not choice.policy.has_earliest:
+        return None
+    touched = choice.earlier.touched(session, state, choice.earliest.instant, choice.keepers.saved)
+    if touched is None:
+        return None
+    named = choice.keepers.savepoints
+    again: set[str] = set()
+    for partition, names in choice.earlier.held_back.items():
+        if any(data_path(partition, name) not in named for name in names):
+            again.add(partition)
+    left = {*choice.earlier.held_back} - again - touched
+    choice.carried = {partition: choice.earlier.held_back[partition] for partition in sorted(left)}
+    return touched | again
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _listed(
+    session: Session, state: TableState, partitions: Collection[str] | None
+) -> Mapping[str, Sequence[DataFile]]:
+    """List the files of partitions, by the metadata table if it has every completed write."""
+    storage, config, engine = session.ctx.storage, state.config, session.ctx.local_engine
+    if partitions is not None and not partitions:
+        return {}
+
+    def seen(metadata: MetadataTable | None) -> Mapping[str, Sequence[DataFile]]:
+        listing = open_listing(storage, config, metadata, engine=engine)
+        return listing.walk().files if partitions is None else listing.files(sorted(partitions))
+
+    return with_metadata(storage, config, state.timeline, "auto", seen, engine, session.commits.archived)
+
+
+def _judge(choice: CleanChoice, state: TableState, slices: Iterable[PastSlice]) -> None:
+    policy, earliest, keeping = choice.policy, choice.earliest.instant, choice.keepers
+    for slice_ in slices:
+        is_dropped = policy.drops(slice_, earliest)
+        for file in slice_.files:
+            keeper = keeping.keeper_of(slice_, file.path) if is_dropped else None
+            if not is_dropped:
+                reason, why = (RETAINED if slice_.superseded else NEWEST), policy.why_kept(slice_, earliest)
+            elif keeper is None:
+                reason, why = Reason.PLANNED.value, f"superseded by {slice_.superseded}"
+            else:
+                reason, why = keeper
+            judged = Judged(file, reason, why, slice_.superseded)
+            (choice.dropped if reason == Reason.PLANNED else choice.kept.setdefault(reason, [])).append(judged)
+    choice.dropped.sort(key=lambda judged: (judged.superseded, judged.file.path))
+
+
+def _only(choice: CleanChoice, patterns: Sequence[str], listed: Mapping[str, Sequence[DataFile]]) -> None:
+    """Leave only files that patterns name, with those that no committed slice has."""
+
+    def is_named(path: str) -> bool:
+        return any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
+
+    judged = {one.file.path for held in (choice.dropped, *choice.kept.values()) for one in held}
+    choice.dropped = [one for one in choice.dropped if is_named(one.file.path)]
+    choice.kept = {
+        reason: left
+        for reason, held in choice.kept.items()
+        if (left := [one for one in held if is_named(one.file.path)])
+    }
+    why = "its instant did not complete, or does not name it: `hudi-ops recover` removes what dead writers left"
+    others = [
+        Judged(file, UNCOMMITTED, why)
+        for files in listed.values()
+        for file in files
+        if file.path not in judged and is_named(file.path)
+    ]
+    if others:
+        choice.kept[UNCOMMITTED] = others
+
+
+def _limit(choice: CleanChoice, max_files: int | None) -> None:
+    """Hold back the files beyond a limit, by name."""
+    if max_files is None or len(choice.dropped) <= max_files:
+        return
+    beyond = choice.dropped[max_files:]
+    choice.dropped = choice.dropped[:max_files]
+    choice.kept[LIMIT] = [replace(one, reason=LIMIT, why=f"{one.why}; the next clean deletes it") for one in beyond]
+
+
+def _moves(session: Session, state: TableState, choice: CleanChoice) -> bool:
+    """Return whether a clean without files is due; then `earliest` is as far as it may move.
+
+    It never moves past the oldest instant of a held-back file: an incremental clean of Apache Hudi begins at this instant and would
+    pass the file over.
+    """
+    newest = choice.earlier.newest
+    if not choice.policy.has_earliest or not choice.earliest.instant:
+        return False
+    if newest is not None:
+        since_ms = session.ctx.clock.now_ms() - ms_of_instant(newest.completion_time, state.zone)
+        if since_ms < EMPTY_EVERY_MS:
+            return False
+    oldest = min((_instant_of(name) for names in choice.held_back.values() for name in names), default="")
+    found = choice.earliest.instant
+    if oldest and oldest < found:
+        found = max((write.time for write in state.timeline.completed_writes if write.time <= oldest), default="")
+        why = f"{oldest} wrote a file that is held back"
+        choice.earliest = replace(choice.earliest, instant=max(found, choice.earlier.floor), kept_back=why)
+    return choice.earliest.instant > choice.earlier.start
+
+
+def _instant_of(name: str) -> str:
+    parsed = parse_data_file(name)
+    return parsed.instant if parsed is not None else ""
+
+
+def _verdict(judged: Judged) -> FileVerdict:
+    file = judged.file
+    sizes = (0, 1, file.size_bytes) if file.is_log else (file.size_bytes, 0, 0)
+    return FileVerdict(file.partition_path, file.file_id, judged.reason, *sizes, None, judged.why, file.name)
+
+
+def _files(count: int) -> str:
+    return f"{count:,} file{'' if count == 1 else 's'}"

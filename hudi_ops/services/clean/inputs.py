@@ -1,0 +1,129 @@
+"""Check a plan before its files are deleted: what it names, and what a hold needs.
+
+Source: docs/protocol.md §20, step 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hudi_ops.commit.session import Session
+from hudi_ops.errors import Corrupt
+from hudi_ops.files.names import data_path, parse_data_file
+from hudi_ops.services.base.pending import cancel_advice
+from hudi_ops.services.clean.history import PastSlice, past_slices
+from hudi_ops.services.clean.keepers import keepers
+from hudi_ops.timeline.content.clean_bytes import strange_paths
+from hudi_ops.timeline.content.plans import CleanPlan, FilesByPartition
+from hudi_ops.timeline.state import TableState
+from hudi_ops.view.listing import StorageListing
+
+
+@dataclass(frozen=True)
+class CleanInputs:
+    """Files of a plan, as they are on storage now.
+
+    Attributes:
+        present: files to delete.
+        gone: files that do not exist any more.
+        held_back: files that stay, because a hold, a savepoint or a pending plan needs them.
+        sizes: bytes of the files to delete, by path.
+        at_ms: when they were listed, in ms since 1970.
+    """
+
+    present: FilesByPartition
+    gone: FilesByPartition
+    held_back: FilesByPartition
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    at_ms: int = 0
+
+    @property
+    def bytes_in(self) -> int:
+        """Return no bytes: no file is read."""
+        return 0
+
+
+def inputs_of_plan(session: Session, state: TableState, instant: str, plan: CleanPlan) -> CleanInputs:
+    """Return the files of a plan.
+
+    The holds are read here, after the TAKEOVER: who takes a hold puts it before it looks for one, so of the two one sees the other.
+    Only folders of the plan are listed, on storage: its files may be in no metadata table any more.
+
+    Raises:
+        Corrupt: the plan names a file outside the table, a file of a write that did not complete, or one of a newest slice.
+    """
+    at_ms = session.ctx.clock.now_ms()
+    refuse_strange(session, state, instant, plan)
+    keeping = keepers(session, state)
+    listing = StorageListing(session.ctx.storage, is_partitioned=True, engine=session.ctx.local_engine)
+    listed = listing.files(sorted(plan.files))
+    there = {file.path: file.size_bytes for files in listed.values() for file in files}
+    slices = {file.path: slice_ for slice_ in past_slices(state, session.commits, listed) for file in slice_.files}
+    present, gone, held = _Names(), _Names(), _Names()
+    sizes = {}
+    for partition, names in plan.files.items():
+        for name in names:
+            path = data_path(partition, name)
+            if path not in there:
+                gone.setdefault(partition, []).append(name)
+                continue
+            slice_ = slices.get(path)
+            _refuse_needed(state, instant, path, slice_)
+            if slice_ is not None and keeping.keeper_of(slice_, path) is not None:
+                held.setdefault(partition, []).append(name)
+                continue
+            present.setdefault(partition, []).append(name)
+            sizes[path] = there[path]
+    return CleanInputs(present.sorted(), gone.sorted(), held.sorted(), sizes, at_ms)
+
+
+class _Names(dict[str, list[str]]):
+    """Names by partition path."""
+
+    def sorted(self) -> dict[str, tuple[str, ...]]:
+        return {path: tuple(sorted(names)) for path, names in sorted(self.items())}
+
+
+def refuse_strange(session: Session, state: TableState, instant: str, plan: CleanPlan) -> None:
+    """Refuse a plan that names a file outside the table.
+
+    Raises:
+        Corrupt: names the first such path.
+    """
+    strange = strange_paths(session.ctx.storage, plan)
+    if strange:
+        raise Corrupt(
+            f"the plan of the clean names {strange[0]}, which is no file of its partition in this table",
+            table=state.config.name,
+            instant=instant,
+            expected=f"paths below {session.ctx.storage.uri}",
+            found=", ".join(strange[:3]),
+            next_step=cancel_advice(instant),
+        )
+
+
+def _refuse_needed(state: TableState, instant: str, path: str, slice_: PastSlice | None) -> None:
+    """Refuse to delete a file of a newest slice, or of a write that may still complete.
+
+    Raises:
+        Corrupt: names the file.
+    """
+    if slice_ is not None and slice_.superseded:
+        return
+    why = "belongs to the newest slice of its file group"
+    if slice_ is None:
+        named = parse_data_file(path.rpartition("/")[2])
+        writer = state.timeline.find(named.instant) if named is not None else None
+        if named is not None and (writer is None or writer.is_completed):
+            return  # an orphan of a write that completed without it, or was rolled back: no reader sees it
+        why = "is of a write that did not complete, or is no data file"
+    raise Corrupt(
+        f"the plan of the clean names {path}, which {why}",
+        table=state.config.name,
+        instant=instant,
+        expected="files of slices that a later write superseded",
+        found=path,
+        next_step=cancel_advice(instant),
+        path=path,
+    )

@@ -1,0 +1,140 @@
+"""What keeps a file that a policy would drop: savepoints, pending plans and holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hudi_ops.commit.holds import Hold, live_holds
+from hudi_ops.commit.session import Session
+from hudi_ops.errors import Busy, Conflict
+from hudi_ops.files.names import data_path
+from hudi_ops.services.base.choice import Reason
+from hudi_ops.services.clean.history import GroupKey, PastSlice
+from hudi_ops.timeline.content.plans import CompactionPlan, PlannedSlice, ReplacePlan, Savepoint, read_plan, read_result
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.names import REWRITING_ACTIONS
+from hudi_ops.timeline.state import TableState
+
+SAVEPOINT, PENDING, HOLD = "savepoint", Reason.PENDING.value, "hold"
+"""Reasons for which a file is held back."""
+
+
+@dataclass(frozen=True)
+class Keepers:
+    """Savepoints, pending plans and holds of a table at one time.
+
+    Attributes:
+        savepoints: request time of a savepoint that names a file, by the file's path.
+        saved: request times of the savepoints.
+        reads: (instant of the slice, plan) by file group, for each slice that a pending plan reads.
+        holds: holds that have not expired, oldest instant first.
+    """
+
+    savepoints: Mapping[str, str] = field(default_factory=dict)
+    saved: frozenset[str] = frozenset()
+    reads: Mapping[GroupKey, tuple[str, str]] = field(default_factory=dict)
+    holds: Sequence[Hold] = ()
+
+    def keeper_of(self, slice_: PastSlice, path: str) -> tuple[str, str] | None:
+        """Return the reason and, for people, what keeps a file of a slice; None: nothing does."""
+        if path in self.savepoints:
+            return SAVEPOINT, f"savepoint {self.savepoints[path]} names it"
+        read = self.reads.get((slice_.partition_path, slice_.file_id))
+        if read is not None and slice_.instant >= read[0]:
+            return PENDING, f"{read[1]} reads it"
+        hold = self.hold_of(slice_)
+        return (HOLD, hold.reason) if hold is not None else None
+
+    def hold_of(self, slice_: PastSlice) -> Hold | None:
+        """Return a hold that needs a slice: reads as of its instant, or later, see it."""
+        return next((hold for hold in self.holds if not slice_.superseded or hold.instant < slice_.superseded), None)
+
+
+def keepers(session: Session, state: TableState) -> Keepers:
+    """Read what keeps files of a table.
+
+    Raises:
+        Busy: a pending plan cannot be read: what it needs is unknown.
+        Conflict: a savepoint was deleted while it was read.
+        Corrupt: a savepoint, a plan or a hold cannot be read.
+    """
+    saved = savepoints(state)
+    named: dict[str, str] = {}
+    for savepoint in saved:
+        said = read_result(session.ctx.storage, state.timeline, savepoint)
+        if not isinstance(said, Savepoint):
+            raise Conflict(
+                f"the savepoint of {savepoint.time} was deleted while the clean was planned",
+                table=state.config.name,
+                instant=savepoint.time,
+                next_step="run the same call again",
+            )
+        for partition, names in said.files.items():
+            for name in names:
+                named.setdefault(data_path(partition, name), savepoint.time)
+    reads = _reads(session, state)
+    return Keepers(named, frozenset(one.time for one in saved), reads, live_holds(session))
+
+
+def savepoints(state: TableState) -> list[Instant]:
+    """Return the completed savepoints, oldest first."""
+    return [one for one in state.timeline if one.kind == "savepoint" and one.is_completed]
+
+
+def _reads(session: Session, state: TableState) -> dict[GroupKey, tuple[str, str]]:
+    found: dict[GroupKey, tuple[str, str]] = {}
+    for one in state.timeline.pending:
+        if one.action not in REWRITING_ACTIONS:
+            continue
+        plan = read_plan(session.ctx.storage, state.timeline, one)
+        if plan is None:
+            raise Busy(
+                f"{one.action} {one.time} is pending, and its plan is empty: the files that it needs are unknown",
+                table=state.config.name,
+                instant=one.time,
+                expected="a plan in its requested file",
+                found="an empty file",
+                next_step=f"cancel it: `hudi-ops rollback TABLE {one.time}`",
+            )
+        for slice_ in _slices_of(plan):
+            key = (slice_.partition_path, slice_.file_id)
+            start = slice_.base_instant or ""
+            if key not in found or start < found[key][0]:
+                found[key] = start, f"{one.action} {one.time}"
+    return found
+
+
+def _slices_of(plan: object) -> Iterable[PlannedSlice]:
+    if isinstance(plan, CompactionPlan):
+        return plan.slices
+    return [slice_ for group in plan.groups for slice_ in group] if isinstance(plan, ReplacePlan) else ()
+
+
+def pending_clean(state: TableState, cancelled: Callable[[str], bool]) -> Instant | None:
+    """Return the oldest pending clean that is not cancelled, or None."""
+    return next((one for one in state.timeline.pending if one.action == "clean" and not cancelled(one.time)), None)
+
+
+def refuse_pending(state: TableState, cancelled: Callable[[str], bool]) -> None:
+    """Refuse to plan while another clean or a restore is pending.
+
+    Two cleans would delete by two choices, and a restore makes old slices visible again.
+
+    Raises:
+        Busy: names it.
+    """
+    found = pending_clean(state, cancelled)
+    other = found or next((one for one in state.timeline.pending if one.action == "restore"), None)
+    if other is None:
+        return
+    step = f"finish it: `hudi-ops clean TABLE execute --instant {other.time}`; with --abandoned if Apache Hudi began it and ended"
+    raise Busy(
+        f"{other.action} {other.time} is pending",
+        table=state.config.name,
+        instant=other.time,
+        expected="no pending clean and no pending restore",
+        found=str(other),
+        next_step=step if found is not None else "wait until the restore has completed",
+        other=other.time,
+    )

@@ -1,0 +1,165 @@
+"""Clean as a table service: delete the files of slices that no retained instant needs.
+
+Source: docs/protocol.md §14, §20; docs/format.md §3.2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from hudi_ops.commit.complete import Body
+from hudi_ops.commit.holds import drop_expired_holds
+from hudi_ops.commit.session import Session, best_effort
+from hudi_ops.commit.support import refuse_unwritable
+from hudi_ops.concurrency.attempt import Attempt
+from hudi_ops.config.requests import CleanRequest
+from hudi_ops.engine.protocol import Engine
+from hudi_ops.errors import Unsupported
+from hudi_ops.files.names import data_path
+from hudi_ops.services.base.choice import Choice
+from hudi_ops.services.base.cost import Cost
+from hudi_ops.services.base.publish import Draft
+from hudi_ops.services.base.service import Run, TableService, register
+from hudi_ops.services.clean.choose import CleanChoice, choose, empty_choice
+from hudi_ops.services.clean.draft import CleanDraft
+from hudi_ops.services.clean.earlier import HELD_BACK_KEY, decode_held_back, encode_held_back
+from hudi_ops.services.clean.inputs import CleanInputs, inputs_of_plan
+from hudi_ops.services.clean.result import CleanOutcome
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.content.clean_bytes import CleanDone, encode_clean_result
+from hudi_ops.timeline.content.plans import CleanPlan, FilesByPartition
+from hudi_ops.timeline.state import TableState
+
+BATCH = 256
+"""Files that one task deletes."""
+
+_SECONDS_PER_FILE = 0.002
+
+
+@dataclass(frozen=True)
+class DeleteTask:
+    """Delete some files of a table."""
+
+    storage: Storage
+    paths: tuple[str, ...]
+    bytes_in: int
+
+
+CleanRun = Run[CleanPlan, CleanInputs, DeleteTask, int]
+
+
+def delete_files(task: DeleteTask) -> int:
+    """Delete the files of a task, and return their number."""
+    task.storage.delete_all(task.paths)
+    return len(task.paths)
+
+
+class Clean(TableService[CleanRequest, CleanPlan, CleanInputs, DeleteTask, int, CleanOutcome]):
+    """Delete files of old slices."""
+
+    action = "clean"
+    command = "hudi-ops clean"
+    plan_type = CleanPlan
+    result_type = CleanOutcome
+    cancellable = False
+    run = staticmethod(delete_files)
+
+    def refuse_table(self, state: TableState) -> None:
+        """Refuse tables that cannot be written, and those of timeline layout 1.
+
+        Raises:
+            Unsupported: names the feature or the layout.
+        """
+        refuse_unwritable(state.config)
+        if state.config.layout != 2:
+            raise Unsupported(
+                "a clean needs the timeline of version 8 or later",
+                table=state.config.name,
+                expected="timeline layout 2",
+                found=f"layout {state.config.layout}, version {state.config.version}",
+                next_step="upgrade the table with Apache Hudi, or clean it there",
+            )
+
+    def empty_choice(self, request: CleanRequest) -> CleanChoice:
+        """Return the policy of the request, without files."""
+        return empty_choice(request)
+
+    def choose(self, session: Session, state: TableState, request: CleanRequest) -> CleanChoice:
+        """Choose by the request's policy."""
+        return choose(session, state, request)
+
+    def draft(self, session: Session, state: TableState, choice: Choice) -> Draft:
+        """Return the draft, which is checked and not changed under the lock."""
+        return CleanDraft(session, state, cast("CleanChoice", choice)).draft()
+
+    def estimate(self, choice: Choice, engine: Engine) -> Cost:
+        """Return the time of the deletions; nothing is read or written."""
+        files = len(choice.dropped) if isinstance(choice, CleanChoice) else 0
+        return Cost(0, 0, round(files * _SECONDS_PER_FILE, 3), None)
+
+    def refuse_plan(self, session: Session, state: TableState, plan: CleanPlan, instant: str) -> None:
+        """Refuse a plan that names a file which must stay: once it is begun, it cannot be cancelled."""
+        inputs_of_plan(session, state, instant, plan)
+
+    def inflight_body(self, requested: bytes) -> bytes:
+        """Return the plan: Apache Hudi 1.0.2 deletes an empty inflight file of a clean."""
+        return requested
+
+    def inputs(self, session: Session, attempt: Attempt, plan: CleanPlan) -> CleanInputs:
+        """Return the files of the plan, after the checks of the plan and of the holds."""
+        return inputs_of_plan(session, attempt.begun, attempt.instant, plan)
+
+    def tasks(self, run: CleanRun) -> list[DeleteTask]:
+        """Return one task for each `BATCH` files."""
+        paths = [
+            data_path(partition, name) for partition, names in sorted(run.inputs.present.items()) for name in names
+        ]
+        storage = run.session.ctx.storage
+        return [DeleteTask(storage, tuple(paths[at : at + BATCH]), 0) for at in range(0, len(paths), BATCH)]
+
+    def outcome(self, run: CleanRun) -> Body:
+        """Return the maker of the completed file; the metadata table forgets files that are gone."""
+        found = run.inputs
+        took_ms = max(0, run.session.ctx.clock.now_ms() - found.at_ms)
+        done = CleanDone(run.attempt.instant, took_ms, found.present, found.gone)
+        extra = {**run.plan.extra}
+        held = _merged(decode_held_back(extra.get(HELD_BACK_KEY, "{}"), "the plan"), found.held_back)
+        if held or HELD_BACK_KEY in extra:
+            extra[HELD_BACK_KEY] = encode_held_back(held)
+        body = encode_clean_result(run.plan, done, extra)
+        removed = {path: names for path, names in _merged(found.present, found.gone).items() if names}
+        return Body(lambda state, completion: body, removed)
+
+    def settled(self, session: Session) -> None:
+        """Delete the files of holds that expired long ago."""
+        with best_effort("the holds"):
+            drop_expired_holds(session)
+
+    def result(self, run: CleanRun) -> CleanOutcome:
+        """Return what was deleted."""
+        found, plan = run.inputs, run.plan
+        held = _merged(decode_held_back(plan.extra.get(HELD_BACK_KEY, "{}"), "the plan"), found.held_back)
+        return CleanOutcome(
+            table=run.attempt.begun.config.name,
+            instant=run.attempt.instant,
+            completion_time=run.entry.completion_time,
+            engine=run.engine.name,
+            engine_reason="files are deleted by this process",
+            epoch=run.attempt.epoch,
+            policy=plan.policy,
+            earliest_retained=plan.earliest_retained,
+            partitions=len(found.present),
+            deleted=sum(map(len, found.present.values())),
+            bytes_deleted=sum(found.sizes.values()),
+            gone=sum(map(len, found.gone.values())),
+            held_back=sum(map(len, held.values())),
+        )
+
+
+def _merged(one: FilesByPartition, other: FilesByPartition) -> dict[str, tuple[str, ...]]:
+    return {path: tuple(sorted({*one.get(path, ()), *other.get(path, ())})) for path in sorted({*one, *other})}
+
+
+CLEAN = register(Clean())
+"""The service."""

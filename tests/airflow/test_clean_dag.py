@@ -1,0 +1,84 @@
+"""The DAG `clean`: plan and execute are two applications, and the second gets the first one's plan, or is skipped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.airflow.dag_runs import airflow, asset_events, last_result
+
+TRIPS = pa.table({"id": ["a", "b", "c"], "city": ["x", "x", "y"], "ts": [1, 1, 1], "fare": [1.0, 2.0, 3.0]})
+
+
+def test_the_dag_keeps_the_house_rules(tables_file: Path, load_dag) -> None:
+    dag = load_dag("clean").dag
+    assert (dag.dag_id, dag.max_active_runs, dag.catchup, dag.schedule) == ("clean", 1, False, None)
+    assert dag.tags == {"hudi", "clean"}
+    assert dag.doc_md
+    assert dag.get_task("plan").downstream_task_ids == {"execute"}
+
+
+def test_the_form_offers_every_table_and_every_policy(tables_file: Path, load_dag) -> None:
+    params = load_dag("clean").dag.params
+    assert params.get_param("policy").schema["enum"] == ["commits", "hours", "versions"]
+    assert "trips" in params.get_param("table").schema["enum"]
+    assert set(params) >= {"retain", "max_files", "full"}
+    assert not {"files", "instant", "abandoned", "dry_run", "resume"} & set(params)
+
+
+def test_a_schedule_is_a_setting(tables_file: Path, load_dag, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HUDI_OPS_CLEAN_SCHEDULE", "@daily")
+    assert load_dag("clean").dag.schedule == "@daily"
+
+
+@pytest.fixture
+def trips(tables_file: Path) -> Path:
+    """A table with three writes of both of its file groups."""
+    from hudi_ops import Table
+
+    path = tables_file.parent / "trips"
+    table = Table.create(
+        str(path), name="trips", record_key=["id"], schema=TRIPS.schema, partition_by=["city"], ordering="ts"
+    )
+    for at in (1, 2, 3):
+        table.ingest(TRIPS.set_column(2, "ts", pa.array([at] * 3)).set_column(3, "fare", pa.array([at * 1.0] * 3)))
+    table.close()
+    return path
+
+
+def fares(path: Path) -> dict[str, float]:
+    from hudi_ops import Table
+
+    rows = Table.open(str(path)).read(["id", "fare"])
+    return dict(zip(rows["id"].to_pylist(), rows["fare"].to_pylist(), strict=True))
+
+
+def test_a_dag_run_plans_and_executes_and_the_next_skips(trips: Path, airflow_home: Path) -> None:
+    before, files = len(asset_events(airflow_home)), set(trips.glob("**/*.parquet"))
+    chosen = '{"table": "trips", "retain": 1}'
+    first = airflow(airflow_home, "dags", "test", "clean", "2026-01-01", "--conf", chosen)
+    assert first.returncode == 0, first.stdout[-3000:]
+    result = last_result(first.stdout)
+    assert (result["app"], result["ok"], result["deleted"]) == ("clean", True, 2)
+    assert len(files - set(trips.glob("**/*.parquet"))) == 2
+    assert fares(trips) == {"a": 3.0, "b": 3.0, "c": 3.0}
+    second = airflow(airflow_home, "dags", "test", "clean", "2026-01-02", "--conf", chosen)
+    assert second.returncode == 0, second.stdout[-3000:]
+    assert last_result(second.stdout)["instant"] is None
+    assert "nothing to do: the task before it said so" in second.stdout
+    event = {"instant": result["instant"], "action": "clean", "rows": 0}
+    assert asset_events(airflow_home)[before:] == [("hudi://trips", event)]
+
+
+def test_a_plan_that_was_left_is_executed_once(trips: Path, airflow_home: Path) -> None:
+    from hudi_ops import Table
+
+    planned = Table.open(str(trips)).clean.plan(retain=1).instant
+    run = airflow(airflow_home, "dags", "test", "clean", "2026-02-01", "--conf", '{"table": "trips"}')
+    assert run.returncode == 0, run.stdout[-3000:]
+    assert (last_result(run.stdout)["instant"], last_result(run.stdout)["deleted"]) == (planned, 2)
+    # A retry of the same task finds it done.
+    again = Table.open(str(trips)).clean.execute(instant=planned)
+    assert (again.instant, again.deleted, again.note) == (planned, 0, "it was completed before")
