@@ -24,8 +24,11 @@ from hudi_ops.concurrency.attempt_status import refuse_taken_over
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.engine.progress import Progress, Tally
 from hudi_ops.errors import Busy, InvalidRequest
+from hudi_ops.services.base.execute import execute
 from hudi_ops.services.base.publish import free_instant
 from hudi_ops.services.base.result import Result
+from hudi_ops.services.base.service import Execution
+from hudi_ops.services.clean.service import CLEAN
 from hudi_ops.services.indexing.build import build_metadata
 from hudi_ops.services.indexing.drop import drop_metadata
 from hudi_ops.services.indexing.rebuild import dropped_before
@@ -104,6 +107,7 @@ def restore_table(
     if chosen is None:
         chosen = savepoint_to_restore(state, savepoint)
         recover(session)
+        _finish_cleans(session)
         cancelled = _cancel_plans(session, chosen)
         if not _publish(session, chosen):
             rebuilt = _build(session)
@@ -174,6 +178,18 @@ def _preview(session: Session, state: TableState, savepoint: str | None) -> Rest
         dry_run=True,
         note=f"pending now: {', '.join(blockers)}" if blockers else "",
     )
+
+
+def _finish_cleans(session: Session) -> None:
+    """Execute the pending cleans: a clean that was begun cannot be cancelled, and none touches a savepoint's file.
+
+    Raises:
+        Busy: one of them has a live executor.
+        InvalidRequest: Apache Hudi began one of them.
+    """
+    for one in session.loader.load().timeline.pending:
+        if one.action == CLEAN.action:
+            execute(session, CLEAN, one.time, Execution())
 
 
 def _cancel_plans(session: Session, savepoint: str) -> tuple[str, ...]:

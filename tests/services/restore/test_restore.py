@@ -138,6 +138,26 @@ def test_plans_above_are_cancelled_and_those_below_stay() -> None:
     assert verify_table(storage, deep=True).findings == ()
 
 
+def test_a_pending_clean_is_finished_and_keeps_the_savepoint() -> None:
+    storage, clock, savepoint = saved(DEFINITION)
+    table = table_of(storage, clock, "writer")
+    for number in range(3):
+        table.ingest(rows(("k0", "p0", 300 + number, 10 + number, None), ("k1", "p1", 7, 10 + number, None)))
+    planned = table.clean.plan(retain=1).instant
+    assert planned is not None
+    table.savepoints.restore(savepoint)
+    found = timeline_of(storage).find(planned, "clean")
+    assert found is not None
+    assert found.is_completed
+    assert by_key(table) == MODEL
+    table.ingest(SECOND)
+    table.clean.run(retain=1)
+    assert by_key(table) == MODEL | {"k0": 100, "k1": 101}
+    assert table.savepoints.restore(savepoint).undone
+    assert by_key(table) == MODEL
+    assert verify_table(storage, deep=True).findings == ()
+
+
 def test_a_write_that_slept_past_its_lease_is_cancelled() -> None:
     storage, clock, savepoint = saved(DEFINITION)
     restorer = table_of(storage, clock, "restorer")
