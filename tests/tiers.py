@@ -69,6 +69,8 @@ LEFT_OUT: dict[str, str | None] = {
     "protocol/test_simulated_pairs.py::test_no_single_fault_of_a_pair_loses_a_row[ingest and Apache Hudi on one group]": _SEARCH,
     "protocol/test_simulated_pairs.py::test_without_a_guard_the_search_finds_what_it_prevents[the slot]": _SEARCH,
     "services/compaction/test_crashes.py::test_the_second_executor_is_crashed_too": _SWEEP,
+    "services/clean/test_crashes.py::test_the_second_executor_is_crashed_too": _SWEEP,
+    "services/clean/test_incremental.py::test_calls_do_not_grow_with_the_partitions[1000]": _LARGE,
     **{
         f"protocol/test_ingest_crashes.py::test_crash_again_at_every_operation_of_the_recovery[{case}]": _SWEEP
         for case in (

@@ -12,6 +12,7 @@ from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import cancel_slot, fate_of, mark_cancelled
 from hudi_ops.timeline.log.entries import Cancel, Complete, Entry
 from hudi_ops.timeline.log.head import reaching_back
+from hudi_ops.timeline.names import State
 from hudi_ops.timeline.state import TableState
 
 
@@ -56,24 +57,26 @@ def cancel_write(session: Session, instant: str, reason: str, still: Callable[[]
 
 
 def refuse_begun(session: Session, state: TableState, found: Instant) -> None:
-    """Refuse to cancel a clean of files that was taken over (docs/protocol.md §20, step 6).
+    """Refuse to cancel a clean of files that was begun (docs/protocol.md §20, step 6).
 
     Its executor may sleep before a deletion and wake up later, when a savepoint or a restore needs the file.
 
     Raises:
-        InvalidRequest: a TAKEOVER names it.
+        InvalidRequest: a TAKEOVER names it, or Apache Hudi put its inflight file.
     """
     plan = read_plan(session.ctx.storage, state.timeline, found) if found.action == "clean" else None
     if not isinstance(plan, CleanPlan) or not any(plan.files.values()):
         return
     log = state.log
     taken = log.takeover(found.time) or reaching_back(session.ctx.storage, log, found.time).takeover(found.time)
-    if taken is not None:
+    if taken is not None or State.INFLIGHT in found.states:
         raise InvalidRequest(
             "this clean was begun, and its executor may have deleted files: it cannot be cancelled",
             table=state.config.name,
             instant=found.time,
             expected="a clean that no process has begun to execute",
-            found=f"slot {taken[0]}, a TAKEOVER by {taken[1].owner}",
+            found=f"slot {taken[0]}, a TAKEOVER by {taken[1].owner}"
+            if taken is not None
+            else "an inflight file of Apache Hudi",
             next_step=f"finish it: `hudi-ops clean TABLE execute --instant {found.time}`",
         )

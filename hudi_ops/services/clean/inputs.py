@@ -92,9 +92,12 @@ def refuse_strange(session: Session, state: TableState, instant: str, plan: Clea
         Corrupt: names the first such path.
     """
     strange = strange_paths(session.ctx.storage, plan)
+    strange += [
+        data_path(path, name) for path, names in plan.files.items() for name in names if parse_data_file(name) is None
+    ]
     if strange:
         raise Corrupt(
-            f"the plan of the clean names {strange[0]}, which is no file of its partition in this table",
+            f"the plan of the clean names {strange[0]}, which is no data file of its partition in this table",
             table=state.config.name,
             instant=instant,
             expected=f"paths below {session.ctx.storage.uri}",
@@ -115,9 +118,9 @@ def _refuse_needed(state: TableState, instant: str, path: str, slice_: PastSlice
     if slice_ is None:
         named = parse_data_file(path.rpartition("/")[2])
         writer = state.timeline.find(named.instant) if named is not None else None
-        if named is not None and (writer is None or writer.is_completed):
+        if writer is None or writer.is_completed:
             return  # an orphan of a write that completed without it, or was rolled back: no reader sees it
-        why = "is of a write that did not complete, or is no data file"
+        why = "is of a write that did not complete"
     raise Corrupt(
         f"the plan of the clean names {path}, which {why}",
         table=state.config.name,

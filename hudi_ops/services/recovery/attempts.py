@@ -31,6 +31,10 @@ from hudi_ops.timeline.state import TableState
 _LIST = "copy an instant from `hudi-ops timeline`"
 
 
+_REMOVABLE = frozenset({"compaction", "clean"})
+"""Services whose plans are removed by hand; a clean only as long as no executor began it."""
+
+
 @dataclass(frozen=True)
 class RollbackResult(Result):
     """Result of a rollback, with the files that the write announced; `rollback` None: dry run."""
@@ -108,7 +112,7 @@ def rollback_write(session: Session, instant: str, *, abandoned: bool = False, d
 
     Raises:
         InvalidRequest: no such instant, a completed one, or one without a heartbeat and without `abandoned`.
-        Unsupported: a pending service other than a compaction, or the table cannot be written.
+        Unsupported: a pending service other than a compaction or a clean, or the table cannot be written.
         Busy: its writer is alive, or another process is rolling it back.
         Conflict: it completed before it was cancelled.
     """
@@ -124,7 +128,7 @@ def rollback_write(session: Session, instant: str, *, abandoned: bool = False, d
         return _absent(session, state, instant)
     lease = read_lease(session.ctx.storage, instant)
     cancelled = session.was_cancelled(state, instant)
-    is_plan = found.action == "compaction" and State.INFLIGHT not in found.states
+    is_plan = found.action in _REMOVABLE and State.INFLIGHT not in found.states
     if not cancelled and not (is_plan and lease is None):  # such a plan was not begun
         refuse_alive(session, state, lease, instant, abandoned=abandoned)
     owner = _owner(lease)
@@ -219,7 +223,7 @@ def _refuse_other_kinds(state: TableState, found: Instant) -> None:
             next_step="`hudi-ops read --as-of` shows an earlier state; hudi-ops cannot restore one yet",
         )
     # Without it the log files belong to the older slices; in version 6 those written since name the plan (docs/format.md §9.2).
-    if found.action not in WRITE_ACTIONS and not (found.action == "compaction" and state.config.layout == 2):
+    if found.action not in WRITE_ACTIONS and not (found.action in _REMOVABLE and state.config.layout == 2):
         raise Unsupported(
             f"a pending {found.action} is not rolled back by hand",
             table=state.config.name,
