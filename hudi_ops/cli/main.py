@@ -18,7 +18,7 @@ from hudi_ops.cli.arguments import as_help
 from hudi_ops.cli.locks import lock, zookeeper
 from hudi_ops.cli.output import BROKEN_PIPE_EXIT_CODE, write, write_json
 from hudi_ops.cli.rows import changes, ingest, remove
-from hudi_ops.cli.services import clean, compact, metadata, recover, restore, savepoint
+from hudi_ops.cli.services import clean, compact, metadata, recover, repair, restore, savepoint
 from hudi_ops.cli.tables import adopt, create, inspect, repair_properties
 from hudi_ops.errors import HudiOpsError, Internal, InvalidRequest
 from hudi_ops.redaction import RedactingFormatter, redacted
@@ -46,6 +46,7 @@ app.command(help=as_help(remove.TRUNCATE_HELP))(remove.truncate)
 app.command(help=as_help(recover.ROLLBACK_HELP))(recover.rollback)
 app.command(help=as_help(recover.RECOVER_HELP))(recover.recover)
 app.command(help=as_help(restore.RESTORE_HELP))(restore.restore)
+app.command(help=as_help(repair.REPAIR_HELP))(repair.repair)
 app.command(name="repair-properties", help=as_help(repair_properties.REPAIR_PROPERTIES_HELP))(
     repair_properties.repair_properties
 )

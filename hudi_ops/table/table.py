@@ -15,7 +15,6 @@ from hudi_ops.concurrency.lock.locks import LockProvider
 from hudi_ops.concurrency.lock.open_lock import lock_of
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.definition import OpenOptions, TableDefinition, WriterOptions, split_keywords
-from hudi_ops.config.logged_settings import SettingsSource
 from hudi_ops.config.requests import merged, refuse_unknown
 from hudi_ops.config.table import TableConfig
 from hudi_ops.config.tables_file import TableLocation
@@ -31,12 +30,9 @@ from hudi_ops.services.create.adopt import AdoptionResult, adopt_table
 from hudi_ops.services.create.adoption import Adoption, AdoptionOptions
 from hudi_ops.services.create.create import create_table
 from hudi_ops.services.create.given_columns import GivenColumns, given_columns
-from hudi_ops.services.create.protect_lock import protect_lock
 from hudi_ops.services.indexing.build import BuildResult
 from hudi_ops.services.indexing.drop import DropResult
 from hudi_ops.services.metadata_table.compact import MetadataCompaction
-from hudi_ops.services.recovery.attempts import RecoverResult, RollbackResult, recover_table, rollback_write
-from hudi_ops.services.recovery.properties import PropertiesRepair, repair_properties
 from hudi_ops.services.write.operations import DELETE_PARTITION, TRUNCATE, WriteOperation
 from hudi_ops.services.write.remove import RemovalResult, preview_removal, remove
 from hudi_ops.storage.open import open_storage
@@ -46,6 +42,7 @@ from hudi_ops.table.ingestion import IngestApi
 from hudi_ops.table.metadata import IndexApi
 from hudi_ops.table.reading import ReadApi
 from hudi_ops.table.savepoints import HoldApi, SavepointApi
+from hudi_ops.table.upkeep import UpkeepApi
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.timeline.settings.settings_check import refuse_unopenable
 from hudi_ops.view.schema import row_schema, table_schema
@@ -53,7 +50,7 @@ from hudi_ops.view.schema import row_schema, table_schema
 _FRAME_OPTIONS = ("query", "listing", "since", "until", "fence", "meta_columns")
 
 
-class Table(ReadApi, IngestApi):
+class Table(ReadApi, IngestApi, UpkeepApi):
     """One table. Not safe for several threads; open one per thread.
 
     Use `Table.create` or `Table.open`.
@@ -290,64 +287,6 @@ class Table(ReadApi, IngestApi):
             Busy: Apache Hudi has planned a service.
         """
         return self._removed(TRUNCATE, (), dry_run)
-
-    def rollback(self, instant: str, *, abandoned: bool = False, dry_run: bool = False) -> RollbackResult:
-        """Undo a pending write of a dead writer; writes do so themselves if a heartbeat shows it.
-
-        A compaction plan without an executor can be removed, too. A rollback of the write that Apache Hudi began is finished.
-
-        Args:
-            instant: the request time of the write, or of the plan.
-            abandoned: its writer has surely ended, though no heartbeat tells: a single writer of Apache Hudi makes none.
-            dry_run: say what would be deleted; change nothing.
-
-        Raises:
-            InvalidRequest: no such instant, a completed one, or one without a heartbeat and `abandoned` was not said.
-            Unsupported: another pending service.
-            Busy: its writer is alive, or another process is rolling it back.
-        """
-        return rollback_write(self._session, instant, abandoned=abandoned, dry_run=dry_run)
-
-    def recover(self, *, abandoned: bool = False) -> RecoverResult:
-        """Finish what was decided, and clear away what dead writers left, as every write does first.
-
-        Args:
-            abandoned: finish the pending rollbacks of Apache Hudi, too: its programs have surely ended.
-
-        Raises:
-            Unsupported: the table cannot be written.
-        """
-        return recover_table(self._session, abandoned=abandoned)
-
-    def repair_properties(self, source: SettingsSource | None, *, dry_run: bool = False) -> PropertiesRepair:
-        """Decide which is right where `hoodie.properties` contradicts the commit log.
-
-        Args:
-            source: `log`: its values are written into the file; `file`: its values are recorded in the log; None: not
-                chosen yet, with `dry_run` only.
-            dry_run: say where they differ; change nothing.
-
-        Raises:
-            InvalidRequest: no such source, the table has no commit log, or the file names fields that are no columns.
-            Corrupt: the file cannot be read.
-            Busy: the lock was not to be had in time.
-        """
-        return repair_properties(self._session, source, dry_run=dry_run)
-
-    def protect_lock(self) -> str:
-        """Restrict the table's lock in ZooKeeper to clients with the configured credentials.
-
-        New locks are protected when they are made; this is for those that are open to all. A table that writers of Apache Hudi
-        share needs `shares_credentials` among the lock's settings.
-
-        Returns:
-            The lock's address.
-
-        Raises:
-            InvalidRequest: no credentials are configured, or Apache Hudi's writers would be kept from the lock.
-            Unsupported: a lock without nodes.
-        """
-        return protect_lock(self._session)
 
     def _removed(self, operation: WriteOperation, wanted: Sequence[str], dry_run: bool) -> RemovalResult:
         if dry_run:

@@ -181,7 +181,7 @@ def _preview(session: Session, state: TableState, savepoint: str | None) -> Rest
 
 
 def _finish_cleans(session: Session) -> None:
-    """Execute the pending cleans: a clean that was begun cannot be cancelled, and none touches a savepoint's file.
+    """Execute the pending cleans, which may not be cancelled; none has a file of a savepoint.
 
     Raises:
         Busy: one of them has a live executor.

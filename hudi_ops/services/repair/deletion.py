@@ -1,0 +1,157 @@
+"""Delete files, markers, ledgers and payloads, each after a check of its instant."""
+
+from __future__ import annotations
+
+from hudi_ops.commit.session import Session
+from hudi_ops.commit.undo.rollback_files import delete_files, delete_own_notes, delete_pending
+from hudi_ops.concurrency.lock.locks import hold_lock
+from hudi_ops.concurrency.markers import delete_markers, list_markers
+from hudi_ops.files.names import parse_data_file
+from hudi_ops.services.recovery.attempts import rollback_write
+from hudi_ops.services.repair.owners import Gone, Left, cancelled, ended
+from hudi_ops.timeline.content.plans import RollbackPlan, read_plan
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.names import State, parse_file_name
+from hudi_ops.timeline.state import TableState
+
+
+def delete_inflight(session: Session, where: str, abandoned: bool) -> str:
+    """Delete an inflight file without a requested one; return what was done.
+
+    Raises:
+        Left: its writer may be alive, or it is another state by now.
+    """
+    state, found = _instant_at(session, where)
+    if found.states != {State.INFLIGHT}:
+        raise Left(f"{found} has changed since")
+    cancelled(session, found.time, abandoned=abandoned)
+    delete_pending(session, state.timeline.folder, found, foreign=True)
+    return f"cancelled {found.time}, and deleted its inflight file"
+
+
+def delete_rollback(session: Session, where: str, abandoned: bool) -> str:
+    """Delete a pending rollback of a savepoint's write; return what was done.
+
+    Raises:
+        Left: its process may be alive, or its target has no savepoint any more.
+    """
+    _, found = _instant_at(session, where)
+    ended(session, found.time, abandoned=abandoned)
+    with hold_lock(session.ctx, f"delete rollback {found.time}"):
+        state = session.loader.load()
+        now = state.timeline.find(found.time, "rollback")
+        plan = read_plan(session.ctx.storage, state.timeline, now) if now is not None else None
+        target = plan.target if isinstance(plan, RollbackPlan) else ""
+        savepoint = state.timeline.find(target, "savepoint") if target else None
+        if now is None or now.is_completed or savepoint is None or not savepoint.is_completed:
+            raise Left(f"rollback {found.time} stays: it ended, or its target has no savepoint any more")
+        delete_pending(session, state.timeline.folder, now, foreign=True)
+    return f"deleted rollback {found.time}: {target} keeps its savepoint"
+
+
+def delete_orphan(session: Session, where: str, abandoned: bool) -> str:
+    """Delete a data file of a rolled back instant; return what was done.
+
+    Raises:
+        Left: the instant completed, or its writer may be alive.
+    """
+    instant = _writer_of(where)
+    cancelled(session, instant, abandoned=abandoned)
+    delete_files(session.ctx.storage, [where], foreign=True)
+    return f"deleted the file of {instant}, which was rolled back"
+
+
+def delete_unknown(session: Session, where: str, abandoned: bool) -> str:
+    """Delete a data file whose instant is not on the timeline; return what was done.
+
+    Raises:
+        Left: the instant is on the timeline, completed, or its writer may be alive.
+    """
+    instant = _writer_of(where)
+    if session.loader.load().timeline.find(instant) is not None:
+        raise Left(f"{instant} is on the timeline by now")
+    cancelled(session, instant, abandoned=abandoned)
+    delete_files(session.ctx.storage, [where], foreign=True)
+    return f"cancelled {instant}, and deleted its file"
+
+
+def delete_unnamed(session: Session, where: str, abandoned: bool) -> str:
+    """Delete a data file that its completed instant does not name; return what was done.
+
+    Raises:
+        Left: its instant names it, or cannot be read.
+    """
+    instant, state = _writer_of(where), session.loader.load()
+    found = state.timeline.find(instant)
+    if found is None or not found.is_completed:
+        return delete_unknown(session, where, abandoned)
+    metadata = session.commits.metadata(state.timeline, found)
+    named = {stat.path.lstrip("/") for stat in metadata.stats} if metadata is not None else {where}
+    if where in named:
+        raise Left(f"{found} names it")
+    delete_files(session.ctx.storage, [where], foreign=True)
+    return f"deleted a file of {instant}, which does not name it"
+
+
+def delete_notes(session: Session, where: str, abandoned: bool) -> str:
+    """Delete ledgers and payloads of an instant that never completed; return what was done.
+
+    Raises:
+        Left: it completed, or its writer may be alive.
+    """
+    instant = where.rpartition("/")[2]
+    cancelled(session, instant, abandoned=abandoned)
+    delete_own_notes(session, instant)
+    return f"cancelled {instant}, and deleted its ledgers and payloads"
+
+
+def forget_markers(session: Session, where: str, abandoned: bool) -> str:
+    """Delete the markers of an unknown instant, and their files; return what was done.
+
+    Raises:
+        Left: it completed, or its writer may be alive.
+    """
+    instant = where.rpartition("/")[2]
+    cancelled(session, instant, abandoned=abandoned)
+    paths = [marker.data_path for marker in list_markers(session.ctx.storage, instant)]
+    delete_files(session.ctx.storage, paths, foreign=True)
+    delete_markers(session.ctx.storage, instant)
+    return f"cancelled {instant}, and deleted its markers and {len(paths)} files"
+
+
+def undo_unowned(session: Session, where: str, abandoned: bool) -> str:
+    """Roll back a pending write without a heartbeat; return what was done.
+
+    Raises:
+        Left: its writer may be alive.
+    """
+    _, found = _instant_at(session, where)
+    ended(session, found.time, abandoned=abandoned)
+    undone = rollback_write(session, found.time, abandoned=True)
+    return f"rolled back {found.time}, {len(undone.files)} files"
+
+
+def _writer_of(path: str) -> str:
+    """Return the instant in a data file's name.
+
+    Raises:
+        Left: it is no data file.
+    """
+    named = parse_data_file(path.rpartition("/")[2])
+    if named is None:
+        raise Left(f"{path} is no data file")
+    return named.instant
+
+
+def _instant_at(session: Session, where: str) -> tuple[TableState, Instant]:
+    """Return the instant of a timeline file, and the state in which it was found.
+
+    Raises:
+        Gone: it is not on the timeline any more.
+    """
+    state = session.loader.load()
+    file = parse_file_name(where.rpartition("/")[2], state.timeline.layout)
+    found = state.timeline.find(file.time, file.action) if file is not None else None
+    if found is None:
+        raise Gone(f"{where} is gone by now")
+    return state, found
