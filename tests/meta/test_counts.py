@@ -33,9 +33,12 @@ from tests.protocol import (
 from tests.protocol.crash_table import JOBS, LOCATED_JOBS, LOGGED_JOBS, METADATA_JOBS, UPSERT
 from tests.protocol.suite import SUITES
 from tests.protocol.sweep import CRASHES, ERRORS
+from tests.services.clean import test_crashes as crashed_cleans
+from tests.services.clean import test_simulated as simulated_cleans
 from tests.services.compaction import test_crashes, test_simulated
 
 REGISTERING = (
+    simulated_cleans,
     test_holes,
     test_simulated,
     test_simulated_ingests,
@@ -119,6 +122,11 @@ def test_plan_and_execution_of_a_compaction_are_crashed_at_every_point() -> None
     assert len(CRASHES) + len(ERRORS) == 7
 
 
+def test_plan_and_execution_of_a_clean_are_crashed_at_every_point() -> None:
+    least = {"plan": (25, 5), "execute": (40, 12), "run": (60, 17)}
+    assert all(crashed_cleans.PHASES[phase] >= floor for phase, floor in least.items())
+
+
 @dataclass(frozen=True)
 class Least:
     """What a suite of the simulator holds at least: cases by name, their number, the sum of their floors, and proofs."""
@@ -157,6 +165,12 @@ LEAST = {
         }),
         cases=12,
         runs=525,
+        proofs=2,
+    ),
+    "cleans": Least(
+        frozenset({"clean and savepoint", "executor and hold", "two cleans", "two executors", "clean and ingest"}),
+        cases=5,
+        runs=320,
         proofs=2,
     ),
     "metadata": Least(

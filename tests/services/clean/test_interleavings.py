@@ -231,6 +231,8 @@ def test_a_clean_that_apache_hudi_began_is_executed_once_its_end_is_stated() -> 
     table.storage.put(f"{TIMELINE}/{planned}.clean.inflight", body)
     with pytest.raises(InvalidRequest, match="--abandoned"):
         table.table.clean.execute(instant=planned)
+    with pytest.raises(InvalidRequest, match="was begun"):
+        table.table.rollback(planned, abandoned=True)
     with pytest.raises(Busy, match="is pending"):
         table.table.clean.run(retain=2)
     assert table.table.clean.execute(instant=planned, abandoned=True).deleted > 0

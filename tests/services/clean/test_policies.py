@@ -9,7 +9,9 @@ import pytest
 from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.services.clean.choose import LIMIT, NEWEST, RETAINED, FileVerdict
 from hudi_ops.services.clean.earlier import HELD_BACK_KEY
-from hudi_ops.services.clean.keepers import HOLD, PENDING, SAVEPOINT
+from hudi_ops.services.clean.history import PastSlice
+from hudi_ops.services.clean.keepers import HOLD, PENDING, SAVEPOINT, Keepers
+from hudi_ops.services.clean.policy import Policy
 from hudi_ops.services.clean.service import CLEAN
 from hudi_ops.timeline.content.plans import CleanPlan, CleanResult, read_plan, read_result
 from hudi_ops.verify import verify_table
@@ -137,6 +139,23 @@ def test_versions_keep_what_a_pending_plan_reads_and_name_it() -> None:
     assert done.deleted == len(before - data_files(table.storage)) > 0
     assert table.table.compaction.execute(instant=planned).instant == planned
     sound(table)
+
+
+def test_a_pending_plan_keeps_the_slices_that_it_reads_and_newer_ones() -> None:
+    """Apache Hudi may replace a group that a pending plan reads: by versions its slices would go at once."""
+    reads = Keepers(reads={("p0", "group"): ("20300101000000002", "compaction 20300101000000005")})
+    old, read, newer = (
+        PastSlice(
+            "p0", "group", f"2030010100000000{instant}", (), "20300101000000006", "20300101000000006", 3 - instant
+        )
+        for instant in (1, 2, 3)
+    )
+    assert Policy("versions", 1).drops(newer, "")
+    assert reads.keeper_of(old, "x") is None
+    assert (
+        reads.keeper_of(read, "x") == reads.keeper_of(newer, "x") == (PENDING, "compaction 20300101000000005 reads it")
+    )
+    assert reads.keeper_of(replace(read, file_id="other"), "x") is None
 
 
 def test_a_savepoint_keeps_its_files_until_it_is_deleted() -> None:
