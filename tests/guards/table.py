@@ -249,6 +249,8 @@ GUARDS = [
         "    refuse_lost_files(session, begun, savepoint, survey(session, begun))\n",
         "",
         "services/restore/test_restore.py",
+    ),
+    _row(
         "a clean's plan is decided only if no savepoint or clean came between",
         "services/clean/draft.py",
         "        refuse_changed(self.begun, state)\n",
