@@ -35,6 +35,7 @@ from hudi_ops.services.indexing.rebuild import dropped_before
 from hudi_ops.services.restore.deletion import delete_undone, targets_left
 from hudi_ops.services.restore.survey import (
     plans_above,
+    refuse_archived,
     refuse_below_boundary,
     refuse_lost_files,
     refuse_pending,
@@ -164,6 +165,7 @@ def _preview(session: Session, state: TableState, savepoint: str | None) -> Rest
     targets = targets_of_restore(state, chosen)
     found = survey(session, state)
     refuse_lost_files(session, state, chosen, found)
+    refuse_archived(session, state, chosen, targets)
     files = found.files_of(targets)
     blockers = [str(one) for one in state.timeline.pending if one not in plans_above(state, chosen)]
     return RestoreResult(
@@ -234,6 +236,7 @@ def _publish(session: Session, savepoint: str) -> bool:
     leases: list[str] = []
     begun = session.loader.load()
     refuse_lost_files(session, begun, savepoint, survey(session, begun))
+    refuse_archived(session, begun, savepoint, targets_of_restore(begun, savepoint))
 
     def prepare(state: TableState, slot: int) -> Entry | None:
         savepoint_to_restore(state, savepoint)
