@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
@@ -15,6 +15,7 @@ from hudi_ops.services.clean.earlier import HELD_BACK_KEY
 from hudi_ops.timeline.content.plans import CleanResult, read_plan, read_result
 from hudi_ops.verify import verify_table
 from tests.interop.apache_hudi import HudiPeer
+from tests.interop.conftest import read_with_hudi_rs
 from tests.tables import VERSIONED, by_key, of_schema
 
 PARTS = 6
@@ -29,7 +30,7 @@ def rows(version: int, *parts: int) -> pa.Table:
 class World:
     """A table of six partitions that both sides write, with a dict of its rows."""
 
-    def __init__(self, peer: HudiPeer, folder: Path, kind: Any, metadata: bool) -> None:
+    def __init__(self, peer: HudiPeer, folder: Path, kind: Any, metadata: bool, version: Literal[8, 9] = 9) -> None:
         self.peer, self.path, self.metadata, self.version = peer, folder / "table", metadata, 0
         self.kind = kind
         self.rows: dict[str, int] = {}
@@ -43,6 +44,7 @@ class World:
             table_type=kind,
             buckets=1,
             metadata=metadata,
+            version=version,
         ).close()
         self.ours(*range(PARTS))
 
@@ -87,6 +89,8 @@ class World:
         options = {"hoodie.metadata.enable": str(self.metadata).lower()}
         told = self.peer.read(self.path, options=options)
         assert dict(zip(told["id"].to_pylist(), told["value"].to_pylist(), strict=True)) == self.rows
+        package = read_with_hudi_rs(self.path)
+        assert dict(zip(package["id"].to_pylist(), package["value"].to_pylist(), strict=True)) == self.rows
         errors = [
             one for one in verify_table(self.table._session.ctx.storage, deep=True).findings if one.severity == "error"
         ]
@@ -223,4 +227,28 @@ def test_our_empty_clean_is_where_apache_hudi_goes_on(apache_hudi: HudiPeer, tmp
     empty = next(one for one in state.timeline if one.kind == "clean")
     plan = read_plan(world.table._session.ctx.storage, state.timeline, empty)
     assert plan is not None
+    world.check()
+
+
+@pytest.mark.parametrize("is_begun", [False, True], ids=["planned", "begun"])
+def test_apache_hudi_1_0_executes_our_plan_on_a_table_of_version_8(
+    apache_hudi_1_0: HudiPeer, tmp_path: Path, is_begun: bool
+) -> None:
+    """It deletes an empty inflight file of a clean; ours has the plan."""
+    world = World(apache_hudi_1_0, tmp_path, "cow", metadata=True, version=8)
+    for _ in range(4):
+        world.ours(0, 1)
+    planned = world.table.clean.plan(retain=2)
+    assert planned.instant is not None
+    if is_begun:
+        timeline = world.path / ".hoodie" / "timeline"
+        body = (timeline / f"{planned.instant}.clean.requested").read_bytes()
+        (timeline / f"{planned.instant}.clean.inflight").write_bytes(body)
+    before = world.files()
+    world.theirs(2, **{"hoodie.clean.automatic": "true", "hoodie.clean.commits.retained": "50"})
+    assert len(before - world.files()) == planned.counts["planned"]
+    assert world.table.clean.execute(instant=planned.instant).note == "it was completed before"
+    world.check()
+    world.ours(*range(PARTS))
+    assert world.table.clean.run(retain=1).deleted > 0
     world.check()

@@ -188,13 +188,13 @@ def _partitions(
     touched = choice.earlier.touched(session, state, choice.earliest.instant, choice.keepers.saved)
     if touched is None:
         return None
-    named = choice.keepers.savepoints
+    named, held_back = choice.keepers.savepoints, choice.earlier.held_back or {}
     again: set[str] = set()
-    for partition, names in choice.earlier.held_back.items():
+    for partition, names in held_back.items():
         if any(data_path(partition, name) not in named for name in names):
             again.add(partition)
-    left = {*choice.earlier.held_back} - again - touched
-    choice.carried = {partition: choice.earlier.held_back[partition] for partition in sorted(left)}
+    left = {*held_back} - again - touched
+    choice.carried = {partition: held_back[partition] for partition in sorted(left)}
     return touched | again
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from hudi_ops.commit.session import Session
 from hudi_ops.errors import Corrupt
@@ -30,14 +30,14 @@ class Earlier:
         newest: the clean that completed last; None: there is none.
         start: its earliest retained instant; empty: it names none, or no clean is left.
         floor: newest earliest retained instant of any clean.
-        held_back: files that cleans of this library held back.
+        held_back: files that the newest clean of this library held back; None: no clean of it is left.
         saved: savepoints that cleans since then respected.
     """
 
     newest: Instant | None = None
     start: str = ""
     floor: str = ""
-    held_back: FilesByPartition = field(default_factory=dict)
+    held_back: FilesByPartition | None = None
     saved: frozenset[str] = frozenset()
 
     def touched(self, session: Session, state: TableState, until: str, saved: frozenset[str]) -> frozenset[str] | None:
@@ -50,8 +50,11 @@ class Earlier:
             Corrupt: commit metadata cannot be read.
         """
         timeline, newest = state.timeline, self.newest
-        # Below the start writes are archived; of a savepoint that was deleted, a clean of Apache Hudi does not name the files.
-        if newest is None or not self.start or self.start < timeline.start or not self.saved <= saved:
+        # An archived clean of this library may have held files back. Below the start writes are archived. Of a savepoint that was
+        # deleted since, a clean of Apache Hudi does not name the files.
+        if newest is None or self.held_back is None or not self.start or self.start < timeline.start:
+            return None
+        if not self.saved <= saved:
             return None
         found: set[str] = set()
         for write in timeline.completed_writes:
@@ -85,7 +88,7 @@ def earlier_cleans(session: Session, state: TableState) -> Earlier:
             held = decode_held_back(said.extra[HELD_BACK_KEY], one.file_name)
             return Earlier(newest, start, _floor(session, state, cleans, floor), held, frozenset(saved))
         saved |= {time for time in said.extra.get(SAVEPOINTS_KEY, "").split(",") if time}
-    return Earlier(newest, start, floor, {}, frozenset(saved))
+    return Earlier(newest, start, floor, None, frozenset(saved))
 
 
 def _floor(session: Session, state: TableState, cleans: Iterable[Instant], floor: str) -> str:

@@ -89,13 +89,13 @@ def test_calls_do_not_grow_with_the_partitions(partitions: int) -> None:
     watch.locks = cleaner._session.ctx.locks
     assert cleaner.clean.run(retain=2).deleted == 12
     assert set(listed(faulty.history)) == {f"part=p{n}" for n in range(4)}
-    assert len(faulty.history) <= CALLS * 1.3
+    assert len(faulty.history) <= CALLS
     assert watch.under_lock
     assert not listed(watch.under_lock), "a partition was listed under the lock"
 
 
-CALLS = 150
-"""Calls of the clean of 12 files in 4 partitions, twice over."""
+CALLS = 110
+"""Storage calls of planning and executing a clean of 12 files in 4 partitions: 106, with 10 partitions or 1,000."""
 
 
 def test_held_back_files_are_named_and_looked_at_again() -> None:
@@ -219,3 +219,16 @@ def test_random_histories_leave_what_a_full_clean_leaves(definition, seed: int) 
         pass
     leaves_nothing(table, retain=2)
     assert data_files(table.storage)
+
+
+def test_without_a_clean_of_ours_on_the_timeline_every_partition_is_listed() -> None:
+    """One that was archived may have held files back; a clean of Apache Hudi does not name them."""
+    table = judged(DEFINITION, 3)
+    newest = [one.time for one in timeline_of(table.storage).completed_writes][-1]
+    hudi_clean(table.storage, table.clock, [], earliest=newest)
+    for _ in range(3):
+        table.write(0)
+    faulty = FaultyStorage(table.storage)
+    assert table_of(faulty, table.clock, "cleaner").clean.run(retain=2).deleted > 0
+    assert "part=p1" in listed(faulty.history)
+    leaves_nothing(table, retain=2)
