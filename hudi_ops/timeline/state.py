@@ -86,7 +86,7 @@ class CommitReader:
 
     def newest_with(self, timeline: Timeline, key: str) -> CommitMetadata | None:
         """Return the write that completed last among those whose extra metadata has `key`."""
-        for instant in sorted(timeline.completed_writes, key=lambda completed: completed.completion_time, reverse=True):
+        for instant in timeline.newest_first:
             metadata = self.metadata(timeline, instant)
             if metadata is not None and key in metadata.extra:
                 if key == POINTER_KEY:
