@@ -44,7 +44,7 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class NewFiles:
-    """Difference between a folder and the file names that a caller knew: new files by path, and known names that are gone."""
+    """New files of a folder, by path, and the names that a caller knew and that are gone."""
 
     files: tuple[FileInfo, ...]
     gone: frozenset[str]

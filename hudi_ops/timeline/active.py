@@ -6,9 +6,11 @@ with the last one of the same storage, and only new names are parsed. The result
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import takewhile
 from operator import attrgetter
 from typing import TypeAlias
 from weakref import WeakKeyDictionary
@@ -26,7 +28,7 @@ Moved: TypeAlias = tuple[Instant | None, Instant | None]
 
 @dataclass(frozen=True)
 class Timeline:
-    """Instants by request time, each in its highest state.
+    """Instants by request time and action, each in its highest state.
 
     Pending and completed files of one action are one instant: `compaction` and `commit` compare equal (docs/format.md §2.2).
     """
@@ -74,6 +76,29 @@ class Timeline:
         """Completed writes, the one that completed last first."""
         return tuple(sorted(self.completed_writes, key=_completion_of, reverse=True))
 
+    def completed_after(self, time: str) -> list[Instant]:
+        """Return the completed writes with a later completion time, by request time."""
+        later = takewhile(lambda one: one.completion_time > time, self.newest_first)
+        return sorted(later, key=_order)
+
+    def completed_since(self, time: str) -> list[Instant]:
+        """Return the completed writes with this completion time or a later one, by request time."""
+        later = takewhile(lambda one: one.completion_time >= time, self.newest_first)
+        return sorted(later, key=_order)
+
+    def completed_beyond(self, known: frozenset[tuple[str, str]], time: str) -> list[Instant]:
+        """Return the completed writes that are not in `known`, or completed after a time, by request time.
+
+        `known` holds request and completion times, as `completions` does.
+        """
+        found = {(one.time, one.kind): one for one in self.completed_after(time)}
+        unknown = self.completions - known if known is not self.completions else ()
+        for request, completion in unknown:
+            for one in self.by_time[request]:
+                if one.is_completed and one.is_write and one.completion_time == completion:
+                    found[one.time, one.kind] = one
+        return [found[key] for key in sorted(found)]
+
     @cached_property
     def newest_time(self) -> str:
         """Newest request or completion time on the timeline, or empty."""
@@ -88,27 +113,28 @@ class Timeline:
 
     def find(self, time: str, kind: str | None = None) -> Instant | None:
         """Return the instant of that request time; `kind` tells a savepoint from its commit."""
+        wanted = completes_as(kind) if kind is not None else None
         for instant in self.by_time.get(time, ()):
-            if (instant.kind != "savepoint") if kind is None else (instant.kind == completes_as(kind)):
+            if instant.kind == wanted or (wanted is None and instant.kind != "savepoint"):
                 return instant
         return None
 
     def completed(self, time: str, action: str, completion_time: str) -> Timeline:
         """Return the timeline after a pending instant got its completed file."""
-        name = completed_name(time, action, completion_time)
-        done = [
-            replace(
-                instant,
-                state=State.COMPLETED,
-                completion_time=completion_time,
-                file_name=name,
-                states=instant.states | {State.COMPLETED},
-            )
-            if instant.time == time and instant.kind == completes_as(action)
-            else instant
-            for instant in self.instants
-        ]
-        return Timeline(self.folder, self.layout, tuple(done))
+        kind = completes_as(action)
+        old = self.find(time, kind)
+        if old is None:
+            return self
+        now = replace(
+            old,
+            state=State.COMPLETED,
+            completion_time=completion_time,
+            file_name=completed_name(time, action, completion_time),
+            states=old.states | {State.COMPLETED},
+        )
+        instants = list(self.instants)
+        instants[bisect_left(instants, (time, kind), key=_order)] = now
+        return grown(self, tuple(instants), {(time, kind): (old, now)})
 
     def path(self, file_name: str) -> str:
         """Return the path of a timeline file below the table's root."""
@@ -144,7 +170,7 @@ def timeline_of(files: Iterable[TimelineFile], folder: str, layout: int) -> Time
 
 
 def grown(before: Timeline, instants: tuple[Instant, ...], moved: Mapping[Key, Moved]) -> Timeline:
-    """Return the timeline of `instants`, which keeps what was derived before from the instants that did not move.
+    """Return the timeline of `instants`, with what was derived of those that did not move.
 
     What a move may reorder is left out, and derived again when it is asked for.
     """
@@ -211,13 +237,15 @@ def _times(instant: Instant) -> tuple[str, ...]:
 
 
 def newest_of(times: Iterable[str]) -> str:
-    """Return the newest of some times; those of other lengths, as in tables of old releases, are no moments."""
+    """Return the newest of some times, or empty; only times of 17 digits are compared."""
     return max((time for time in times if len(time) == 17), default="")
 
 
 @dataclass(frozen=True)
 class Fold:
-    """Names of one listing, and the timeline that they make; never changed, so that threads may share it.
+    """Names of one listing, and the timeline that they make.
+
+    It is never changed, so that threads may share it.
 
     Attributes:
         names: every file name that was listed, also those that are no timeline files.
@@ -237,7 +265,7 @@ class Fold:
         return cls(Timeline(folder, layout, ()))
 
     def after(self, fresh: Iterable[str], gone: frozenset[str]) -> Fold:
-        """Return the fold of a later listing, which has new names and lacks others; only new names are parsed."""
+        """Return the fold of a later listing, by its new names and those that are gone."""
         fresh = frozenset(fresh)
         if not fresh and not gone:
             return self
@@ -272,7 +300,7 @@ class Fold:
 
 
 def _is_unordered(before: dict[Key, Instant], changed: Iterable[Key], instants: dict[Key, Instant]) -> bool:
-    """Return whether new instants lie elsewhere than behind all others, so that the order must be made again."""
+    """Return whether a new instant lies before the last one, or several are new."""
     added = [key for key in changed if key in instants and key not in before]
     return bool(added) and (len(added) > 1 or (bool(before) and added[0] < next(reversed(before))))
 

@@ -19,7 +19,7 @@ from hudi_ops.timeline.log.entries import ADOPTS, Entry, Properties, decision_id
 from hudi_ops.timeline.log.head import open_log
 from hudi_ops.timeline.settings.settings_check import logged_config, parsed_config, repaired_config
 
-ENTRIES_KEPT_MAX = 1024
+ENTRIES_KEPT_MAX = 128
 COMMITS_KEPT_MAX = 4096
 """Log entries and commits that a session remembers; others are read again."""
 
