@@ -12,6 +12,7 @@ _CALLS = frozenset({
     "head",
     "list",
     "list_folder",
+    "list_new",
     "put",
     "put_if_absent",
     "delete",
@@ -19,6 +20,8 @@ _CALLS = frozenset({
     "sweep_temp",
 })
 """`delete_all` is one request on an object store, and one call a file elsewhere."""
+_COUNTED_AS = {"list_new": "list_folder"}
+"""The same request on an object store."""
 
 
 class CountingStorage:
@@ -39,11 +42,13 @@ class CountingStorage:
         if name not in _CALLS:
             return value
 
+        call = _COUNTED_AS.get(name, name)
+
         def counted(*given: Any, **named: Any) -> Any:
             with self._lock:
-                self.calls[name] += 1
+                self.calls[call] += 1
                 first = given[0] if given else ""
-                self.paths.append((name, str(first[-1] if isinstance(first, list) else first)))
+                self.paths.append((call, str(first[-1] if isinstance(first, list) else first)))
             return value(*given, **named)
 
         return counted

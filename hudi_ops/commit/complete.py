@@ -28,7 +28,7 @@ from hudi_ops.timeline.content.footprint import footprint_of
 from hudi_ops.timeline.content.plans import FilesByPartition
 from hudi_ops.timeline.log.commit_log import POINTER_KEY, Pointer
 from hudi_ops.timeline.log.entries import Complete, Entry
-from hudi_ops.timeline.log.reserve import known_times
+from hudi_ops.timeline.log.reserve import newest_known
 from hudi_ops.timeline.log.unique_keys import may_double, newest_count, why_doubtful
 from hudi_ops.timeline.names import REWRITING_ACTIONS
 from hudi_ops.timeline.state import TableState
@@ -96,7 +96,7 @@ def complete_write(
             _refuse_conflicts(session, attempt, write, mine, ahead, state)
         if not delta.fits(state):
             return None
-        completion = session.next_time(known_times(state.timeline, state.log) | delta.times, state)
+        completion = session.next_time(newest_known(state.timeline, state.log) | delta.times, state)
         doubt = _may_double(session, state, write, puts_each_once=delta.puts_each_key_once)
         body = _metadata(session, state, slot, write, ahead, may_double=doubt).to_bytes()
         entry = _entry(session, attempt, state, completion, session.put_payload(attempt.instant, slot, body))
@@ -136,7 +136,7 @@ def complete_action(
         is_moot = check(state) is False
         if is_moot or (body.removed and not delta.fits(state)):
             return None
-        completion = session.next_time(known_times(state.timeline, state.log) | delta.times, state)
+        completion = session.next_time(newest_known(state.timeline, state.log) | delta.times, state)
         path = session.put_payload(attempt.instant, slot, body.make(state, completion))
         entry = _entry(session, attempt, state, completion, path)
         if not body.removed:

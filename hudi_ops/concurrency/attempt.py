@@ -22,7 +22,7 @@ from hudi_ops.storage.claim import ensure
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.log.commit_log import Log
 from hudi_ops.timeline.log.entries import Cancel
-from hudi_ops.timeline.log.reserve import known_times, next_after, refuse_future_beside_foreign_writers
+from hudi_ops.timeline.log.reserve import known_times, newest_known, next_after, refuse_future_beside_foreign_writers
 from hudi_ops.timeline.names import State, inflight_name, requested_name
 from hudi_ops.timeline.state import StateLoader, TableState
 
@@ -75,7 +75,7 @@ def reserve_instant(ctx: TableContext, loader: StateLoader, state: TableState, w
         OutcomeUnknown: the requested file may exist.
         Internal: no instant was free in `INSTANTS_TRIED_MAX` tries.
     """
-    times = known_times(state.timeline, state.log)
+    times = newest_known(state.timeline, state.log)
     if wanted.beside_foreign_writers and ctx.follows_future:
         refuse_future_beside_foreign_writers(times, ctx.clock.now_ms(), state.config.name, state.zone)
     for _ in range(INSTANTS_TRIED_MAX):

@@ -6,7 +6,7 @@ remains per completion and plan that was not seen before.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from hudi_ops.concurrency.conflicts import Contender, Role
@@ -55,10 +55,9 @@ class ContenderReader:
         what completed above it, whenever its execution began.
         """
         instant = mine.instant
-        seen = begun.timeline.completions
         owners = {entry.instant: entry.owner for _, entry in now.log.completes()}
-        for write in now.timeline.completed_writes:
-            if write.time == instant or was_seen(write, seen, instant):
+        for write in unseen(now.timeline, begun.timeline.completions, instant):
+            if write.time == instant:
                 continue
             metadata = self.commits.metadata(now.timeline, write)
             if mine.role == "ingest" and metadata is not None and metadata.is_merge:
@@ -214,9 +213,9 @@ def marked(storage: Storage, instant: str) -> Footprint:
     return Footprint(frozenset(groups))
 
 
-def was_seen(write: Instant, seen: Collection[tuple[str, str]], instant: str) -> bool:
-    """Return whether a write completed before an attempt began, and below its instant."""
-    return (write.time, write.completion_time) in seen and write.completion_time <= instant
+def unseen(now: Timeline, seen: frozenset[tuple[str, str]], instant: str) -> list[Instant]:
+    """Return the writes that completed after an attempt began, or above its instant."""
+    return now.completed_beyond(seen, instant)
 
 
 def vanished(storage: Storage, begun: TableState, now: TableState) -> Iterator[Contender]:
@@ -224,7 +223,9 @@ def vanished(storage: Storage, begun: TableState, now: TableState) -> Iterator[C
 
     A foreign archiver removes completed writes from the timeline; without a slot their footprint is unknown.
     """
-    known = {instant.time for instant in now.timeline}
+    if not begun.timeline.pending:
+        return
+    known = now.timeline.by_time
     decided = {entry.instant for _, entry in now.log.since(-1) if isinstance(entry, (Cancel, Complete))}
     for pending in begun.timeline.pending:
         if not pending.is_write or pending.time in known or pending.time in decided:

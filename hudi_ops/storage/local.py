@@ -24,7 +24,7 @@ import pyarrow as pa
 from hudi_ops.errors import AlreadyExists, InvalidRequest, OutcomeUnknown
 from hudi_ops.storage import disk
 from hudi_ops.storage.paths import check_folder, check_path, is_inside
-from hudi_ops.storage.protocol import Bytes, FileInfo, Folder
+from hudi_ops.storage.protocol import Bytes, FileInfo, Folder, NewFiles
 
 logger = logging.getLogger(__name__)
 
@@ -148,6 +148,24 @@ class LocalStorage:
         files, folders = self._scan(self._folder(prefix))
         names = sorted(folder.rpartition("/")[2] for folder in folders if self._holds_file(folder))
         return Folder(tuple(sorted(files, key=attrgetter("path"))), tuple(names))
+
+    def list_new(self, prefix: str, known: frozenset[str]) -> NewFiles:
+        """Return how the files directly under the folder differ from the known names.
+
+        Raises:
+            Unavailable: the folder could not be read.
+        """
+        folder, path = self._folder(prefix), prefix
+        lead, files = f"{folder}/" if folder else "", []
+        try:
+            names = self._names(folder)
+            for name in sorted(names - known):
+                path = lead + name
+                if (info := self._info(path)) is not None:
+                    files.append(info)
+        except OSError as error:
+            disk.fail_listing(error, self._root / path)
+        return NewFiles(tuple(files), known - names)
 
     def put(self, path: str, body: Bytes) -> None:
         """Create or replace a file.
@@ -330,6 +348,20 @@ class LocalStorage:
             if error.errno not in disk.ABSENT:
                 disk.fail_listing(error, self._root / path)
         return files, folders
+
+    def _names(self, folder: str) -> frozenset[str]:
+        try:
+            return frozenset(os.listdir(self._root / folder))  # noqa: PTH208
+        except OSError as error:
+            if error.errno in disk.ABSENT:
+                return frozenset()
+            raise
+
+    def _info(self, path: str) -> FileInfo | None:
+        try:
+            return disk.file_info(path, (self._root / path).stat())
+        except FileNotFoundError:
+            return None  # deleted since the folder was read, or a link to nothing
 
     def _refuse_loop(self, link: str) -> None:
         """Refuse a link to a folder above it, which would be walked without end."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 from hudi_ops.clock import Clock
 from hudi_ops.errors import AlreadyExists, NotFound
 from hudi_ops.storage.paths import check_folder, check_path
-from hudi_ops.storage.protocol import Bytes, FileInfo, Folder
+from hudi_ops.storage.protocol import Bytes, FileInfo, Folder, NewFiles, new_files
 
 _AFTER_SLASH = chr(ord("/") + 1)
 
@@ -80,6 +80,10 @@ class MemoryStorage:
                     files.append(self._info(path))
         # Children come in order of "name/" for folders: "a-b/" before "a/", so the names are sorted once more.
         return Folder(tuple(files), tuple(sorted(folders)))
+
+    def list_new(self, prefix: str, known: frozenset[str]) -> NewFiles:
+        """Return how the files directly under the folder differ from the known names."""
+        return new_files(self.list_folder(prefix), known)
 
     def put(self, path: str, body: Bytes) -> None:
         """Create or replace a file."""

@@ -21,7 +21,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, NotSupportedError
 from hudi_ops.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
 from hudi_ops.storage import bucket
 from hudi_ops.storage.paths import check_folder, check_path, is_inside, join
-from hudi_ops.storage.protocol import Bytes, FileInfo, Folder
+from hudi_ops.storage.protocol import Bytes, FileInfo, Folder, NewFiles, new_files
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -153,6 +153,14 @@ class ObjectStorage:
         paths = {self._path(key.rstrip("/")) for key in found["common_prefixes"]}
         files = self._files([self._info(meta) for meta in found["objects"]], prefix, paths)
         return Folder(tuple(files), tuple(sorted(path.rpartition("/")[2] for path in paths if not _is_hidden(path))))
+
+    def list_new(self, prefix: str, known: frozenset[str]) -> NewFiles:
+        """Return how the files directly under the folder differ from the known names.
+
+        Raises:
+            Unavailable: the store did not list it.
+        """
+        return new_files(self.list_folder(prefix), known)
 
     def put(self, path: str, body: Bytes) -> None:
         """Create or replace a file; large bodies go up in parts, and get their name at the end.

@@ -42,6 +42,20 @@ class Folder:
     folders: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class NewFiles:
+    """New files of a folder, by path, and the names that a caller knew and that are gone."""
+
+    files: tuple[FileInfo, ...]
+    gone: frozenset[str]
+
+
+def new_files(folder: Folder, known: frozenset[str]) -> NewFiles:
+    """Return how a listed folder differs from the known file names."""
+    fresh = tuple(info for info in folder.files if info.name not in known)
+    return NewFiles(fresh, known.difference(info.name for info in folder.files))
+
+
 class Storage(Protocol):
     """Bytes under paths relative to `uri`; implementations are safe between threads."""
 
@@ -73,6 +87,13 @@ class Storage(Protocol):
 
     def list_folder(self, prefix: str = "") -> Folder:
         """Return the files and folders directly under the folder `prefix`; both sorted."""
+        ...
+
+    def list_new(self, prefix: str, known: frozenset[str]) -> NewFiles:
+        """Return how the files directly under the folder `prefix` differ from the known names.
+
+        Files of known names are not looked at, only their names: a listing costs in Python what is new.
+        """
         ...
 
     def put(self, path: str, body: Bytes) -> None:

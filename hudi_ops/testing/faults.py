@@ -21,7 +21,7 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from hudi_ops.errors import AlreadyExists, HudiOpsError, OutcomeUnknown, Unavailable
-from hudi_ops.storage.protocol import Bytes, FileInfo, Folder, Storage
+from hudi_ops.storage.protocol import Bytes, FileInfo, Folder, NewFiles, Storage, new_files
 
 Result = TypeVar("Result")
 
@@ -167,6 +167,10 @@ class FaultyStorage:
     def list_folder(self, prefix: str = "") -> Folder:
         """As the inner storage, unless disturbed."""
         return self._call("list_folder", prefix, partial(self.inner.list_folder, prefix))
+
+    def list_new(self, prefix: str, known: frozenset[str]) -> NewFiles:
+        """As `list_folder`: the whole answer is seen, whatever was known."""
+        return new_files(self.list_folder(prefix), known)
 
     def put(self, path: str, body: Bytes) -> None:
         """As the inner storage, unless disturbed."""

@@ -15,7 +15,7 @@ from hudi_ops.concurrency.lock.locks import Held, LockHolder
 from hudi_ops.context import TableContext
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import AlreadyExists, HudiOpsError, OutcomeUnknown, Unavailable
-from hudi_ops.storage.protocol import Bytes, FileInfo, Folder
+from hudi_ops.storage.protocol import Bytes, FileInfo, Folder, NewFiles, new_files
 from hudi_ops.testing.faults import Crash, Fault
 from hudi_ops.testing.process import Beat, Process
 from hudi_ops.testing.simulated import simulated_context
@@ -71,6 +71,10 @@ class SteppedStorage:
     def list_folder(self, prefix: str = "") -> Folder:
         """As any storage, unless disturbed."""
         return self._call("list_folder", prefix, lambda: self._world.storage.list_folder(prefix), _told_folder)
+
+    def list_new(self, prefix: str, known: frozenset[str]) -> NewFiles:
+        """As `list_folder`: the whole answer is seen, whatever was known."""
+        return new_files(self.list_folder(prefix), known)
 
     def put(self, path: str, body: Bytes) -> None:
         """As any storage, unless disturbed."""

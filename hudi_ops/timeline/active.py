@@ -1,21 +1,34 @@
-"""Active timeline: one listing of the timeline folder, as an immutable value."""
+"""Active timeline: one listing of the timeline folder, as an immutable value.
+
+A folder of a thousand instants has three thousand names, and a commit lists it several times. So a listing is compared by name
+with the last one of the same storage, and only new names are parsed. The result depends on the listed names alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import takewhile
 from operator import attrgetter
+from typing import TypeAlias
+from weakref import WeakKeyDictionary
 
 from hudi_ops.config.table import TableConfig
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import State, TimelineFile, completed_name, completes_as, parse_file_name
 
+Key: TypeAlias = tuple[str, str]
+"""Request time of an instant, and the action as which it completes."""
+Moved: TypeAlias = tuple[Instant | None, Instant | None]
+"""An instant before and after a change; None where there was, or is, none."""
+
 
 @dataclass(frozen=True)
 class Timeline:
-    """Instants by request time, each in its highest state.
+    """Instants by request time and action, each in its highest state.
 
     Pending and completed files of one action are one instant: `compaction` and `commit` compare equal (docs/format.md §2.2).
     """
@@ -59,6 +72,39 @@ class Timeline:
         return self.completed_writes[0].time if self.completed_writes else ""
 
     @cached_property
+    def newest_first(self) -> tuple[Instant, ...]:
+        """Completed writes, the one that completed last first."""
+        return tuple(sorted(self.completed_writes, key=_completion_of, reverse=True))
+
+    def completed_after(self, time: str) -> list[Instant]:
+        """Return the completed writes with a later completion time, by request time."""
+        later = takewhile(lambda one: one.completion_time > time, self.newest_first)
+        return sorted(later, key=_order)
+
+    def completed_since(self, time: str) -> list[Instant]:
+        """Return the completed writes with this completion time or a later one, by request time."""
+        later = takewhile(lambda one: one.completion_time >= time, self.newest_first)
+        return sorted(later, key=_order)
+
+    def completed_beyond(self, known: frozenset[tuple[str, str]], time: str) -> list[Instant]:
+        """Return the completed writes that are not in `known`, or completed after a time, by request time.
+
+        `known` holds request and completion times, as `completions` does.
+        """
+        found = {(one.time, one.kind): one for one in self.completed_after(time)}
+        unknown = self.completions - known if known is not self.completions else ()
+        for request, completion in unknown:
+            for one in self.by_time[request]:
+                if one.is_completed and one.is_write and one.completion_time == completion:
+                    found[one.time, one.kind] = one
+        return [found[key] for key in sorted(found)]
+
+    @cached_property
+    def newest_time(self) -> str:
+        """Newest request or completion time on the timeline, or empty."""
+        return newest_of(self.known_times)
+
+    @cached_property
     def known_times(self) -> frozenset[str]:
         """Every request and completion time on the timeline."""
         return frozenset(instant.time for instant in self.instants) | frozenset(
@@ -67,27 +113,28 @@ class Timeline:
 
     def find(self, time: str, kind: str | None = None) -> Instant | None:
         """Return the instant of that request time; `kind` tells a savepoint from its commit."""
+        wanted = completes_as(kind) if kind is not None else None
         for instant in self.by_time.get(time, ()):
-            if (instant.kind != "savepoint") if kind is None else (instant.kind == completes_as(kind)):
+            if instant.kind == wanted or (wanted is None and instant.kind != "savepoint"):
                 return instant
         return None
 
     def completed(self, time: str, action: str, completion_time: str) -> Timeline:
         """Return the timeline after a pending instant got its completed file."""
-        name = completed_name(time, action, completion_time)
-        done = [
-            replace(
-                instant,
-                state=State.COMPLETED,
-                completion_time=completion_time,
-                file_name=name,
-                states=instant.states | {State.COMPLETED},
-            )
-            if instant.time == time and instant.kind == completes_as(action)
-            else instant
-            for instant in self.instants
-        ]
-        return Timeline(self.folder, self.layout, tuple(done))
+        kind = completes_as(action)
+        old = self.find(time, kind)
+        if old is None:
+            return self
+        now = replace(
+            old,
+            state=State.COMPLETED,
+            completion_time=completion_time,
+            file_name=completed_name(time, action, completion_time),
+            states=old.states | {State.COMPLETED},
+        )
+        instants = list(self.instants)
+        instants[bisect_left(instants, (time, kind), key=_order)] = now
+        return grown(self, tuple(instants), {(time, kind): (old, now)})
 
     def path(self, file_name: str) -> str:
         """Return the path of a timeline file below the table's root."""
@@ -95,29 +142,185 @@ class Timeline:
 
 
 _state_of = attrgetter("state")
+_name_of = attrgetter("name")
+_completion_of = attrgetter("completion_time")
+
+
+def instant_of(time: str, kind: str, files: Sequence[TimelineFile]) -> Instant:
+    """Return the instant that files of one request time and action make."""
+    highest = max(files, key=_state_of)
+    # The plain `I.inflight` says commit; a requested file beside it may say that it is a compaction.
+    words = {file.action for file in files if file.state is not State.COMPLETED} or {highest.action}
+    return Instant(
+        time=time,
+        action=min(words - {kind} or words),
+        state=highest.state,
+        completion_time=highest.completion_time,
+        file_name=highest.name,
+        states=frozenset(map(_state_of, files)),
+    )
 
 
 def timeline_of(files: Iterable[TimelineFile], folder: str, layout: int) -> Timeline:
     """Fold timeline files into instants."""
-    grouped: dict[tuple[str, str], list[TimelineFile]] = {}
+    grouped: dict[Key, list[TimelineFile]] = {}
     for file in files:
         grouped.setdefault((file.time, completes_as(file.action)), []).append(file)
-    instants = []
-    for (time, kind), members in grouped.items():
-        highest = max(members, key=_state_of)
-        # The plain `I.inflight` says commit; a requested file beside it may say that it is a compaction.
-        words = {file.action for file in members if file.state is not State.COMPLETED} or {highest.action}
-        instants.append(
-            Instant(
-                time=time,
-                action=min(words - {kind} or words),
-                state=highest.state,
-                completion_time=highest.completion_time,
-                file_name=highest.name,
-                states=frozenset(map(_state_of, members)),
-            )
+    return Timeline(folder, layout, tuple(instant_of(*key, grouped[key]) for key in sorted(grouped)))
+
+
+def grown(before: Timeline, instants: tuple[Instant, ...], moved: Mapping[Key, Moved]) -> Timeline:
+    """Return the timeline of `instants`, with what was derived of those that did not move.
+
+    What a move may reorder is left out, and derived again when it is asked for.
+    """
+    after = Timeline(before.folder, before.layout, instants)
+    derived, kept = vars(before), vars(after)
+    if "by_time" in derived:
+        kept["by_time"] = _by_time(before.by_time, moved)
+    if "pending" in derived:
+        others = [one for one in before.pending if (one.time, one.kind) not in moved]
+        pending = (now for _, now in moved.values() if now is not None and not now.is_completed)
+        kept["pending"] = tuple(sorted((*others, *pending), key=_order))
+    times = {time for _, now in moved.values() if now is not None for time in _times(now)}
+    is_only_more = all(times.issuperset(_times(old)) for old, _ in moved.values() if old is not None)
+    if "known_times" in derived and is_only_more:
+        kept["known_times"] = before.known_times | times
+    if "newest_time" in derived and is_only_more:
+        kept["newest_time"] = max(before.newest_time, newest_of(times))
+    _keep_writes(before, kept, moved)
+    return after
+
+
+def _by_time(before: Mapping[str, tuple[Instant, ...]], moved: Mapping[Key, Moved]) -> dict[str, tuple[Instant, ...]]:
+    grouped = dict(before)
+    for (time, kind), (_, now) in moved.items():
+        others = [one for one in grouped.get(time, ()) if one.kind != kind]
+        held = tuple(sorted((*others, now) if now is not None else others, key=_order))
+        if held:
+            grouped[time] = held
+        else:
+            grouped.pop(time, None)
+    return grouped
+
+
+def _keep_writes(before: Timeline, kept: dict[str, object], moved: Mapping[Key, Moved]) -> None:
+    """Keep the completed writes if the moves complete at most one, which is the newest."""
+    if any(old is not None and _is_done(old) for old, _ in moved.values()):
+        return
+    done = [now for _, now in moved.values() if now is not None and _is_done(now)]
+    if len(done) > 1:
+        return
+    derived = vars(before)
+    if "completions" in derived:
+        kept["completions"] = before.completions | {(one.time, one.completion_time) for one in done}
+    if "completed_writes" in derived:
+        held = before.completed_writes
+        if not done or not held or _order(held[-1]) < _order(done[0]):
+            kept["completed_writes"] = (*held, *done) if done else held
+    if "newest_first" in derived:
+        latest = before.newest_first
+        if not done or not latest or latest[0].completion_time < done[0].completion_time:
+            kept["newest_first"] = (*done, *latest) if done else latest
+
+
+def _is_done(instant: Instant) -> bool:
+    return instant.is_completed and instant.is_write
+
+
+def _order(instant: Instant) -> Key:
+    return instant.time, instant.kind
+
+
+def _times(instant: Instant) -> tuple[str, ...]:
+    return (instant.time, instant.completion_time) if instant.completion_time else (instant.time,)
+
+
+def newest_of(times: Iterable[str]) -> str:
+    """Return the newest of some times, or empty; only times of 17 digits are compared."""
+    return max((time for time in times if len(time) == 17), default="")
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Names of one listing, and the timeline that they make.
+
+    It is never changed, so that threads may share it.
+
+    Attributes:
+        names: every file name that was listed, also those that are no timeline files.
+        members: the files of each instant, by name.
+        instants: by request time and action, in this order.
+        timeline: the same instants, as readers hold them.
+    """
+
+    timeline: Timeline
+    names: frozenset[str] = frozenset()
+    members: dict[Key, tuple[TimelineFile, ...]] = field(default_factory=dict)
+    instants: dict[Key, Instant] = field(default_factory=dict)
+
+    @classmethod
+    def empty(cls, folder: str, layout: int) -> Fold:
+        """Return the fold of a folder without files."""
+        return cls(Timeline(folder, layout, ()))
+
+    def after(self, fresh: Iterable[str], gone: frozenset[str]) -> Fold:
+        """Return the fold of a later listing, by its new names and those that are gone."""
+        fresh = frozenset(fresh)
+        if not fresh and not gone:
+            return self
+        changed: dict[Key, list[TimelineFile]] = {}
+        for key, file in self._parsed(fresh):
+            changed.setdefault(key, list(self.members.get(key, ()))).append(file)
+        for key, file in self._parsed(gone):
+            changed.setdefault(key, list(self.members.get(key, ()))).remove(file)
+        members, instants = self.members.copy(), self.instants.copy()
+        for key, files in changed.items():
+            members[key] = tuple(sorted(files, key=_name_of))
+            if files:
+                instants[key] = instant_of(*key, members[key])
+            else:
+                del members[key]
+                instants.pop(key, None)
+        if _is_unordered(self.instants, changed, instants):
+            instants = dict(sorted(instants.items()))
+        moved = {key: (self.instants.get(key), instants.get(key)) for key in changed}
+        return Fold(
+            grown(self.timeline, tuple(instants.values()), moved), (self.names - gone) | fresh, members, instants
         )
-    return Timeline(folder, layout, tuple(sorted(instants, key=lambda instant: (instant.time, instant.kind))))
+
+    def _parsed(self, names: Iterable[str]) -> Iterable[tuple[Key, TimelineFile]]:
+        for name in names:
+            file = parse_file_name(name, self.timeline.layout)
+            if file is not None:
+                if self.timeline.layout == 1 and file.state is State.COMPLETED:
+                    # It carries no completion time; the request time stands in, as its order was the only one then.
+                    file = TimelineFile(file.name, file.time, file.action, file.state, file.time)
+                yield (file.time, completes_as(file.action)), file
+
+
+def _is_unordered(before: dict[Key, Instant], changed: Iterable[Key], instants: dict[Key, Instant]) -> bool:
+    """Return whether a new instant lies before the last one, or several are new."""
+    added = [key for key in changed if key in instants and key not in before]
+    return bool(added) and (len(added) > 1 or (bool(before) and added[0] < next(reversed(before))))
+
+
+_folds: WeakKeyDictionary[Storage, dict[tuple[str, int], Fold]] = WeakKeyDictionary()
+"""The last fold of each timeline folder, for as long as its storage is held; any older one would do as well."""
+
+
+def listed_fold(storage: Storage, folder: str, layout: int) -> Fold:
+    """List a timeline folder, and return its fold."""
+    kept = _folds.setdefault(storage, {})
+    last = kept.get((folder, layout)) or Fold.empty(folder, layout)
+    news = storage.list_new(folder, last.names)
+    now = kept[folder, layout] = last.after((info.name for info in news.files), news.gone)
+    return now
+
+
+def list_timeline(storage: Storage, folder: str, layout: int) -> Timeline:
+    """List a timeline folder as `load_timeline` does, for timelines without settings."""
+    return listed_fold(storage, folder, layout).timeline
 
 
 def load_timeline(storage: Storage, config: TableConfig) -> Timeline:
@@ -126,14 +329,3 @@ def load_timeline(storage: Storage, config: TableConfig) -> Timeline:
     In layout 1 a completed file carries no completion time; its request time stands in, as its order was the only one then.
     """
     return list_timeline(storage, config.timeline_folder, config.layout)
-
-
-def list_timeline(storage: Storage, folder: str, layout: int) -> Timeline:
-    """List a timeline folder as `load_timeline` does, for timelines without settings."""
-    listed = storage.list_folder(folder)
-    files = [parsed for info in listed.files if (parsed := parse_file_name(info.name, layout)) is not None]
-    if layout == 1:
-        files = [
-            TimelineFile(f.name, f.time, f.action, f.state, f.time) if f.state is State.COMPLETED else f for f in files
-        ]
-    return timeline_of(files, folder, layout)

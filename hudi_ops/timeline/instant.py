@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hudi_ops.timeline.names import WRITE_ACTIONS, State, completes_as
 
@@ -23,20 +23,19 @@ class Instant:
     file_name: str = ""
     states: frozenset[State] = frozenset()
 
-    @property
-    def kind(self) -> str:
-        """Action under which it completes."""
-        return completes_as(self.action)
+    kind: str = field(init=False, repr=False, compare=False)
+    """Action under which it completes."""
+    is_completed: bool = field(init=False, repr=False, compare=False)
+    """Whether a completed file exists."""
+    is_write: bool = field(init=False, repr=False, compare=False)
+    """Whether it adds or replaces data files: commits, delta commits, replace commits."""
 
-    @property
-    def is_completed(self) -> bool:
-        """Whether a completed file exists."""
-        return self.state is State.COMPLETED
-
-    @property
-    def is_write(self) -> bool:
-        """Whether it adds or replaces data files: commits, delta commits, replace commits."""
-        return self.kind in WRITE_ACTIONS
+    def __post_init__(self) -> None:
+        # Kept, not computed: a commit asks a thousand instants of a timeline for them.
+        kind = completes_as(self.action)
+        object.__setattr__(self, "kind", kind)
+        object.__setattr__(self, "is_completed", self.state is State.COMPLETED)
+        object.__setattr__(self, "is_write", kind in WRITE_ACTIONS)
 
     def __str__(self) -> str:
         return f"{self.time} {self.action} {self.state.name.lower()}"

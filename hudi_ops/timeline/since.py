@@ -22,16 +22,17 @@ class Since:
     @property
     def completed(self) -> list[Instant]:
         """Writes that completed in between, by completion time."""
-        known = self.before.timeline.completions
-        new = (one for one in self.now.timeline.completed_writes if (one.time, one.completion_time) not in known)
+        now = self.now.timeline
+        new = now.completed_beyond(self.before.timeline.completions, now.newest_time)
         return sorted(new, key=lambda one: one.completion_time)
 
     @property
     def undone(self) -> list[Instant]:
         """Writes that a restore or rollback removed; those below the start were archived."""
-        known, start = self.now.timeline.completions, self.now.timeline.start
-        old = (one for one in self.before.timeline.completed_writes if one.time >= start)
-        return [one for one in old if (one.time, one.completion_time) not in known]
+        gone = self.before.timeline.completions - self.now.timeline.completions
+        start = self.now.timeline.start
+        old = (one for one in self.before.timeline.completed_writes if gone and one.time >= start)
+        return [one for one in old if (one.time, one.completion_time) in gone]
 
     @property
     def archived(self) -> list[Complete]:

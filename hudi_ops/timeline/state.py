@@ -19,7 +19,7 @@ from hudi_ops.timeline.log.entries import ADOPTS, Entry, Properties, decision_id
 from hudi_ops.timeline.log.head import open_log
 from hudi_ops.timeline.settings.settings_check import logged_config, parsed_config, repaired_config
 
-ENTRIES_KEPT_MAX = 1024
+ENTRIES_KEPT_MAX = 128
 COMMITS_KEPT_MAX = 4096
 """Log entries and commits that a session remembers; others are read again."""
 
@@ -86,7 +86,7 @@ class CommitReader:
 
     def newest_with(self, timeline: Timeline, key: str) -> CommitMetadata | None:
         """Return the write that completed last among those whose extra metadata has `key`."""
-        for instant in sorted(timeline.completed_writes, key=lambda completed: completed.completion_time, reverse=True):
+        for instant in timeline.newest_first:
             metadata = self.metadata(timeline, instant)
             if metadata is not None and key in metadata.extra:
                 if key == POINTER_KEY:

@@ -57,7 +57,7 @@ def schema_text(
     Raises:
         Corrupt: no commit and no property holds a schema.
     """
-    for instant in sorted(timeline.completed_writes, key=lambda one: one.completion_time, reverse=True):
+    for instant in timeline.newest_first:
         if as_of is not None and instant.time > as_of:
             continue
         metadata = commits.metadata(timeline, instant)

@@ -46,6 +46,10 @@ def assert_shows(storage: Storage, model: dict[str, bytes], folders: list[str]) 
         assert [info.path.removeprefix(lead) for info in storage.list(folder)] == below
         shown = storage.list_folder(folder)
         assert [info.name for info in shown.files] == [path for path in below if "/" not in path]
+        known = frozenset({*[path for path in below if "/" not in path][::2], "absent"})
+        news = storage.list_new(folder, known)
+        assert [*news.files] == [info for info in shown.files if info.name not in known]
+        assert news.gone == known - {info.name for info in shown.files}
         assert list(shown.folders) == sorted({path.partition("/")[0] for path in below if "/" in path})
 
 

@@ -18,7 +18,7 @@ import pytest
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.read import changes
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.storage.protocol import Folder
+from hudi_ops.storage.protocol import Folder, NewFiles, new_files
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.log import checkpoint as checkpoints
@@ -140,6 +140,9 @@ class TornListing:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
+
+    def list_new(self, prefix: str, known: frozenset[str]) -> NewFiles:
+        return new_files(self.list_folder(prefix), known)
 
     def list_folder(self, prefix: str = "") -> Folder:
         if prefix != TIMELINE or self._between is None:

@@ -149,7 +149,7 @@ HOLES = [
             lambda patch: patch.setattr(attempt, "beginning_of", lambda before, after: after),
             # A second look at what was there when it began, by the order of times, would notice it, too.
             lambda patch: patch.setattr(
-                contenders, "was_seen", lambda one, seen, instant: (one.time, one.completion_time) in seen
+                contenders, "unseen", lambda now, seen, instant: now.completed_beyond(seen, now.newest_time)
             ),
         ),
         faults=0,

@@ -148,6 +148,21 @@ def test_list_folder_gives_files_and_the_names_of_folders(storage: Storage) -> N
     assert storage.list_folder("none") == storage.list_folder("g") == type(found)((), ())
 
 
+def test_new_names_of_a_folder_and_those_that_are_gone(storage: Storage) -> None:
+    for name in ["t/f1", "t/d/x", "t/f0", "u/x"]:
+        storage.put(name, b"1")
+    first = storage.list_new("t", frozenset())
+    assert ([*first.files], first.gone) == ([*storage.list_folder("t").files], frozenset())
+    storage.put("t/f2", b"22")
+    storage.delete("t/f0")
+    news = storage.list_new("t", frozenset({"f0", "f1", "f9"}))
+    assert [(info.path, info.size_bytes) for info in news.files] == [("t/f2", 2)]
+    assert news.gone == {"f0", "f9"}
+    assert storage.list_new("none", frozenset({"a"})) == type(news)((), frozenset({"a"}))
+    assert storage.list_new("t/f1", frozenset()) == type(news)((), frozenset())
+    assert storage.list_new("", frozenset()) == type(news)((), frozenset())
+
+
 def test_a_folder_is_gone_with_its_last_file(storage: Storage) -> None:
     storage.put("a/b/c/d", b"1")
     storage.put("a/e", b"1")
@@ -203,7 +218,7 @@ def test_bad_paths_are_refused_everywhere(storage: Storage, path: str) -> None:
     for put in (storage.put, storage.put_if_absent):
         with pytest.raises(InvalidRequest):
             put(path, b"")
-    for look in (storage.list, storage.list_folder):
+    for look in (storage.list, storage.list_folder, partial(storage.list_new, known=frozenset())):
         if path:
             with pytest.raises(InvalidRequest):
                 look(path)

@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -206,7 +207,7 @@ def test_one_name_has_one_inode_after_a_lost_race(tmp_path: Path) -> None:
 
 def test_folders_that_a_disk_cannot_hold_are_no_outage(tmp_path: Path) -> None:
     storage = LocalStorage(tmp_path)
-    for ask in (storage.list, storage.list_folder):
+    for ask in (storage.list, storage.list_folder, partial(storage.list_new, known=frozenset())):
         with pytest.raises(InvalidRequest, match="too long"):
             ask("x" * 300)
 

@@ -110,8 +110,8 @@ class DeltaMaker(ABC):
 
     @property
     def times(self) -> frozenset[str]:
-        """Times on the metadata table's timeline, as of the last `fits`."""
-        return self._own.known_times if self._own is not None else frozenset()
+        """Newest time on the metadata table's timeline, as of the last `fits`, if any."""
+        return frozenset({self._own.newest_time}) if self._own is not None else frozenset()
 
     def seen_at(self, completion_time: str) -> str:
         """Return the digest of that timeline, by which late appliers detect other completions."""

@@ -111,7 +111,8 @@ def completed_between(
     It completed at or after the entry's time, or before it by a slow clock.
     """
     known = {complete.instant for _, complete in state.log.completes()}
-    for other in state.timeline.completed_writes:
+    begun = entry.completion_time if entry.seen_from is None else min(entry.seen_from, entry.completion_time)
+    for other in state.timeline.completed_since(begun):
         # Earlier slots have earlier completion times, and later slots are applied later.
         if other.completion_time >= entry.completion_time:
             return f"{other.time} completed at {other.completion_time} without a slot"

@@ -32,8 +32,8 @@ def observed_completions(state: TableState, completion_time: str) -> ObservedCom
     known = {entry.instant for _, entry in state.log.completes()}
     recent = sorted(
         (write.completion_time, write.time)
-        for write in state.timeline.completed_writes
-        if write.completion_time > since and write.time not in known
+        for write in state.timeline.completed_after(since)
+        if write.time not in known
     )
     if len(recent) > SEEN_MAX:
         since = recent[-SEEN_MAX - 1][0]

@@ -55,8 +55,8 @@ def newest_foreign_completion(commits: CommitReader, state: TableState) -> str:
     `LOOKED_BACK_MAX`.
     """
     ours = {getattr(entry, "instant", "") for _, entry in state.log.since(state.log.base - 1)}
-    newest = sorted(state.timeline.completed_writes, key=lambda write: write.completion_time)[-LOOKED_BACK_MAX:]
-    for instant in reversed(newest):
+    newest = state.timeline.newest_first[:LOOKED_BACK_MAX]
+    for instant in newest:
         metadata = commits.metadata(state.timeline, instant) if instant.time not in ours else None
         if metadata is None:
             continue
@@ -64,7 +64,7 @@ def newest_foreign_completion(commits: CommitReader, state: TableState) -> str:
         if pointer is None:
             return instant.completion_time
         if pointer.stranger is not None:
-            return pointer.stranger if pointer.stranger >= newest[0].completion_time else ""
+            return pointer.stranger if pointer.stranger >= newest[-1].completion_time else ""
     return ""
 
 

@@ -20,7 +20,7 @@ from hudi_ops.errors import Busy, Cancelled, Conflict, Internal
 from hudi_ops.services.base.choice import Choice
 from hudi_ops.timeline.content.footprint import Footprint, encode_footprint, footprint_of
 from hudi_ops.timeline.log.entries import Entry, Plan
-from hudi_ops.timeline.log.reserve import known_times
+from hudi_ops.timeline.log.reserve import newest_known
 from hudi_ops.timeline.since import Since
 from hudi_ops.timeline.state import TableState
 
@@ -174,7 +174,7 @@ def free_instant(session: Session, state: TableState, leases: list[str]) -> str:
     Raises:
         Internal: no instant was free in many tries.
     """
-    times = known_times(state.timeline, state.log)
+    times = newest_known(state.timeline, state.log)
     for _ in range(INSTANTS_TRIED_MAX):
         instant = session.next_time(times, state)
         # An attempt may hold the lease of a time without being on the timeline yet.

@@ -38,7 +38,7 @@ from hudi_ops.services.indexing.tasks import FactReader
 from hudi_ops.timeline.completed import changing, digest_of
 from hudi_ops.timeline.content.commit_metadata import WriteStat
 from hudi_ops.timeline.log.entries import Cancel, Entry, Properties
-from hudi_ops.timeline.log.reserve import known_times
+from hudi_ops.timeline.log.reserve import newest_known
 from hudi_ops.timeline.log.unique_keys import counted_until
 from hudi_ops.timeline.names import completed_name
 from hudi_ops.timeline.settings.properties_file import load_config
@@ -279,7 +279,7 @@ def _decided(build: _Build, seen: TableSnapshot) -> bool:
         if build.completed:
             # An earlier try lost its slot, so no reader uses its completed instant.
             session.ctx.storage.delete(build.completed)
-        known = known_times(state.timeline, state.log) | own.known_times
+        known = newest_known(state.timeline, state.log) | {own.newest_time}
         completion = session.next_time(known, state)
         build.completed = f"{TIMELINE_FOLDER}/{completed_name(build.instant, ACTION, completion)}"
         complete_beginning(session.ctx.storage, state.config.version, build.instant, completion, build.stats)

@@ -25,7 +25,7 @@ from hudi_ops.timeline.content.plans import Savepoint as SavepointFile
 from hudi_ops.timeline.content.savepoint_bytes import encode_savepoint
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.entries import Entry, Savepoint
-from hudi_ops.timeline.log.reserve import known_times
+from hudi_ops.timeline.log.reserve import newest_known
 from hudi_ops.timeline.names import WRITE_ACTIONS
 from hudi_ops.timeline.since import Since
 from hudi_ops.timeline.state import TableState
@@ -120,7 +120,7 @@ def _create(session: Session, instant: str | None, comments: str, user: str) -> 
             **session.entry(state, decision_id),
             instant=target.time,
             is_made=True,
-            completion_time=session.next_time(known_times(state.timeline, state.log), state),
+            completion_time=session.next_time(newest_known(state.timeline, state.log), state),
             payload=session.put_payload(_payloads_of(target.time), slot, body),
         )
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from hudi_ops.errors import InvalidRequest, Unavailable
-from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.active import Timeline, newest_of
 from hudi_ops.timeline.log.commit_log import Log
 from hudi_ops.timeline.log.entries import Cancel, Complete, Plan, Restore, Savepoint
 from hudi_ops.timeline.names import ahead_ms, instant_of_ms, ms_of_instant
@@ -14,15 +16,23 @@ CLOCK_AHEAD_MS_MAX = 60_000
 
 def known_times(timeline: Timeline, log: Log | None) -> frozenset[str]:
     """Return every request and completion time of the timeline and the loaded part of the log."""
-    times = set(timeline.known_times)
+    return timeline.known_times.union(_of_log(log))
+
+
+def _of_log(log: Log | None) -> Iterator[str]:
     for _, entry in log.since(log.base - 1) if log is not None else ():
         if isinstance(entry, Complete):
-            times.update((entry.instant, entry.completion_time))
+            yield from (entry.instant, entry.completion_time)
         elif isinstance(entry, Plan | Cancel | Restore):
-            times.add(entry.instant)
+            yield entry.instant
         elif isinstance(entry, Savepoint):
-            times.add(entry.completion_time)
-    return frozenset(times)
+            yield entry.completion_time
+
+
+def newest_known(timeline: Timeline, log: Log | None) -> frozenset[str]:
+    """Return the newest of `known_times`, which is all that a later time is taken from; none of an empty table."""
+    newest = newest_of((timeline.newest_time, *_of_log(log)))
+    return frozenset({newest} if newest else ())
 
 
 def next_after(times: frozenset[str], now_ms: int, table: str, zone: str, *, follows_future: bool = False) -> str:
@@ -35,7 +45,7 @@ def next_after(times: frozenset[str], now_ms: int, table: str, zone: str, *, fol
         Unavailable: the table's newest time lies more than a minute ahead of this clock: one of the two clocks is wrong, and times
             taken now would push the table further ahead.
     """
-    newest = _newest(times)
+    newest = newest_of(times)
     now = instant_of_ms(now_ms, zone)
     if newest < now:
         return now
@@ -63,7 +73,7 @@ def refuse_future_beside_foreign_writers(times: frozenset[str], now_ms: int, tab
     Raises:
         InvalidRequest: the newest time lies more than a minute ahead of this clock.
     """
-    newest = _newest(times)
+    newest = newest_of(times)
     if newest and ahead_ms(newest, now_ms, zone) > CLOCK_AHEAD_MS_MAX:
         raise InvalidRequest(
             "instants in the future are not followed on a table with foreign writers",
@@ -75,10 +85,6 @@ def refuse_future_beside_foreign_writers(times: frozenset[str], now_ms: int, tab
             "tables.yaml; wait until the clocks have passed that instant",
             setting="conflicts.accept_future_instants",
         )
-
-
-def _newest(times: frozenset[str]) -> str:
-    return max((time for time in times if len(time) == 17), default="")
 
 
 def free_at_or_below(time: str, taken: frozenset[str]) -> str:

@@ -49,7 +49,7 @@ def why_doubtful(commits: CommitReader, timeline: Timeline, counted: Callable[[]
     `commits` reads the newest writes, down to the first of this library. `counted` returns the newest known PROPERTIES entry with a
     count of such keys, or None.
     """
-    newest = sorted(timeline.completed_writes, key=lambda instant: instant.completion_time, reverse=True)
+    newest = timeline.newest_first
     for instant in newest[:WRITES_MAX]:
         metadata = commits.metadata(timeline, instant)
         pointer = Pointer.decode(metadata.extra) if metadata is not None else None

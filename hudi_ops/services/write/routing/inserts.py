@@ -99,7 +99,7 @@ class InsertAssigner:
 
     def _row_bytes(self) -> float:
         """Estimate the bytes of a row in a base file from recent writes, or from the batch's rows."""
-        writes = sorted(self.state.timeline.completed_writes, key=lambda write: write.completion_time, reverse=True)
+        writes = self.state.timeline.newest_first
         for instant in writes[:_RECENT_WRITES]:
             metadata = self.session.commits.metadata(self.state.timeline, instant)
             stats = [
