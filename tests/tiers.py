@@ -79,6 +79,14 @@ LEFT_OUT: dict[str, str | None] = {
             "insert_overwrite-Fault.CRASH_AFTER",
         )
     },
+    "services/restore/test_restore.py::test_a_restore_goes_wrong_at_every_storage_operation": _SWEEP,
+    "services/restore/test_restore.py::test_a_restore_goes_wrong_at_every_storage_operation[Fault.CRASH_BEFORE]": None,
+    "services/clean/test_crashes.py": _SWEEP,
+    "services/clean/test_simulated.py": _SEARCH,
+    "services/clean/test_incremental.py::test_random_histories_leave_what_a_full_clean_leaves": _SEARCH,
+    "unit/cli/test_repair.py::test_a_damage_is_repaired": _SWEEP,
+    "unit/cli/test_repair.py::test_a_damage_is_repaired[file that a rollback left]": None,
+    "unit/cli/test_repair.py::test_a_damage_is_repaired[metadata table missing]": None,
     "protocol/test_metadata_build.py::test_crash_while_partitions_are_added": _SWEEP,
     "protocol/test_metadata_build.py::test_crash_at_every_change[Fault.CRASH_AFTER]": _SWEEP,
     **{

@@ -250,7 +250,7 @@ def test_a_restore_goes_wrong_at_every_storage_operation(fault: Fault) -> None:
     def restore(storage: FaultyStorage, clock: ManualClock) -> None:
         table_of(storage, clock, "first").savepoints.restore(savepoint)
 
-    for left in fault_sweep(base, restore, fault, "a restore", points=150, writes=60, runs=20):
+    for left in fault_sweep(base, restore, fault, "a restore", points=150, writes=60, runs=20, most=30):
         left.clock.advance_ms(EXPIRY_MS + 1_000)
         second = table_of(left.storage, left.clock, "second")
         done = second.savepoints.restore(savepoint)
