@@ -44,6 +44,16 @@ tables:
     path: events
     record_key: [id]
 """
+WITHOUT_PANDAS = """
+import sys
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "pandas":
+            raise ModuleNotFoundError("No module named 'pandas'", name="pandas")
+
+sys.meta_path.insert(0, Blocker())
+"""
 ROWS = "id,city,fare,at\na,Oslo,12.5,1\nb,Rome,8.0,1\n"
 
 
@@ -92,6 +102,26 @@ def test_the_names_of_the_pages_exist() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_quickstart_goes_on_after_the_readme_without_pandas(tmp_path: Path) -> None:
+    """Both in one folder, as a reader does, with what the core installs; the part on Spark aside."""
+    pages = (ROOT / "README.md", ROOT / "docs" / "quickstart.md")
+    texts = [
+        one.text for page in pages for one in fences(page) if one.language == "python" and "pyspark" not in one.text
+    ]
+    assert len(texts) >= 5
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join([WITHOUT_PANDAS, *texts])],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "[{'id': 'a', 'fare': 14.0}]" in done.stdout
+    assert "'fare': 5.5" in done.stdout
 
 
 def test_what_the_readme_says_of_its_ten_lines_is_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
