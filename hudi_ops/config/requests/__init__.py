@@ -17,6 +17,7 @@ from hudi_ops.config.requests.request import (
 )
 from hudi_ops.config.requests.services import (
     SERVICES,
+    ArchiveRequest,
     CompactionRequest,
     IndexRequest,
     IngestRequest,
@@ -31,6 +32,7 @@ from hudi_ops.config.requests.services import (
 
 __all__ = [
     "SERVICES",
+    "ArchiveRequest",
     "CompactionRequest",
     "EngineName",
     "IndexRequest",
