@@ -68,6 +68,10 @@ LEFT_OUT: dict[str, str | None] = {
     "protocol/test_simulated_pairs.py::test_without_a_guard_the_search_finds_what_it_prevents[the slot]": _SEARCH,
     "services/compaction/test_crashes.py::test_the_second_executor_is_crashed_too": _SWEEP,
     **{
+        f"services/archive/test_crashes.py::test_an_archiver_that_goes_wrong_anywhere_is_continued[mor-mdt-{fault}]": _SWEEP
+        for fault in ("CRASH_BEFORE", "ERROR_BEFORE", "ERROR_AFTER", "LANDS_LATER")
+    },
+    **{
         f"protocol/test_ingest_crashes.py::test_crash_again_at_every_operation_of_the_recovery[{case}]": _SWEEP
         for case in (
             "upsert-Fault.CRASH_BEFORE",

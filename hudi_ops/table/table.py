@@ -40,6 +40,7 @@ from hudi_ops.services.recovery.properties import PropertiesRepair, repair_prope
 from hudi_ops.services.write.operations import DELETE_PARTITION, TRUNCATE, WriteOperation
 from hudi_ops.services.write.remove import RemovalResult, preview_removal, remove
 from hudi_ops.storage.open import open_storage
+from hudi_ops.table.archive import ArchiveApi
 from hudi_ops.table.compaction import CompactionApi
 from hudi_ops.table.ingestion import IngestApi
 from hudi_ops.table.metadata import IndexApi
@@ -79,6 +80,7 @@ class Table(ReadApi, IngestApi):
         super().__init__(session, self._adoption.options.timezone)
         self._ctx = self._session.ctx
         self.compaction = CompactionApi(self._session)
+        self.archive = ArchiveApi(self._session)
         self.metadata = IndexApi(self._session)
         self.savepoints = SavepointApi(self._session)
         self.holds = HoldApi(self._session)

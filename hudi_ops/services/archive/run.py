@@ -20,11 +20,12 @@ from hudi_ops.errors import Conflict, InvalidRequest, Unsupported
 from hudi_ops.services.archive.batch import write_batch
 from hudi_ops.services.archive.facts import newest_metadata_compaction, read_facts
 from hudi_ops.services.archive.levels import merge_levels
-from hudi_ops.services.archive.manifests import publish, sound
+from hudi_ops.services.archive.manifests import current, publish, sound
 from hudi_ops.services.archive.metadata_timeline import archive_metadata_timeline
 from hudi_ops.services.archive.prune import prune
 from hudi_ops.services.archive.result import ArchiveResult
 from hudi_ops.services.archive.rules import Facts, leaving, verdicts
+from hudi_ops.timeline.content.history_parts import range_of
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.state import TableState
 
@@ -71,7 +72,7 @@ def archive(session: Session, request: ArchiveRequest, *, batches: int | None = 
     session.is_clean = False
     done = _Progress()
     state = session.loader.load()
-    if len(state.timeline.completed_writes) > request.keep_max:
+    if len(state.timeline.completed_writes) > request.keep_max or was_begun(session, state):
         while (batches is None or done.batches < batches) and _archive_batch(session, request.keep_min, done):
             pass
     state = session.loader.load()
@@ -114,6 +115,18 @@ def explain(session: Session, request: ArchiveRequest) -> ArchiveResult:
     return _explained(session, state, request)
 
 
+def was_begun(session: Session, state: TableState) -> bool:
+    """Return whether the history has instants of the timeline above the boundary.
+
+    An archiver died between its manifest and its slot, or Apache Hudi's before it removed the files: the batch is finished.
+    """
+    ranges = filter(
+        None, (range_of(part.name) for part in current(session.ctx.storage, state.config.history_folder).parts)
+    )
+    newest = max((last for _, last, _ in ranges), default="")
+    return any(state.log.boundary < one.time <= newest for one in state.timeline)
+
+
 def refuse_retention(request: ArchiveRequest) -> None:
     """Refuse to archive down to more writes than those that start it.
 
@@ -148,7 +161,7 @@ def refuse_other_layout(config: TableConfig) -> None:
 
 def _explained(session: Session, state: TableState, request: ArchiveRequest) -> ArchiveResult:
     count = len(state.timeline.completed_writes)
-    is_due = count > request.keep_max
+    is_due = count > request.keep_max or was_begun(session, state)
     facts = read_facts(session, state, request.keep_min)
     found = tuple(verdicts(facts))
     going = leaving(facts, len(found)) if is_due else []
