@@ -18,6 +18,9 @@ def test_a_dry_run_and_explain_change_nothing_and_the_run_archives(
 ) -> None:
     for _ in range(3):
         Table.open(str(trips)).ingest(rows("a@Oslo"))
+    kept = call("archive", str(trips), *KEEPS)
+    assert "the metadata table was never compacted" in kept.out
+    Table.open(str(trips)).metadata.compact()
     files = sorted(path.name for path in (trips / ".hoodie/timeline").iterdir())
     dry = call("archive", str(trips), *KEEPS, "--dry-run")
     explained = call("archive", str(trips), "explain", *KEEPS)
