@@ -72,6 +72,10 @@ LEFT_OUT: dict[str, str | None] = {
     "services/clean/test_crashes.py::test_the_second_executor_is_crashed_too": _SWEEP,
     "services/clean/test_incremental.py::test_calls_do_not_grow_with_the_partitions[1000]": _LARGE,
     **{
+        f"services/archive/test_crashes.py::test_an_archiver_that_goes_wrong_anywhere_is_continued[mor-mdt-{fault}]": _SWEEP
+        for fault in ("CRASH_BEFORE", "ERROR_BEFORE", "ERROR_AFTER", "LANDS_LATER")
+    },
+    **{
         f"protocol/test_ingest_crashes.py::test_crash_again_at_every_operation_of_the_recovery[{case}]": _SWEEP
         for case in (
             "upsert-Fault.CRASH_BEFORE",

@@ -9,14 +9,16 @@ Source: docs/protocol.md §14.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hudi_ops.commit.session import Session
 from hudi_ops.errors import Busy, Conflict, InvalidRequest
+from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.entries import Archive, Entry
-from hudi_ops.timeline.names import inflight_name, requested_name
+from hudi_ops.timeline.names import State, inflight_name, requested_name
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
@@ -30,15 +32,29 @@ class HistoryFile:
     instants: frozenset[str]
 
 
-def archive_boundary(session: Session, boundary: str, history: HistoryFile) -> bool:
+def archive_boundary(
+    session: Session,
+    boundary: str,
+    history: HistoryFile,
+    *,
+    check: Callable[[TableState], None] = lambda state: None,
+    publish: Callable[[], None] = lambda: None,
+) -> bool:
     """Decide that instants up to a boundary leave the active timeline, and remove their files.
+
+    Args:
+        session: of the archiver.
+        boundary: request time of the newest instant that leaves.
+        history: written history file with all of them.
+        check: raises, under the lock, if what the archiver found before is not so any more.
+        publish: lets the history's manifest name the file, under the lock; may be called again after a lost slot.
 
     Returns:
         False when an earlier ARCHIVE had passed the boundary.
 
     Raises:
         InvalidRequest: the history file is missing, or no completed write would remain.
-        Conflict: an instant that the history does not keep completed below the boundary.
+        Conflict: an instant that the history does not keep completed below the boundary, or a savepoint was made there.
         Busy: an instant at or below the boundary is pending, or the lock was not free in time.
         OutcomeUnknown: storage did not say whether it was decided; the same call settles that.
     """
@@ -50,6 +66,9 @@ def archive_boundary(session: Session, boundary: str, history: HistoryFile) -> b
         refuse_pending_below(state, boundary)
         refuse_not_kept(state, boundary, history)
         refuse_empty_timeline(state, boundary)
+        refuse_savepoint_below(state, boundary)
+        check(state)
+        publish()
         entry = session.entry(state, f"archive {boundary} {session.ctx.ids.new_id()}")
         return Archive(**entry, boundary=boundary, history=history.path)
 
@@ -61,21 +80,36 @@ def archive_boundary(session: Session, boundary: str, history: HistoryFile) -> b
 def clear_archived(session: Session, state: TableState) -> list[str]:
     """Remove the files of instants at or below the boundary, oldest first; return their paths.
 
-    Removes nothing that would put a pending instant before the timeline's start. An instant's inflight is removed first and its
-    completed file last: otherwise it would look pending again. `state` is read after the ARCHIVE, log before timeline.
+    Removes nothing that would put a pending instant before the timeline's start, and nothing from the first savepoint on. The
+    pending files of all instants are removed first and the completed files last: otherwise an instant would look pending again.
+    `state` is read after the ARCHIVE, log before timeline.
     """
-    archived = below(state.timeline, state.log.boundary)
+    savepoint = next((one.time for one in state.timeline if one.kind == "savepoint"), None)
+    archived = [one for one in below(state.timeline, state.log.boundary) if savepoint is None or one.time < savepoint]
     if not archived or pending_before_start(state.timeline, state.log.boundary):
         return []
-    removed = []
-    for instant in archived:
-        words = {instant.action, instant.kind}
-        names = [name(instant.time, word) for name in (inflight_name, requested_name) for word in sorted(words)]
-        for path in map(state.timeline.path, [*names, instant.file_name]):
-            session.ctx.storage.delete(path)
-            removed.append(path)
-    logger.info("%s instants up to %s left the active timeline", len(archived), state.log.boundary)
+    removed = clear_instants(session.ctx.storage, state.timeline, archived)
+    logger.info("%s instants up to %s left the active timeline", len(archived), archived[-1].time)
     return removed
+
+
+def clear_instants(storage: Storage, timeline: Timeline, archived: Sequence[Instant]) -> list[str]:
+    """Remove the files of instants of a timeline, given oldest first; return their paths.
+
+    A reader takes the first completed file for the start, so the completed files go one after another.
+    """
+    pending = [
+        timeline.path(name_of(instant.time, word))
+        for instant in archived
+        for state, name_of in ((State.INFLIGHT, inflight_name), (State.REQUESTED, requested_name))
+        if state in instant.states
+        for word in sorted({instant.action, instant.kind})
+    ]
+    completed = [timeline.path(instant.file_name) for instant in archived if instant.is_completed]
+    storage.delete_all(pending)
+    for path in completed:
+        storage.delete(path)
+    return [*pending, *completed]
 
 
 def below(timeline: Timeline, boundary: str) -> list[Instant]:
@@ -163,3 +197,21 @@ def refuse_empty_timeline(state: TableState, boundary: str) -> None:
             found=state.timeline.completed_writes[-1].time if state.timeline.completed_writes else "none",
             next_step="choose an older boundary",
         )
+
+
+def refuse_savepoint_below(state: TableState, boundary: str) -> None:
+    """Refuse to archive a savepoint's commit: the savepoint would lose it.
+
+    Raises:
+        Conflict: names the savepoint.
+    """
+    for instant in state.timeline:
+        if instant.kind == "savepoint" and instant.time <= boundary:
+            raise Conflict(
+                f"the savepoint of {instant.time} lies at or below the boundary",
+                table=state.config.name,
+                instant=instant.time,
+                expected=f"no savepoint at or below {boundary}",
+                found=str(instant),
+                next_step="run the same call again: it stops before the savepoint; or delete the savepoint first",
+            )

@@ -36,6 +36,7 @@ from hudi_ops.services.metadata_table.compact import MetadataCompaction
 from hudi_ops.services.write.operations import DELETE_PARTITION, TRUNCATE, WriteOperation
 from hudi_ops.services.write.remove import RemovalResult, preview_removal, remove
 from hudi_ops.storage.open import open_storage
+from hudi_ops.table.archive import ArchiveApi
 from hudi_ops.table.cleaning import CleanApi
 from hudi_ops.table.compaction import CompactionApi
 from hudi_ops.table.ingestion import IngestApi
@@ -78,6 +79,7 @@ class Table(ReadApi, IngestApi, UpkeepApi):
         self._ctx = self._session.ctx
         self.compaction = CompactionApi(self._session)
         self.clean = CleanApi(self._session)
+        self.archive = ArchiveApi(self._session)
         self.metadata = IndexApi(self._session)
         self.savepoints = SavepointApi(self._session)
         self.holds = HoldApi(self._session)

@@ -17,6 +17,7 @@ from hudi_ops.config.requests.request import (
 )
 from hudi_ops.config.requests.services import (
     SERVICES,
+    ArchiveRequest,
     CleanRequest,
     CompactionRequest,
     IndexRequest,
@@ -35,6 +36,7 @@ from hudi_ops.config.requests.services import (
 __all__ = [
     "SERVICES",
     "CleanRequest",
+    "ArchiveRequest",
     "CompactionRequest",
     "EngineName",
     "IndexRequest",

@@ -289,6 +289,28 @@ class IndexRequest(Request):
     )
 
 
+class ArchiveRequest(Request):
+    """How many writes stay on the timeline when older instants are archived."""
+
+    checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
+
+    keep_min: int = Field(
+        default=20,
+        ge=1,
+        title="Keep at least",
+        description="Completed writes that stay on the timeline.",
+    )
+    keep_max: int = Field(
+        default=30,
+        ge=1,
+        title="Archive above",
+        description="Archive once the timeline has more completed writes than this.",
+    )
+    dry_run: Annotated[bool, Door(form=None, separator=None)] = Field(
+        default=False, title="Dry run", description="Show what would be archived; change nothing."
+    )
+
+
 class VerifyRequest(Request):
     """What a verification of a table looks at."""
 
@@ -321,6 +343,7 @@ SERVICES: Mapping[str, type[Request]] = {
     "compaction": CompactionRequest,
     "clean": CleanRequest,
     "metadata": IndexRequest,
+    "archive": ArchiveRequest,
     "verify": VerifyRequest,
     "recover": RecoverRequest,
 }

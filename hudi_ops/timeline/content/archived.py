@@ -16,10 +16,11 @@ from hudi_ops.formats.json_text import load_json
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.names import WRITE_ACTIONS
 
+VERSION_FILE = "_version_"
+"""Name of the file with the number of the current manifest."""
 READS_MAX = 5
 """Most readings of a manifest whose files were merged away at the same time."""
 
-_VERSION_FILE = "_version_"
 _PART = re.compile(r"[^/\x00-\x1f]*[^/.\x00-\x1f][^/\x00-\x1f]*")
 _MANIFEST = re.compile(r"manifest_(\d+)")
 _COLUMNS = ("instantTime", "completionTime", "action")
@@ -35,6 +36,14 @@ class ArchivedInstant:
     action: str
     metadata: bytes | None = None
     plan: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryPart:
+    """History file that a manifest names, with its size in bytes."""
+
+    name: str
+    size_bytes: int
 
 
 @dataclass(frozen=True)
@@ -72,6 +81,16 @@ def load_history(
         of_actions = pc.field("action").isin(sorted(actions))
         wanted = of_actions if wanted is None else wanted & of_actions
     return ArchivedHistory(_read_history(storage, config.history_folder, wanted, with_content=with_content))
+
+
+def load_history_of(storage: Storage, folder: str, times: frozenset[str]) -> tuple[ArchivedInstant, ...]:
+    """Read archived instants of these request times from a history folder, without bytes.
+
+    Raises:
+        Corrupt: the history cannot be read.
+        Unavailable: it is rewritten faster than it can be read.
+    """
+    return _read_history(storage, folder, _requested_at(times), with_content=False)
 
 
 def is_archived_write(storage: Storage, config: TableConfig, time: str) -> bool:
@@ -122,15 +141,15 @@ def _read_history(
     storage: Storage, folder: str, wanted: pc.Expression | None, *, with_content: bool
 ) -> tuple[ArchivedInstant, ...]:
     for _ in range(READS_MAX):
-        manifest = _newest_manifest(storage, folder)
+        manifest = newest_manifest(storage, folder)
         if manifest is None:
             return ()
         try:
-            names = _file_names(storage, manifest)
-            parts = [_read_file(storage, f"{folder}/{name}", with_content, wanted) for name in names]
+            named = manifest_parts(storage, manifest)
+            parts = [read_part(storage, f"{folder}/{part.name}", wanted, with_content=with_content) for part in named]
         except NotFound:
             # Merging levels deletes files of older manifests; the version file then points to a newer one.
-            if _newest_manifest(storage, folder) == manifest:
+            if newest_manifest(storage, folder) == manifest:
                 raise Corrupt(
                     f"{manifest} names a file that does not exist",
                     table=storage.uri,
@@ -143,9 +162,10 @@ def _read_history(
     raise Unavailable("the archived timeline keeps changing while it is read", table=storage.uri)
 
 
-def _newest_manifest(storage: Storage, folder: str) -> str | None:
+def newest_manifest(storage: Storage, folder: str) -> str | None:
+    """Return the path of the current manifest of a history folder; None without one."""
     try:
-        version = storage.get(f"{folder}/{_VERSION_FILE}").decode("ascii", "replace").strip()
+        version = storage.get(f"{folder}/{VERSION_FILE}").decode("ascii", "replace").strip()
     except NotFound:
         version = ""
     if not version.isdecimal():
@@ -155,23 +175,43 @@ def _newest_manifest(storage: Storage, folder: str) -> str | None:
     return f"{folder}/manifest_{version}" if int(version) else None
 
 
-def _file_names(storage: Storage, manifest: str) -> list[str]:
+def manifest_parts(storage: Storage, manifest: str) -> tuple[HistoryPart, ...]:
+    """Return the files that a manifest names.
+
+    Raises:
+        NotFound: there is no such manifest.
+        Corrupt: it is no manifest.
+    """
     next_step = "restore it from a copy; the active timeline is not affected"
     record = load_json(storage.get(manifest), manifest, 'a manifest: JSON with "files"', next_step)
+    parts: tuple[HistoryPart, ...] = ()
     try:
-        names = [str(entry["fileName"]) for entry in record["files"]]
-        if wrong := [name for name in names if not _PART.fullmatch(name)]:
-            raise ValueError(f"{wrong[0]!r} is not the name of a file")
-    except (KeyError, TypeError, ValueError) as error:
+        parts = tuple(HistoryPart(str(entry["fileName"]), int(entry.get("fileLen") or 0)) for entry in record["files"])
+        problem = next((f"{part.name!r} is not the name of a file" for part in parts if not _is_name(part.name)), "")
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        problem = str(error) or type(error).__name__
+    if problem:
         raise Corrupt(
-            f"{manifest} is not a manifest of the archived timeline: {error}",
+            f"{manifest} is not a manifest of the archived timeline: {problem}",
             expected='JSON with "files"',
             next_step="restore it from a copy of the table",
-        ) from error
-    return names
+        )
+    return parts
 
 
-def _read_file(storage: Storage, path: str, with_content: bool, wanted: pc.Expression | None) -> list[ArchivedInstant]:
+def _is_name(text: str) -> bool:
+    return _PART.fullmatch(text) is not None
+
+
+def read_part(
+    storage: Storage, path: str, wanted: pc.Expression | None = None, *, with_content: bool = False
+) -> list[ArchivedInstant]:
+    """Read the instants of one history file; `wanted` selects rows.
+
+    Raises:
+        NotFound: there is no such file.
+        Corrupt: it is no history file.
+    """
     columns = [*_COLUMNS, *(_CONTENT if with_content else ())]
     try:
         rows = pq.read_table(storage.open_input(path), columns=columns, filters=wanted)

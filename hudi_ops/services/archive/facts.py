@@ -1,0 +1,230 @@
+"""Read the facts that keep instants on the timeline (docs/protocol.md §22).
+
+No lock is held. Only instants that the policy lets go are looked into.
+What is read: the metadata of replace commits and of late completions, the
+results of rollbacks and of the newest clean, holds, and the folders of replaced and rolled back files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+
+from hudi_ops.commit.holds import live_holds
+from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writes
+from hudi_ops.concurrency.lease.lease import list_leases
+from hudi_ops.concurrency.markers import FOLDER as MARKERS
+from hudi_ops.files.names import parse_data_file
+from hudi_ops.metadata.reader.instants import load_metadata_timeline
+from hudi_ops.metadata.writer.compaction import compactions
+from hudi_ops.services.archive.rules import Facts, first_kept
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
+from hudi_ops.timeline.content.plans import (
+    CleanResult,
+    CompactionPlan,
+    RestorePlan,
+    RollbackPlan,
+    RolledBack,
+    read_plan,
+    read_result,
+)
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log.cancelled import MARKS
+from hudi_ops.timeline.names import MERGING_ACTIONS
+from hudi_ops.timeline.state import TableState
+from hudi_ops.view.slices import list_table
+
+
+def read_facts(session: Session, state: TableState, keep: int) -> Facts:
+    """Return the facts for one state; nothing is changed.
+
+    Raises:
+        Corrupt: a plan or result on the timeline, a commit's metadata or a hold cannot be read.
+    """
+    timeline = state.timeline
+    limit = first_kept(timeline, keep)
+    # Nothing can leave: the other facts do not matter, and are not read.
+    if not limit:
+        return Facts(timeline, keep)
+    return Facts(
+        timeline,
+        keep,
+        metadata_compaction=newest_metadata_compaction(session, state),
+        clean=_newest_clean(session, state),
+        holds={hold.instant: hold.reason for hold in live_holds(session)},
+        replaced=_replaced(session, state, limit),
+        late=_late(session, state, limit),
+        left=_left(session, state, limit),
+        undoing=_undoing(session, state),
+    )
+
+
+def newest_metadata_compaction(session: Session, state: TableState) -> str | None:
+    """Return the time of the metadata table's last compaction; None without a metadata table."""
+    if not state.config.all_metadata_partitions:
+        return None
+    return max(compactions(load_metadata_timeline(session.ctx.storage)), default="")
+
+
+def _newest_clean(session: Session, state: TableState) -> tuple[str, str]:
+    """Return request time and earliest retained instant of the newest clean that says one."""
+    cleans = [one for one in state.timeline if one.kind == "clean" and one.is_completed]
+    for clean in reversed(cleans):
+        said = read_result(session.ctx.storage, state.timeline, clean)
+        if isinstance(said, CleanResult) and said.earliest_retained:
+            return clean.time, said.earliest_retained
+    return "", ""
+
+
+def _replaced(session: Session, state: TableState, limit: str) -> dict[str, str]:
+    """Return replace commits below `limit` with a file of a group that they replaced."""
+    named: dict[str, Mapping[str, tuple[str, ...]]] = {}
+    for write in state.timeline.completed_writes:
+        if write.kind == "replacecommit" and write.time < limit:
+            metadata = session.commits.metadata(state.timeline, write)
+            named[write.time] = (metadata.replaced if metadata is not None else None) or {}
+    partitions = sorted({partition for groups in named.values() for partition, ids in groups.items() if ids})
+    held = dict(zip(partitions, _listed(session, partitions), strict=True))
+    found = {}
+    for time, groups in named.items():
+        for partition, ids in groups.items():
+            gone = frozenset(ids)
+            exists = next((path for path, file_id, _ in held.get(partition, ()) if file_id in gone), None)
+            if exists is not None:
+                found[time] = exists
+                break
+    return found
+
+
+def _listed(session: Session, partitions: list[str]) -> list[list[tuple[str, str, str]]]:
+    """Return (path, file id, instant) of the data and checksum files of each partition."""
+
+    def task(partition: str) -> list[tuple[str, str, str]]:
+        found = []
+        for info in session.ctx.storage.list_folder(partition).files:
+            name = info.name[1:].removesuffix(".crc") if info.name.endswith(".crc") else info.name
+            if (parsed := parse_data_file(name)) is not None:
+                found.append((info.path, parsed.file_id, parsed.instant))
+        return found
+
+    return session.ctx.local_engine.map(task, partitions)
+
+
+def _late(session: Session, state: TableState, limit: str) -> dict[str, str]:
+    """Return writes below `limit` with log files upon a base file requested after them.
+
+    Readers that do not open the history would take their request time for their completion time, and put the log file into the
+    slice below. A base file of a group that was requested after the write completed holds its rows, and ends that.
+    """
+    makers = [one for one in state.timeline if (one.is_completed and one.is_write) or one.action in MERGING_ACTIONS]
+    found = {}
+    for write in state.timeline.completed_writes:
+        if write.time >= limit or write.kind != "deltacommit":
+            continue
+        between = [one for one in makers if write.time < one.time <= write.completion_time]
+        if not between or (metadata := session.commits.metadata(state.timeline, write)) is None:
+            continue
+        logged = frozenset(_groups(metadata, logs=True))
+        for maker in between:
+            waiting = logged & frozenset(_bases(session, state, maker))
+            for later in (one for one in makers if one.is_completed and one.time > write.completion_time):
+                waiting = waiting - frozenset(_bases(session, state, later)) if waiting else waiting
+            if waiting:
+                partition, file_id = min(waiting)
+                found[write.time] = (
+                    f"it completed after {maker.action} {maker.time} began, and its log file of group {file_id} in "
+                    f"{partition or '.'} waits for the next compaction"
+                )
+                break
+    return found
+
+
+def _groups(metadata: CommitMetadata, *, logs: bool) -> Iterator[tuple[str, str]]:
+    for stat in metadata.stats:
+        parsed = parse_data_file(stat.file_name)
+        if parsed is not None and parsed.is_log is logs:
+            yield stat.partition_path, stat.file_id
+
+
+def _bases(session: Session, state: TableState, maker: Instant) -> Iterator[tuple[str, str]]:
+    """Yield the groups of which an instant makes, or will make, a base file."""
+    if maker.is_completed:
+        metadata = session.commits.metadata(state.timeline, maker)
+        yield from _groups(metadata, logs=False) if metadata is not None else ()
+    else:
+        plan = read_plan(session.ctx.storage, state.timeline, maker)
+        if isinstance(plan, CompactionPlan):
+            yield from ((slice_.partition_path, slice_.file_id) for slice_ in plan.slices)
+
+
+def _left(session: Session, state: TableState, limit: str) -> dict[str, str]:
+    """Return undone instants of which something is left, each with the reason.
+
+    They were cancelled or rolled back. Those below the start of the timeline do not matter any more.
+    """
+    storage, timeline = session.ctx.storage, state.timeline
+
+    def is_passed(time: str) -> bool:
+        found = timeline.find(time)
+        return timeline.start < time < limit and not (found is not None and found.is_completed)
+
+    cancelled = {info.name for info in storage.list_folder(MARKS).files if is_passed(info.name)}
+    undone: dict[str, set[str]] = {}
+    for rollback in (one for one in timeline if one.kind == "rollback"):
+        targets, partitions = _rolled_back(session, state, rollback)
+        for target in filter(is_passed, targets):
+            undone.setdefault(target, set()).update(partitions)
+    if not cancelled and not undone:
+        return {}
+    found = {}
+    begun = {name.partition(".")[0] for name in storage.list_folder(MARKERS).folders} | set(list_leases(storage))
+    own = load_metadata_timeline(storage) if state.config.all_metadata_partitions else None
+    existing = _files_of(session, state, {time: undone.get(time, set()) for time in cancelled | undone.keys()})
+    for time in sorted(cancelled | undone.keys()):
+        if time in begun:
+            found[time] = f"a later write looks once more for files of the undone instant {time}"
+        elif time in existing:
+            found[time] = f"{existing[time]} of the undone instant {time} exists"
+        elif own is not None and own.find(time) is not None:
+            found[time] = f"the metadata table has records of the undone instant {time}"
+    return found
+
+
+def _rolled_back(session: Session, state: TableState, rollback: Instant) -> tuple[tuple[str, ...], set[str]]:
+    """Return what a rollback undoes, and the partitions of the files that it names."""
+    said = read_result(session.ctx.storage, state.timeline, rollback)
+    plan = read_plan(session.ctx.storage, state.timeline, rollback)
+    targets = said.targets if isinstance(said, RolledBack) else (plan.target,) if isinstance(plan, RollbackPlan) else ()
+    files = [one.files for one in (said, plan) if isinstance(one, RolledBack | RollbackPlan)]
+    return targets, {partition for one in files for partition in one}
+
+
+def _files_of(session: Session, state: TableState, undone: Mapping[str, AbstractSet[str]]) -> dict[str, str]:
+    """Return a data or checksum file of each undone instant of which one exists.
+
+    Its name carries the instant. `undone` has the partitions that the rollback of an instant names. One that names none was of a
+    writer without markers: ours had put no file then. Where Apache Hudi writes too, the whole table is listed.
+    """
+    partitions = {partition for named in undone.values() for partition in named}
+    if not all(undone.values()) and has_foreign_writes(session.commits, state):
+        partitions |= list_table(session.ctx.storage, state.config).keys()
+    held = _listed(session, sorted(partitions))
+    return {written: path for files in held for path, _, written in files if written in undone}
+
+
+def _undoing(session: Session, state: TableState) -> dict[str, str]:
+    """Return the targets of pending rollbacks and restores, with the name of each."""
+    found = {}
+    for instant in state.timeline.pending:
+        if instant.action in {"rollback", "restore"}:
+            plan = read_plan(session.ctx.storage, state.timeline, instant)
+            targets = (
+                plan.targets
+                if isinstance(plan, RestorePlan)
+                else (plan.target,)
+                if isinstance(plan, RollbackPlan)
+                else ()
+            )
+            found.update(dict.fromkeys(targets, f"{instant.action} {instant.time}"))
+    return found

@@ -1,0 +1,164 @@
+"""Manifests of a history: read the current one, publish the next (docs/format.md §5.1).
+
+Manifests form a chain: `_version_` holds the number of the current one. An archiver that died may have left the next one without
+the version. It is taken for the current one only if all that it names exists and it loses nothing; otherwise it is removed, as
+Apache Hudi's archiver does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from hudi_ops.errors import AlreadyExists, Conflict, Corrupt, NotFound, OutcomeUnknown
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.content.archived import VERSION_FILE, HistoryPart, manifest_parts, newest_manifest
+from hudi_ops.timeline.content.history_parts import encode_manifest, manifest_name
+
+logger = logging.getLogger(__name__)
+
+TRIES = 4
+"""Number of leftover manifests that one call passes."""
+
+Parts: TypeAlias = tuple[HistoryPart, ...]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Manifest by its number, 0 before the first, with the files that it names."""
+
+    number: int
+    parts: Parts = ()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of its files."""
+        return frozenset(part.name for part in self.parts)
+
+
+def current(storage: Storage, folder: str) -> Manifest:
+    """Return the current manifest of a history folder, without a look at its files.
+
+    Raises:
+        Corrupt: the version names a manifest that does not exist, or it cannot be read.
+    """
+    path = newest_manifest(storage, folder)
+    if path is None:
+        return Manifest(0)
+    try:
+        return Manifest(int(path.rpartition("_")[2]), manifest_parts(storage, path))
+    except NotFound as error:
+        raise Corrupt(
+            f"{folder}/{VERSION_FILE} names a manifest that does not exist",
+            table=storage.uri,
+            expected=path,
+            found="no such file",
+            next_step="restore the history folder from a copy of the table",
+        ) from error
+
+
+def sound(storage: Storage, folder: str) -> Manifest:
+    """Return the current manifest, all files of which exist.
+
+    Raises:
+        Corrupt: a file that it names does not exist, and no later manifest replaces it.
+    """
+    now = current(storage, folder)
+    if lost := sorted(now.names - _held(storage, folder)):
+        now = _ahead(storage, folder, now) or now
+        lost = sorted(now.names - _held(storage, folder))
+    if lost:
+        raise Corrupt(
+            f"{folder}/{manifest_name(now.number)} names a file that does not exist",
+            table=storage.uri,
+            expected=f"{folder}/{lost[0]}",
+            found="no such file",
+            next_step="restore the history folder from a copy of the table; nothing was archived",
+        )
+    return now
+
+
+def publish(storage: Storage, folder: str, change: Callable[[Parts], Parts]) -> Manifest:
+    """Publish the manifest that `change` makes of the current one; requires the table lock.
+
+    The number is created only if it is free.
+
+    Raises:
+        Conflict: other archivers took the numbers.
+        Corrupt: the current manifest cannot be read.
+    """
+    now = current(storage, folder)
+    for _ in range(TRIES):
+        parts = change(now.parts)
+        if parts == now.parts and now.number:
+            _put_version(storage, folder, now.number)
+            return now
+        path, body = f"{folder}/{manifest_name(now.number + 1)}", encode_manifest(parts)
+        try:
+            storage.put_if_absent(path, body)
+        except (AlreadyExists, OutcomeUnknown):
+            if not _holds(storage, path, body):
+                now = _passed(storage, folder, now)
+                continue
+        _put_version(storage, folder, now.number + 1)
+        return Manifest(now.number + 1, parts)
+    raise Conflict(
+        "other archivers published manifests at the same time",
+        table=storage.uri,
+        expected=f"a free number after {folder}/{manifest_name(now.number)}",
+        next_step="run the same call again",
+    )
+
+
+def without(parts: Parts, names: frozenset[str], instead: Sequence[HistoryPart]) -> Parts:
+    """Return the parts with some replaced."""
+    return (*(part for part in parts if part.name not in names), *instead)
+
+
+def _put_version(storage: Storage, folder: str, number: int) -> None:
+    path, body = f"{folder}/{VERSION_FILE}", str(number).encode()
+    if not _holds(storage, path, body):
+        storage.put(path, body)
+
+
+def _holds(storage: Storage, path: str, body: bytes) -> bool:
+    try:
+        return storage.get(path) == body
+    except NotFound:
+        return False
+
+
+def _passed(storage: Storage, folder: str, now: Manifest) -> Manifest:
+    """Return the manifest to go on from, beside a leftover next one.
+
+    The leftover is removed if it is of no use.
+    """
+    ahead = _ahead(storage, folder, now)
+    if ahead is not None:
+        return ahead
+    path = f"{folder}/{manifest_name(now.number + 1)}"
+    logger.warning("%s is a leftover of an archiver that died: removed", path)
+    storage.delete(path)
+    return now
+
+
+def _ahead(storage: Storage, folder: str, now: Manifest) -> Manifest | None:
+    """Return the manifest after the current one if it may count.
+
+    It names files that exist, and loses none.
+    """
+    number = now.number + 1
+    try:
+        found = Manifest(number, manifest_parts(storage, f"{folder}/{manifest_name(number)}"))
+    except (NotFound, Corrupt):
+        return None
+    held = _held(storage, folder)
+    is_whole = found.names <= held
+    loses = now.names <= held and not now.names <= found.names
+    return found if is_whole and not loses else None
+
+
+def _held(storage: Storage, folder: str) -> frozenset[str]:
+    return frozenset(info.name for info in storage.list_folder(folder).files)

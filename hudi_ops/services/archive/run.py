@@ -1,0 +1,252 @@
+"""Archive old instants of a table in batches, or explain why they stay.
+
+Source: docs/protocol.md §22.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from hudi_ops.commit.archive_boundary import HistoryFile, archive_boundary
+from hudi_ops.commit.recover.recover import recover
+from hudi_ops.commit.session import Session
+from hudi_ops.commit.support import refuse_unwritable
+from hudi_ops.concurrency.lock.locks import hold_lock
+from hudi_ops.config.requests import ArchiveRequest
+from hudi_ops.config.table import TableConfig
+from hudi_ops.errors import Conflict, InvalidRequest, Unsupported
+from hudi_ops.services.archive.batch import write_batch
+from hudi_ops.services.archive.facts import newest_metadata_compaction, read_facts
+from hudi_ops.services.archive.levels import merge_levels
+from hudi_ops.services.archive.manifests import current, publish, sound
+from hudi_ops.services.archive.metadata_timeline import archive_metadata_timeline
+from hudi_ops.services.archive.prune import prune
+from hudi_ops.services.archive.result import ArchiveResult
+from hudi_ops.services.archive.rules import Facts, leaving, verdicts
+from hudi_ops.timeline.content.history_parts import range_of
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.state import TableState
+
+logger = logging.getLogger(__name__)
+
+BATCH_MAX = 500
+"""Instants that leave in one batch; the lock is released between batches."""
+TRIES_MAX = 3
+"""Number of times that a batch is chosen while others change the timeline."""
+
+
+@dataclass
+class _Progress:
+    """What a run has done so far."""
+
+    boundary: str | None = None
+    instants: int = 0
+    batches: int = 0
+    lock_s: float = 0.0
+
+
+def archive(session: Session, request: ArchiveRequest, *, batches: int | None = None) -> ArchiveResult:
+    """Move old instants from the timeline into the history, and remove what only they needed.
+
+    Args:
+        session: of this process.
+        request: how many writes stay; a dry run changes nothing.
+        batches: at most this number of batches; None: until the policy is met.
+
+    Raises:
+        InvalidRequest: retention numbers that contradict each other.
+        Unsupported: the table cannot be written, or its timeline has another layout.
+        Busy: the lock was not free in time, or an instant became pending below the boundary.
+        Conflict: others changed the timeline each time that a batch was chosen.
+        Corrupt: the history, or a file on the timeline, cannot be read; nothing was changed after that.
+        OutcomeUnknown: storage did not say whether a batch was decided; the next write settles that.
+    """
+    if request.dry_run:
+        return explain(session, request)
+    started_s = session.ctx.clock.monotonic_s()
+    refuse_retention(request)
+    refuse_other_layout(session.loader.load().config)
+    recover(session)
+    session.is_clean = False
+    done = _Progress()
+    state = session.loader.load()
+    if len(state.timeline.completed_writes) > request.keep_max or was_begun(session, state):
+        while (batches is None or done.batches < batches) and _archive_batch(session, request.keep_min, done):
+            pass
+    state = session.loader.load()
+    folder = state.config.history_folder
+    merged = merge_levels(session.ctx.storage, folder, lambda: hold_lock(session.ctx, "merge history files"))
+    pruned = prune(session, state)
+    of_metadata = 0
+    own_keep = request.keep_min
+    if state.config.all_metadata_partitions:
+        of_metadata = archive_metadata_timeline(session, own_keep, BATCH_MAX)
+    session.is_clean = True
+    left = _explained(session, state, request)
+    return replace(
+        left,
+        boundary=done.boundary,
+        instants=done.instants,
+        batches=done.batches,
+        merged=merged,
+        ledgers=pruned.ledgers,
+        payloads=pruned.payloads,
+        metadata_instants=of_metadata,
+        lock_s=round(done.lock_s, 3),
+        seconds=round(session.ctx.clock.monotonic_s() - started_s, 3),
+        note="" if done.instants else left.note or "nothing to archive",
+        verdicts=(),
+        dry_run=False,
+    )
+
+
+def explain(session: Session, request: ArchiveRequest) -> ArchiveResult:
+    """Return why each instant stays on the timeline, or that it can leave; change nothing.
+
+    Raises:
+        InvalidRequest: retention numbers that contradict each other.
+        Unsupported: the table cannot be written, or its timeline has another layout.
+    """
+    refuse_retention(request)
+    state = session.loader.load()
+    refuse_other_layout(state.config)
+    return _explained(session, state, request)
+
+
+def was_begun(session: Session, state: TableState) -> bool:
+    """Return whether the history has instants of the timeline above the boundary.
+
+    An archiver died between its manifest and its slot, or Apache Hudi's before it removed the files: the batch is finished.
+    """
+    ranges = filter(
+        None, (range_of(part.name) for part in current(session.ctx.storage, state.config.history_folder).parts)
+    )
+    newest = max((last for _, last, _ in ranges), default="")
+    return any(state.log.boundary < one.time <= newest for one in state.timeline)
+
+
+def refuse_retention(request: ArchiveRequest) -> None:
+    """Refuse to archive down to more writes than those that start it.
+
+    Raises:
+        InvalidRequest: `keep_min` is above `keep_max`.
+    """
+    if request.keep_min > request.keep_max:
+        raise InvalidRequest(
+            f"keep_min is {request.keep_min}, and keep_max is {request.keep_max}",
+            expected="keep_min at most keep_max: archiving begins above keep_max and ends at keep_min",
+            found=f"{request.keep_min} above {request.keep_max}",
+            next_step="raise keep_max, or lower keep_min",
+        )
+
+
+def refuse_other_layout(config: TableConfig) -> None:
+    """Refuse tables whose history cannot be written.
+
+    Raises:
+        Unsupported: names the version or the layout.
+    """
+    refuse_unwritable(config)
+    if config.layout != 2:
+        raise Unsupported(
+            f"a timeline of layout {config.layout} is not archived",
+            table=config.name,
+            expected="timeline layout 2, as tables of version 8 and 9 have it",
+            found=f"layout {config.layout}",
+            next_step="let Apache Hudi archive it, or upgrade the table with Apache Hudi",
+        )
+
+
+def _explained(session: Session, state: TableState, request: ArchiveRequest) -> ArchiveResult:
+    count = len(state.timeline.completed_writes)
+    is_due = count > request.keep_max or was_begun(session, state)
+    facts = read_facts(session, state, request.keep_min)
+    found = tuple(verdicts(facts))
+    going = leaving(facts, len(found)) if is_due else []
+    note = ""
+    if not is_due:
+        note = f"{count} completed writes are on the timeline: archiving begins above {request.keep_max}"
+    kept = [one for one in found[len(going) :] if one.why]
+    return ArchiveResult(
+        table=state.config.name,
+        boundary=going[-1].time if going else None,
+        instants=len(going),
+        kept=len(found) - len(going),
+        stopped_by=f"{kept[0].action} {kept[0].instant}: {kept[0].why}" if kept else "",
+        dry_run=True,
+        note=note,
+        verdicts=found,
+    )
+
+
+def _archive_batch(session: Session, keep: int, done: _Progress) -> bool:
+    """Archive the next batch; return False if no instant can leave.
+
+    Raises:
+        Conflict: others changed the timeline each time.
+    """
+    for number in range(TRIES_MAX):
+        state = session.loader.load()
+        facts = read_facts(session, state, keep)
+        batch = leaving(facts, BATCH_MAX)
+        if not batch:
+            return False
+        try:
+            _decide(session, state, facts, batch, done)
+        except Conflict as error:
+            if number == TRIES_MAX - 1:
+                raise
+            logger.info("the batch is chosen anew: %s", error)
+            continue
+        return True
+    return False
+
+
+def _decide(session: Session, state: TableState, facts: Facts, batch: Sequence[Instant], done: _Progress) -> None:
+    storage, clock, folder = session.ctx.storage, session.ctx.clock, state.config.history_folder
+    manifest = sound(storage, folder)
+    written = write_batch(session, state.timeline, folder, batch, manifest)
+    boundary = batch[-1].time
+    history = HistoryFile(f"{folder}/{written.name}", frozenset(one.time for one in batch))
+    begun_s = 0.0
+
+    def check(now: TableState) -> None:
+        nonlocal begun_s
+        begun_s = clock.monotonic_s()
+        refuse_changed(session, now, facts, batch)
+
+    def named() -> None:
+        publish(storage, folder, written.added)
+
+    is_ours = archive_boundary(session, boundary, history, check=check, publish=named)
+    if is_ours:
+        done.boundary = boundary
+        done.instants += len(batch)
+        done.batches += 1
+        done.lock_s = max(done.lock_s, clock.monotonic_s() - begun_s)
+
+
+def refuse_changed(session: Session, state: TableState, facts: Facts, batch: Sequence[Instant]) -> None:
+    """Refuse to archive instants that changed since the batch was written, under the lock.
+
+    Raises:
+        Conflict: an instant is not as it was, or the metadata table was built anew.
+    """
+    now = frozenset(state.timeline)
+    changed = next((one for one in batch if one not in now), None)
+    compaction = facts.metadata_compaction
+    if changed is None and compaction == newest_metadata_compaction(session, state):
+        return
+    what = f"{changed.action} {changed.time}" if changed is not None else "the metadata table"
+    raise Conflict(
+        f"{what} changed while the batch was written",
+        table=state.config.name,
+        instant=batch[-1].time,
+        expected="the timeline, and the metadata table, as they were when the batch was chosen",
+        found=f"last metadata compaction {newest_metadata_compaction(session, state)}"
+        if changed is None
+        else "not on the timeline as it was",
+        next_step="run the same call again",
+    )

@@ -1,0 +1,73 @@
+"""An archiver that goes wrong at any storage operation: another process goes on, and no instant and no row is lost."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+
+import pytest
+
+from hudi_ops.services.archive import levels
+from hudi_ops.services.archive import run as service
+from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.testing.clock import ManualClock
+from hudi_ops.testing.faults import FaultyStorage
+from tests.definitions import Definition
+from tests.protocol.log_actors import timeline_of
+from tests.protocol.sweep import CRASHES, ERRORS, Left, fault_sweep
+from tests.services.archive.archived_tables import archived, assert_whole, history_of, known_times, long_table
+from tests.tables import DEFINITION, LOGGED_WITH_METADATA, by_key, rows, table_of
+
+FAULTS = [*CRASHES, *ERRORS]
+
+
+@cache
+def _base(definition: Definition) -> tuple[MemoryStorage, dict[str, int], tuple[str, ...]]:
+    storage, clock = long_table(definition)
+    return storage, by_key(table_of(storage, clock, "reader")), tuple(known_times(storage))
+
+
+def run(storage: FaultyStorage, clock: ManualClock) -> None:
+    """The run that goes wrong."""
+    archived(storage, clock, "first")  # type: ignore[arg-type]
+
+
+def assert_resumed(left: Left, model: dict[str, int], times: tuple[str, ...]) -> None:
+    """Readers see all rows before and after the next run, which ends what was begun."""
+    left.land()
+    assert by_key(table_of(left.storage, left.clock, "between")) == model, left.story
+    assert known_times(left.storage) == [*times], left.story
+    left.resume()
+    archived(left.storage, left.clock, "second")
+    assert known_times(left.storage) == [*times], left.story
+    found = [(one.time, one.action) for one in history_of(left.storage)]
+    assert sorted(found) == sorted(set(found)), left.story
+    assert len(timeline_of(left.storage).completed_writes) <= 5, left.story
+    assert_whole(left.storage, left.clock, model, left.story)
+    table_of(left.storage, left.clock, "writer").ingest(rows(("k9", "p1", 1000, 1000, None)))
+    assert_whole(left.storage, left.clock, {**model, "k9": 1000}, left.story)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("definition", [DEFINITION, LOGGED_WITH_METADATA], ids=["cow", "mor-mdt"])
+def test_an_archiver_that_goes_wrong_anywhere_is_continued(definition: Definition, fault) -> None:
+    base, model, times = _base(definition)
+    for left in fault_sweep(base, run, fault, "archiving", points=30, writes=10, most=24):
+        assert_resumed(left, model, times)
+
+
+@pytest.mark.parametrize("fault", CRASHES, ids=lambda fault: fault.name)
+def test_a_merge_of_levels_that_goes_wrong_anywhere_is_continued(monkeypatch, fault) -> None:
+    monkeypatch.setattr(service, "BATCH_MAX", 2)
+    monkeypatch.setattr(levels, "FILES_MERGED", 2)
+    base, model, times = _base(DEFINITION)
+    for left in fault_sweep(base, run, fault, "merging levels", points=60, writes=20, most=24):
+        assert_resumed(left, model, times)
+
+
+def test_the_second_archiver_dies_too() -> None:
+    base, model, times = _base(DEFINITION)
+    for left in fault_sweep(base, run, CRASHES[0], most=6):
+        left.resume()
+        later = partial(ManualClock, left.clock.now_ms())
+        for second in fault_sweep(left.storage, run, CRASHES[0], most=6, clock=later):
+            assert_resumed(second, model, times)

@@ -1,0 +1,60 @@
+"""Ledgers that stay: each source file is taken once, also after the commits that took it left the timeline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hudi_ops import Table
+from hudi_ops.commit.ledger import POINTER_PREFIX
+from hudi_ops.services.archive.prune import ledgers_kept, payloads_kept
+from tests.tables import TIMELINE
+
+SCHEMA = pa.schema([("id", pa.string()), ("value", pa.int64())])
+
+
+@pytest.fixture
+def fed(tmp_path: Path) -> tuple[Table, Path, Path]:
+    """A table that took a file of one source once, and files of another several times."""
+    table = Table.create(str(tmp_path / "t"), name="t", record_key=["id"], schema=SCHEMA, metadata=False)
+    once, often = tmp_path / "once", tmp_path / "often"
+    for folder, number in ((once, 0), *((often, n) for n in range(6))):
+        folder.mkdir(exist_ok=True)
+        rows = pa.Table.from_pylist([{"id": f"{folder.name}{number}", "value": number}], schema=SCHEMA)
+        pq.write_table(rows, folder / f"f{number}.parquet")
+        table.ingest_folder(str(folder))
+    return table, once, often
+
+
+def test_a_source_whose_commits_were_archived_takes_no_file_twice(
+    fed: tuple[Table, Path, Path], tmp_path: Path
+) -> None:
+    table, once, often = fed
+    done = table.archive.run(keep_min=1, keep_max=1)
+    assert done.ledgers == 5, "those of the other source, but for the newest"
+    again = Table.open(str(tmp_path / "t"))
+    for folder in (once, often):
+        assert again.ingest_folder(str(folder)).instant is None
+    assert again.read(["id"]).num_rows == 7
+
+
+def test_after_a_foreign_archiver_the_log_names_the_ledgers(fed: tuple[Table, Path, Path], tmp_path: Path) -> None:
+    table, once, _ = fed
+    session = table._session
+    state = session.loader.load()
+    named = session.newest_extra(state)
+    paths = {path for key, path in named.items() if key.startswith(POINTER_PREFIX)}
+    assert len(paths) == 2
+    assert paths <= ledgers_kept(session, state)
+    newest = state.timeline.completed_writes[-1]
+    assert payloads_kept(session, state), newest
+    assert all(newest.time in path for path in payloads_kept(session, state))
+    for info in session.ctx.storage.list_folder(TIMELINE).files:
+        if info.name.endswith("commit"):
+            session.ctx.storage.delete(info.path)
+    lonely = Table.open(str(tmp_path / "t"))._session
+    assert paths <= ledgers_kept(lonely, lonely.loader.load()), "the payload of the newest COMPLETE names them"
+    assert once
