@@ -55,7 +55,7 @@ class ContenderReader:
         what completed above it, whenever its execution began.
         """
         instant = mine.instant
-        owners = {entry.instant: entry.owner for _, entry in now.log.completes()}
+        decided = now.log.completed
         for write in unseen(now.timeline, begun.timeline.completions, instant):
             if write.time == instant:
                 continue
@@ -70,9 +70,9 @@ class ContenderReader:
                 footprint_of(metadata) if metadata is not None else None,
                 "service" if write.action in REWRITING_ACTIONS else "ingest",
                 "completed",
-                owners.get(write.time, ""),
+                decided[write.time].owner if write.time in decided else "",
                 write.completion_time,
-                is_foreign=write.time not in owners and pointer is None,
+                is_foreign=write.time not in decided and pointer is None,
             )
             if not found.owner and pointer is not None and mine.shared(found):
                 # Its slot is below the loaded part of the log; only a refusal needs the owner.

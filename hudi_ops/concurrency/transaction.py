@@ -208,6 +208,8 @@ def unfinished(state: TableState) -> tuple[int, Applicable] | None:
 
 
 def _open_complete(state: TableState) -> tuple[int, Applicable] | None:
+    if state.log.completions <= state.timeline.done:
+        return None
     for slot, entry in state.log.completes():
         found = state.timeline.find(entry.instant, entry.action)
         if not (found is not None and found.is_completed) and not _has_left(state, entry.instant, found is None):
@@ -246,7 +248,7 @@ def _open_properties(state: TableState) -> tuple[int, Applicable] | None:
 
 def newest_decision(log: Log) -> tuple[int, Entry | None]:
     """Return the newest non-VOID entry; earlier ones were finished (`timeline.log.head`)."""
-    for slot, entry in reversed(list(log.since(log.base - 1))):
+    for slot, entry in reversed(log.own):
         if not isinstance(entry, Void):
             return slot, entry
     return -1, None

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 from hudi_ops.config.table import TableConfig
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.names import State, TimelineFile, completed_name, completes_as, parse_file_name
+from hudi_ops.timeline.names import State, TimelineFile, completed_name, completes_as, newest_of, parse_file_name
 
 Key: TypeAlias = tuple[str, str]
 """Request time of an instant, and the action as which it completes."""
@@ -49,6 +49,24 @@ class Timeline:
         return grouped
 
     @cached_property
+    def by_kind(self) -> dict[str, tuple[Instant, ...]]:
+        """Instants by the action as which they complete, each by request time."""
+        grouped: dict[str, list[Instant]] = {}
+        for instant in self.instants:
+            grouped.setdefault(instant.kind, []).append(instant)
+        return {kind: tuple(instants) for kind, instants in grouped.items()}
+
+    @cached_property
+    def done(self) -> frozenset[Key]:
+        """Request time and action of the completed instants."""
+        return frozenset((instant.time, instant.kind) for instant in self.instants if instant.is_completed)
+
+    @cached_property
+    def raised(self) -> frozenset[str]:
+        """Request times of the instants that completed at them, but for those that other instants share."""
+        return frozenset(time for time, instants in self.by_time.items() if _are_raised(instants))
+
+    @cached_property
     def completed_writes(self) -> tuple[Instant, ...]:
         """Completed commits, delta commits and replace commits, by request time."""
         return tuple(instant for instant in self.instants if instant.is_completed and instant.is_write)
@@ -76,22 +94,16 @@ class Timeline:
         """Completed writes, the one that completed last first."""
         return tuple(sorted(self.completed_writes, key=_completion_of, reverse=True))
 
-    def completed_after(self, time: str) -> list[Instant]:
-        """Return the completed writes with a later completion time, by request time."""
-        later = takewhile(lambda one: one.completion_time > time, self.newest_first)
-        return sorted(later, key=_order)
-
-    def completed_since(self, time: str) -> list[Instant]:
-        """Return the completed writes with this completion time or a later one, by request time."""
-        later = takewhile(lambda one: one.completion_time >= time, self.newest_first)
-        return sorted(later, key=_order)
+    def completed_since(self, time: str) -> Iterator[Instant]:
+        """Yield the completed writes with this completion time or a later one, the newest first."""
+        return takewhile(lambda one: one.completion_time >= time, self.newest_first)
 
     def completed_beyond(self, known: frozenset[tuple[str, str]], time: str) -> list[Instant]:
-        """Return the completed writes that are not in `known`, or completed after a time, by request time.
+        """Return the completed writes that are not `known`, or completed after a time.
 
-        `known` holds request and completion times, as `completions` does.
+        They are in the order of their request times. `known` holds request and completion times, as `completions` does.
         """
-        found = {(one.time, one.kind): one for one in self.completed_after(time)}
+        found = {(one.time, one.kind): one for one in self.completed_since(time) if one.completion_time > time}
         unknown = self.completions - known if known is not self.completions else ()
         for request, completion in unknown:
             for one in self.by_time[request]:
@@ -103,6 +115,11 @@ class Timeline:
     def newest_time(self) -> str:
         """Newest request or completion time on the timeline, or empty."""
         return newest_of(self.known_times)
+
+    @cached_property
+    def first_completion(self) -> str:
+        """Oldest completion time on the timeline, or empty."""
+        return min((instant.completion_time for instant in self.instants if instant.completion_time), default="")
 
     @cached_property
     def known_times(self) -> frozenset[str]:
@@ -143,6 +160,7 @@ class Timeline:
 
 _state_of = attrgetter("state")
 _name_of = attrgetter("name")
+_time_of = attrgetter("time")
 _completion_of = attrgetter("completion_time")
 
 
@@ -178,6 +196,15 @@ def grown(before: Timeline, instants: tuple[Instant, ...], moved: Mapping[Key, M
     derived, kept = vars(before), vars(after)
     if "by_time" in derived:
         kept["by_time"] = _by_time(before.by_time, moved)
+    if "by_kind" in derived:
+        kept["by_kind"] = _by_kind(before.by_kind, moved)
+    if "done" in derived:
+        now_done = (key for key, (_, now) in moved.items() if now is not None and now.is_completed)
+        kept["done"] = before.done.difference(moved).union(now_done)
+    if "raised" in derived and "by_time" in kept:
+        times_moved = {time for time, _ in moved}
+        now_raised = (time for time in times_moved if _are_raised(after.by_time.get(time, ())))
+        kept["raised"] = before.raised.difference(times_moved).union(now_raised)
     if "pending" in derived:
         others = [one for one in before.pending if (one.time, one.kind) not in moved]
         pending = (now for _, now in moved.values() if now is not None and not now.is_completed)
@@ -186,6 +213,9 @@ def grown(before: Timeline, instants: tuple[Instant, ...], moved: Mapping[Key, M
     is_only_more = all(times.issuperset(_times(old)) for old, _ in moved.values() if old is not None)
     if "known_times" in derived and is_only_more:
         kept["known_times"] = before.known_times | times
+    if "first_completion" in derived and not any(old is not None and old.completion_time for old, _ in moved.values()):
+        completions = (now.completion_time for _, now in moved.values() if now is not None and now.completion_time)
+        kept["first_completion"] = min((*filter(None, (before.first_completion,)), *completions), default="")
     if "newest_time" in derived and is_only_more:
         kept["newest_time"] = max(before.newest_time, newest_of(times))
     _keep_writes(before, kept, moved)
@@ -202,6 +232,28 @@ def _by_time(before: Mapping[str, tuple[Instant, ...]], moved: Mapping[Key, Move
         else:
             grouped.pop(time, None)
     return grouped
+
+
+def _by_kind(before: Mapping[str, tuple[Instant, ...]], moved: Mapping[Key, Moved]) -> dict[str, tuple[Instant, ...]]:
+    grouped = dict(before)
+    for kind in {kind for _, kind in moved}:
+        held = grouped.pop(kind, ())
+        since = min(time for time, of_kind in moved if of_kind == kind)
+        at = bisect_left(held, since, key=_time_of)
+        now = {instant.time: instant for instant in held[at:]}
+        for (time, of_kind), (_, instant) in moved.items():
+            if of_kind == kind:
+                now.pop(time, None)
+                if instant is not None:
+                    now[time] = instant
+        grouped[kind] = (*held[:at], *(now[time] for time in sorted(now)))
+        if not grouped[kind]:
+            del grouped[kind]
+    return grouped
+
+
+def _are_raised(instants: Sequence[Instant]) -> bool:
+    return bool(instants) and all(one.time == one.completion_time for one in instants)
 
 
 def _keep_writes(before: Timeline, kept: dict[str, object], moved: Mapping[Key, Moved]) -> None:
@@ -234,11 +286,6 @@ def _order(instant: Instant) -> Key:
 
 def _times(instant: Instant) -> tuple[str, ...]:
     return (instant.time, instant.completion_time) if instant.completion_time else (instant.time,)
-
-
-def newest_of(times: Iterable[str]) -> str:
-    """Return the newest of some times, or empty; only times of 17 digits are compared."""
-    return max((time for time in times if len(time) == 17), default="")
 
 
 @dataclass(frozen=True)

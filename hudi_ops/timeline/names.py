@@ -6,6 +6,7 @@ Instant times are text: `yyyyMMddHHmmssSSS`, compared as strings everywhere, by 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
@@ -161,6 +162,11 @@ def ahead_ms(time: str, now_ms: int, zone: str = "UTC") -> int:
     moment = datetime.fromtimestamp(now_ms // 1000, tz=UTC if zone == "UTC" else zone_named(zone))
     put_back = (moment.replace(fold=0).utcoffset() or timedelta()) - (moment.utcoffset() or timedelta())
     return ms_of_instant(time, zone) - now_ms - put_back // timedelta(milliseconds=1)
+
+
+def newest_of(times: Iterable[str]) -> str:
+    """Return the newest of some times, or empty; only times of 17 digits are compared."""
+    return max((time for time in times if len(time) == 17), default="")
 
 
 def is_instant(text: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -19,7 +20,7 @@ from hudi_ops.timeline.log.entries import ADOPTS, Entry, Properties, decision_id
 from hudi_ops.timeline.log.head import open_log
 from hudi_ops.timeline.settings.settings_check import logged_config, parsed_config, repaired_config
 
-ENTRIES_KEPT_MAX = 128
+ENTRIES_KEPT_MAX = 1024
 COMMITS_KEPT_MAX = 4096
 """Log entries and commits that a session remembers; others are read again."""
 
@@ -35,6 +36,8 @@ class CommitReader:
     archived: ArchivedTimes = field(init=False)
     _read: dict[str, CommitMetadata] = field(default_factory=dict)
     _named: dict[str, frozenset[str]] = field(default_factory=dict)
+    _fresh: list[Instant] = field(default_factory=list)
+    _made: dict[str, Instant] = field(default_factory=dict)
     _put: tuple[str, bytes] = ("", b"")
     _adopted: dict[str, bool] = field(default_factory=dict)
     settings: dict[int, Settings] = field(default_factory=dict)
@@ -67,10 +70,11 @@ class CommitReader:
             except NotFound:
                 return None
             self._read[path] = CommitMetadata.from_bytes(body, path)
+            self._fresh.append(instant)
             if len(self._read) > COMMITS_KEPT_MAX:
                 for oldest in list(self._read)[: COMMITS_KEPT_MAX // 2]:
-                    del self._read[oldest]
-                    self._named.pop(oldest, None)
+                    self._forget(oldest)
+                del self._fresh[:-COMMITS_KEPT_MAX]
         return self._read[path]
 
     def known(self, timeline: Timeline, instant: Instant) -> CommitMetadata | None:
@@ -83,6 +87,33 @@ class CommitReader:
         if path not in self._named and path in self._read:
             self._named[path] = frozenset(stat.path.lstrip("/") for stat in self._read[path].stats)
         return self._named.get(path, frozenset())
+
+    def made_beside(self, timeline: Timeline, present: Set[str]) -> Iterator[tuple[str, Instant]]:
+        """Yield the data files of completed writes that are not `present`, each with its writer, by path.
+
+        Of the writes that were read before; no storage call. A file is of the write whose instant it carries.
+        """
+        for instant in self._fresh:
+            for file in self.files_named(timeline, instant):
+                if f"_{instant.time}." in file:
+                    self._made[file] = instant
+        self._fresh.clear()
+        for file in sorted(self._made.keys() - present):
+            writer = self._made.get(file)
+            found = timeline.find(writer.time, writer.kind) if writer is not None else None
+            if writer is None:
+                continue  # of a write that was forgotten just now
+            if found is not None and found.is_completed and found.file_name == writer.file_name:
+                yield file, found
+            elif writer.time < timeline.start:  # archived, and cleaned before: no later call has to look at it
+                self._forget(timeline.path(writer.file_name))
+
+    def _forget(self, path: str) -> None:
+        said, _ = self._read.pop(path, None), self._named.pop(path, None)
+        for stat in said.stats if said is not None else ():
+            made = self._made.get(stat.path.lstrip("/"))
+            if made is not None and path.endswith(f"/{made.file_name}"):
+                del self._made[stat.path.lstrip("/")]
 
     def newest_with(self, timeline: Timeline, key: str) -> CommitMetadata | None:
         """Return the write that completed last among those whose extra metadata has `key`."""

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
 from hudi_ops.engine.local import LocalEngine
-from hudi_ops.files.names import parse_data_file
 from hudi_ops.formats import partition_metadata
 from hudi_ops.storage.protocol import Folder, Storage
+from hudi_ops.timeline.active import Timeline
 from hudi_ops.view.file_group import DataFile
+from hudi_ops.view.known_files import data_file, listed_files
 
 Keep: TypeAlias = Callable[[Sequence[str]], Sequence[bool]]
 """Says for folders of a table, by their paths, which may hold wanted rows at any depth."""
@@ -48,17 +49,31 @@ class StorageListing:
 
     Args:
         engine: how many folders are listed at a time; listing costs waiting, not work.
+        timeline: read before the listing; None: nothing is known of it. Base files and log files that its completed writes made,
+            and that were listed before, are not looked at again.
     """
 
     source: Literal["storage", "metadata"] = "storage"
 
-    def __init__(self, storage: Storage, *, is_partitioned: bool, engine: LocalEngine | None = None) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        is_partitioned: bool,
+        engine: LocalEngine | None = None,
+        timeline: Timeline | None = None,
+    ) -> None:
         self._storage = storage
+        self._timeline = timeline
         self._is_partitioned = is_partitioned
         self._engine = engine or LocalEngine()
 
     def files(self, partitions: Sequence[str]) -> dict[str, list[DataFile]]:
         """Return base and log files by sorted partition path; a missing folder has none."""
+        if self._timeline is not None:
+            timeline = self._timeline
+            listed = self._engine.map(lambda path: listed_files(self._storage, path, timeline), list(partitions))
+            return dict(zip(partitions, listed, strict=True))
         folders = self._engine.map(self._storage.list_folder, list(partitions))
         return {path: _data_files(path, folder) for path, folder in zip(partitions, folders, strict=True)}
 
@@ -92,9 +107,4 @@ def _below(path: str, folder: Folder) -> list[str]:
 
 
 def _data_files(partition_path: str, folder: Folder) -> list[DataFile]:
-    found = []
-    for info in folder.files:
-        name = parse_data_file(info.name)
-        if name is not None:
-            found.append(DataFile(partition_path, info.path, name.file_id, name.instant, info.size_bytes, name.is_log))
-    return found
+    return [file for info in folder.files if (file := data_file(partition_path, info)) is not None]

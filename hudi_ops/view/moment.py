@@ -110,7 +110,9 @@ class Moment:
 
     def _refuse_lost(self, listed: Mapping[str, Sequence[DataFile]], found: Sequence[Slice]) -> None:
         if not any(
-            POINTER_KEY in said.extra for one in self._writes if (said := self.commits.known(self.timeline, one))
+            POINTER_KEY in said.extra
+            for one in self.timeline.newest_first
+            if (self.as_of is None or one.time <= self.as_of) and (said := self.commits.known(self.timeline, one))
         ):
             return  # nothing that was read says that the table has a commit log
         if self.is_whole and self.wanted is None:
@@ -143,17 +145,16 @@ class Moment:
         hidden = self._hidden()
         bases = {(one.partition_path, one.file_id): one.base.instant for one in found if one.base is not None}
         named: list[tuple[str, Instant, str, bool]] = []
-        for one in self._writes:
-            for path in self.commits.files_named(self.timeline, one) - present:
-                partition, _, name = path.rpartition("/")
-                file = parse_data_file(name)
-                # A log file that a resize wrote ahead carries the instant of the resize: until that completes no reader sees it.
-                if file is None or file.is_cdc or file.instant != one.time or (partition, file.file_id) in hidden:
-                    continue
-                if (partition in listed or (self.is_whole and self.wanted is None)) and (
-                    self.with_logs or not file.is_log
-                ):
-                    named.append((path, one, bases.get((partition, file.file_id), ""), file.is_log))
+        for path, one in self.commits.made_beside(self.timeline, present):
+            partition, _, name = path.rpartition("/")
+            file = parse_data_file(name)
+            # A log file that a resize wrote ahead carries the instant of the resize: until that completes no reader sees it.
+            if file is None or file.is_cdc or file.instant != one.time or (partition, file.file_id) in hidden:
+                continue
+            if self.as_of is not None and one.time > self.as_of:
+                continue
+            if (partition in listed or (self.is_whole and self.wanted is None)) and (self.with_logs or not file.is_log):
+                named.append((path, one, bases.get((partition, file.file_id), ""), file.is_log))
         times = WriterTimes(self.timeline, self.config.history_folder, self.commits.archived)
         upon = times.lie_upon([(one.time, base) for _, one, base, _ in named])
         needed = [lies if is_log else one.time > base for lies, (_, one, base, is_log) in zip(upon, named, strict=True)]

@@ -76,8 +76,8 @@ GUARDS = [
     _row(
         "writes that completed since an attempt began are looked at",
         "concurrency/contenders.py",
-        "return (write.time, write.completion_time) in seen and write.completion_time <= instant",
-        "return True",
+        "    return now.completed_beyond(seen, instant)",
+        "    return []",
         "protocol/test_conflicts.py",
     ),
     _row(

@@ -248,7 +248,7 @@ HOLES = [
             troubled=frozenset({"one"}),
             jump_ms=30_000,
         ),
-        off(commit, "known_times", frozenset({"20300101000000000"})),
+        off(commit, "newest_known", frozenset({"20300101000000000"})),
     ),
     Proof(
         "W4 an applier that slept wakes nothing that was archived",

@@ -92,7 +92,9 @@ class DeltaMaker(ABC):
         own = load_metadata_timeline(storage)
         self._own = own
         self.session.metadata_deltas = deltas_since_compaction(own) + 1
-        if self._basis != basis_of(storage, state, own) or self._upon not in {None, completed_of(state)}:
+        if self._basis != basis_of(storage, state, own):
+            return False
+        if self._upon is not None and self._upon != completed_of(state):
             return False
         self._compare_later(state, own)
         return True

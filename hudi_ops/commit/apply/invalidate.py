@@ -110,21 +110,12 @@ def completed_between(
 
     It completed at or after the entry's time, or before it by a slow clock.
     """
-    known = {complete.instant for _, complete in state.log.completes()}
     begun = entry.completion_time if entry.seen_from is None else min(entry.seen_from, entry.completion_time)
-    for other in state.timeline.completed_since(begun):
+    since = (other for other in state.timeline.completed_since(begun) if not _is_known(other, state, entry))
+    for other in sorted(since, key=lambda other: other.time):
         # Earlier slots have earlier completion times, and later slots are applied later.
         if other.completion_time >= entry.completion_time:
             return f"{other.time} completed at {other.completion_time} without a slot"
-        if (
-            entry.seen_from is None
-            or entry.action in MERGING_ACTIONS
-            or other.time in known
-            or other.time in entry.seen
-        ):
-            continue
-        if other.completion_time <= entry.seen_from:
-            continue
         metadata = commits.metadata(state.timeline, other)
         if metadata is None or POINTER_KEY in metadata.extra:
             continue  # gone from the timeline, or a hudi_ops write of a lower slot
@@ -133,6 +124,19 @@ def completed_between(
         if shared:
             return f"{other.time} completed without a slot and touches the same: {', '.join(shared[:3])}"
     return None
+
+
+def _is_known(other: Instant, state: TableState, entry: Complete) -> bool:
+    """Return whether a completion below an entry's is of a slot, or its decider had seen it or could not."""
+    if other.completion_time >= entry.completion_time:
+        return False
+    is_told = other.time in state.log.completed or other.time in entry.seen
+    return (
+        is_told
+        or entry.seen_from is None
+        or entry.action in MERGING_ACTIONS
+        or other.completion_time <= entry.seen_from
+    )
 
 
 def planned_between(

@@ -29,11 +29,11 @@ def observed_completions(state: TableState, completion_time: str) -> ObservedCom
     completions in that time, reduce what is detected, without false alarms.
     """
     since = instant_of_ms(ms_of_instant(completion_time) - SEEN_MS)
-    known = {entry.instant for _, entry in state.log.completes()}
+    known = state.log.completed
     recent = sorted(
         (write.completion_time, write.time)
-        for write in state.timeline.completed_after(since)
-        if write.time not in known
+        for write in state.timeline.completed_since(since)
+        if write.time not in known and write.completion_time > since
     )
     if len(recent) > SEEN_MAX:
         since = recent[-SEEN_MAX - 1][0]

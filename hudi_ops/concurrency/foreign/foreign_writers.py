@@ -26,9 +26,8 @@ def has_foreign_writers(storage: Storage, commits: CommitReader, state: TableSta
     """
     if has_foreign_writes(commits, state):
         return True
-    named = {getattr(entry, "instant", "") for _, entry in state.log.since(state.log.base - 1)}
     for instant in state.timeline.pending:
-        if instant.time in named:
+        if instant.time in state.log.instants:
             continue
         lease = read_lease(storage, instant.time)
         if lease is None and not _is_pending_still(storage, state, instant):
@@ -54,7 +53,7 @@ def newest_foreign_completion(commits: CommitReader, state: TableState) -> str:
     Commits are read, unless cached, from the newest down to the first hudi_ops one that says what its decider knew, at most
     `LOOKED_BACK_MAX`.
     """
-    ours = {getattr(entry, "instant", "") for _, entry in state.log.since(state.log.base - 1)}
+    ours = state.log.instants
     newest = state.timeline.newest_first[:LOOKED_BACK_MAX]
     for instant in newest:
         metadata = commits.metadata(state.timeline, instant) if instant.time not in ours else None

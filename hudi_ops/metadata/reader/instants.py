@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import takewhile
 
 from hudi_ops.metadata.records.partitions import HISTORY_FOLDER, TIMELINE_FOLDER
 from hudi_ops.storage.protocol import Storage
@@ -20,6 +21,7 @@ INIT_PREFIX = "00000000000000"
 """Prefix of the instants that are numbers rather than times: those at which partitions are first filled."""
 
 _LAYOUT = 2
+_DELTA = "deltacommit"
 
 
 def load_metadata_timeline(storage: Storage) -> Timeline:
@@ -33,10 +35,15 @@ def init_instants(own: Timeline, data: Timeline) -> tuple[str, ...]:
     These are numbers, `indexing` instants, or instants that the data table's timeline does not have. As long as they are the same,
     so is the number of file groups of each partition.
     """
+    numbers = (one.time for one in takewhile(lambda one: one.time.startswith(INIT_PREFIX), own))
+    indexing = (one.time for one in data.by_kind.get("indexing", ()))
+    # Of a thousand deltas all but a few are of an instant of the data table, or lie above one.
+    times = {*numbers, *indexing, *(own.by_time.keys() - data.by_time.keys() - own.raised)}
+    found = (own.find(time, _DELTA) for time in sorted(times))
     return tuple(
         instant.file_name
-        for instant in own
-        if instant.kind == "deltacommit" and instant.is_completed and _may_fill(instant, data)
+        for instant in found
+        if instant is not None and instant.is_completed and _may_fill(instant, data)
     )
 
 
@@ -106,12 +113,16 @@ class MetadataInstants:
 
         Writes that completed before its build began are part of it; their request times do not matter.
         """
-        known = {instant.time for instant in self.own if instant.is_completed}
-        begun = min((instant.completion_time for instant in self.own if instant.is_completed), default="")
+        begun = self.own.first_completion
         if not begun:
             return ()
-        later = (instant for instant in self.data.completed_writes if instant.completion_time > begun)
-        return tuple(instant.time for instant in later if instant.time not in known)
+        # Few, whatever the tables have done: the others are on both timelines, and completed on the metadata table's.
+        candidates = (self.data.by_time.keys() - self.own.by_time.keys()).union(one.time for one in self.own.pending)
+        found = (
+            one for time in candidates for one in self.data.by_time.get(time, ()) if one.is_completed and one.is_write
+        )
+        later = sorted({one.time for one in found if one.completion_time > begun})
+        return tuple(time for time in later if not any(own.is_completed for own in self.own.by_time.get(time, ())))
 
     @cached_property
     def unseen(self) -> tuple[str, ...]:
@@ -119,14 +130,19 @@ class MetadataInstants:
 
         They began since, or belong to the metadata table alone; or they were pending, and a compaction merged them since.
         """
-        merged = max((instant.time for instant in self.own.completed_writes if instant.kind == "commit"), default="")
+        merged = max((one.time for one in self.own.by_kind.get("commit", ()) if one.is_completed), default="")
+        # What rose above a delta widens ranges, and excludes nothing.
+        candidates = self.own.by_time.keys() - self.data.by_time.keys() - self.own.raised
         found = []
-        for instant in self.own.completed_writes:
-            if instant.kind != "deltacommit" or instant.time.startswith(INIT_PREFIX) or instant.time < self.data.start:
+        for time in sorted(
+            candidates.union(one.time for one in (*self.data.pending, *self.data.by_kind.get("savepoint", ())))
+        ):
+            instant = self.own.find(time, _DELTA)
+            if instant is None or not instant.is_completed or _is_raised(instant):
                 continue
-            if _is_raised(instant):
-                continue  # it widens ranges, and excludes nothing
-            of_data = self.data.find(instant.time)
+            if time.startswith(INIT_PREFIX) or time < self.data.start:
+                continue
+            of_data = self.data.find(time)
             if of_data is None or (not of_data.is_completed and instant.completion_time < merged):
-                found.append(instant.time)
+                found.append(time)
         return tuple(found)

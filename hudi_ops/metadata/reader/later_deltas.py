@@ -8,6 +8,7 @@ the write has to be made again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import takewhile
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,14 +36,13 @@ def later_deltas(time: str, own: Timeline, state: TableState) -> list[Instant]:
 
     `state` is that of the data table, read after the metadata table's timeline `own`.
     """
-    return [
+    later = takewhile(lambda instant: instant.time > time, reversed(own.instants))
+    found = [
         instant
-        for instant in own
-        if instant.kind == "deltacommit"
-        and instant.is_completed
-        and instant.time > time
-        and state.timeline.find(instant.time) is not None
+        for instant in later
+        if instant.kind == "deltacommit" and instant.is_completed and state.timeline.find(instant.time) is not None
     ]
+    return found[::-1]
 
 
 def is_ours(instant: Instant, state: TableState) -> bool:

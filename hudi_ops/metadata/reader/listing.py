@@ -15,6 +15,7 @@ from hudi_ops.metadata.reader.table import MetadataTable
 from hudi_ops.metadata.records.keys import ALL_PARTITIONS_KEY, partition_name
 from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, rebuild_command
 from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.active import Timeline
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.listing import Keep, Listing, StorageListing, Walked
 from hudi_ops.view.slices import is_partitioned
@@ -85,8 +86,11 @@ def open_listing(
     metadata: MetadataTable | None,
     choice: ListingChoice = "auto",
     engine: LocalEngine | None = None,
+    timeline: Timeline | None = None,
 ) -> Listing:
     """Return the listing that a read uses; `engine` limits the folders listed at a time.
+
+    `timeline` is that of the table, if it was read before: see `StorageListing`.
 
     Raises:
         Unsupported: the metadata table was requested, and none can be used.
@@ -102,7 +106,7 @@ def open_listing(
             found=f"version {config.version}, partitions: {', '.join(config.metadata_partitions) or 'none'}",
             next_step=f"read with listing=auto, or run {rebuild_command()}",
         )
-    return StorageListing(storage, is_partitioned=is_partitioned(config), engine=engine)
+    return StorageListing(storage, is_partitioned=is_partitioned(config), engine=engine, timeline=timeline)
 
 
 def listing_choice(text: str) -> ListingChoice:

@@ -89,12 +89,12 @@ class MergedGroup:
 def deltas_since_compaction(own: Timeline) -> int:
     """Return the number of delta commits that no compaction has merged yet."""
     newest = max(compactions(own), default="")
-    return sum(instant.kind == _DELTA and instant.completion_time >= newest for instant in own.completed_writes)
+    return sum(instant.kind == _DELTA for instant in own.completed_since(newest))
 
 
 def compactions(own: Timeline) -> frozenset[str]:
     """Return the times of the completed compactions of a metadata table."""
-    return frozenset(instant.time for instant in own.completed_writes if instant.kind == "commit")
+    return frozenset(instant.time for instant in own.by_kind.get("commit", ()) if instant.is_completed)
 
 
 def compaction_time(own: Timeline, data: Timeline) -> str:
@@ -104,12 +104,12 @@ def compaction_time(own: Timeline, data: Timeline) -> str:
     instant has. Every later completion is above it, and no instant will ever be requested at that time, since requests rise above
     every time of the data table.
     """
-    deltas = [instant.completion_time for instant in own.completed_writes if instant.kind == _DELTA]
-    written = [instant.completion_time for instant in data if instant.completion_time]
-    if not deltas or not written:
+    newest = next((instant.completion_time for instant in own.newest_first if instant.kind == _DELTA), "")
+    written = max((instant.completion_time for instant in data), default="")
+    if not newest or not written:
         return ""
     requested = frozenset(instant.time for timeline in (own, data) for instant in timeline)
-    return free_at_or_below(min(max(deltas), max(written)), requested)
+    return free_at_or_below(min(newest, written), requested)
 
 
 def completion_of(instant: str) -> str:

@@ -29,7 +29,8 @@ def live_slices(session: Session, state: TableState, partitions: Sequence[str] |
     engine = session.ctx.local_engine
     moment = Moment(storage, config, state.timeline, session.commits, is_whole=partitions is None, is_writing=True)
     if partitions is not None:
-        return moment.slices(open_listing(storage, config, None, "storage", engine).files(partitions), "storage")
+        of_storage = open_listing(storage, config, None, "storage", engine, state.timeline)
+        return moment.slices(of_storage.files(partitions), "storage")
 
     def seen(metadata: MetadataTable | None) -> list[Slice]:
         listing = open_listing(storage, config, metadata, engine=engine)

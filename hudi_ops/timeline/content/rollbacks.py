@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from itertools import takewhile
 
 from hudi_ops.errors import Corrupt
 from hudi_ops.storage.protocol import Storage
@@ -20,9 +19,8 @@ def rollback_of(storage: Storage, timeline: Timeline, target: str) -> Instant | 
     Only later instants are read. A plan that cannot be read is skipped with a warning: its writer may be unfinished, and it must
     not stop every other writer.
     """
-    later = takewhile(lambda instant: instant.time > target, reversed(timeline.instants))
-    for instant in reversed([instant for instant in later if instant.kind == "rollback"]):
-        if target in targets_of(storage, timeline, instant):
+    for instant in timeline.by_kind.get("rollback", ()):
+        if instant.time > target and target in targets_of(storage, timeline, instant):
             return instant
     return None
 

@@ -22,12 +22,15 @@ from hudi_ops.timeline.log.entries import (
     Cancel,
     Complete,
     Entry,
+    Plan,
     Properties,
     Restore,
+    Savepoint,
     Takeover,
     Void,
     decode_entry,
 )
+from hudi_ops.timeline.names import completes_as, newest_of
 
 FOLDER = ".hoodie/.commit_log"
 _SLOT_MAX = 10**12 - 1
@@ -155,17 +158,43 @@ class Log:
 
     def since(self, slot: int) -> Iterator[tuple[int, Entry]]:
         """Yield (slot, entry) of this table's entries after `slot`."""
-        return iter(self._own if slot < self.base else self._own[bisect_right(self._own, slot, key=_slot_of) :])
+        return iter(self.own if slot < self.base else self.own[bisect_right(self.own, slot, key=_slot_of) :])
 
     @cached_property
-    def _own(self) -> tuple[tuple[int, Entry], ...]:
+    def own(self) -> tuple[tuple[int, Entry], ...]:
+        """Entries of this table with their slots, oldest first."""
         table_id = self.table_id
         return tuple((slot, entry) for slot, entry in enumerate(self.entries, self.base) if entry.table_id == table_id)
 
     @cached_property
     def voided(self) -> frozenset[int]:
         """Slots that a VOID names."""
-        return frozenset(entry.slot for _, entry in self._own if isinstance(entry, Void))
+        return frozenset(entry.slot for _, entry in self.own if isinstance(entry, Void))
+
+    @cached_property
+    def instants(self) -> frozenset[str]:
+        """Instants that entries name."""
+        return frozenset(getattr(entry, "instant", "") for _, entry in self.own)
+
+    @cached_property
+    def times(self) -> frozenset[str]:
+        """Request and completion times that entries name; times taken later lie above them."""
+        return frozenset(time for _, entry in self.own for time in _times_of(entry))
+
+    @cached_property
+    def newest_time(self) -> str:
+        """Newest of `times`, or empty."""
+        return newest_of(self.times)
+
+    @cached_property
+    def completed(self) -> dict[str, Complete]:
+        """Newest COMPLETE of each instant that no VOID names."""
+        return {entry.instant: entry for _, entry in self._completes}
+
+    @cached_property
+    def completions(self) -> frozenset[tuple[str, str]]:
+        """Instants of these with the actions as which they complete, as `Timeline.done` has them."""
+        return frozenset((entry.instant, completes_as(entry.action)) for _, entry in self._completes)
 
     def fate(self, instant: str) -> tuple[int, Entry] | None:
         """Return the slot that decides `instant`.
@@ -178,7 +207,7 @@ class Log:
     @cached_property
     def _fates(self) -> dict[str, tuple[int, Entry]]:
         found: dict[str, tuple[int, Entry]] = {}
-        for slot, entry in self._own:
+        for slot, entry in self.own:
             if isinstance(entry, Complete | Cancel) and slot not in self.voided:
                 found.setdefault(entry.instant, (slot, entry))
             elif isinstance(entry, Restore):
@@ -191,7 +220,7 @@ class Log:
 
     @cached_property
     def _takeovers(self) -> dict[str, tuple[int, Takeover]]:
-        return {entry.instant: (slot, entry) for slot, entry in self._own if isinstance(entry, Takeover)}
+        return {entry.instant: (slot, entry) for slot, entry in self.own if isinstance(entry, Takeover)}
 
     def completes(self) -> Iterator[tuple[int, Complete]]:
         """Yield (slot, entry) of every COMPLETE that no VOID names and no RESTORE undoes."""
@@ -203,7 +232,7 @@ class Log:
 
     @cached_property
     def _completes(self) -> tuple[tuple[int, Complete], ...]:
-        return tuple((slot, one) for slot, one in self._own if isinstance(one, Complete) and self._decides(slot, one))
+        return tuple((slot, one) for slot, one in self.own if isinstance(one, Complete) and self._decides(slot, one))
 
 
 def read_slot(storage: Storage, slot: int) -> Entry | None:
@@ -254,9 +283,56 @@ def extended(log: Log, fresh: Sequence[Entry]) -> Log:
     if not fresh:
         return log
     grown = replace(log, entries=(*log.entries, *fresh))
-    for slot, entry in grown.since(log.head):
+    added = tuple((slot, entry) for slot, entry in enumerate(fresh, log.head + 1) if entry.table_id == log.table_id)
+    for slot, entry in added:
         if isinstance(entry, Properties):
             grown = replace(grown, properties_slot=slot, properties=entry)
         elif isinstance(entry, Archive):
             grown = replace(grown, archive_slot=slot, boundary=max(grown.boundary, entry.boundary))
+    _keep(log, grown, added)
     return grown
+
+
+def _keep(log: Log, grown: Log, added: Sequence[tuple[int, Entry]]) -> None:
+    """Keep what was derived of the entries that `grown` shares with `log`.
+
+    A session appends an entry for each commit, and asks for all of this several times.
+    """
+    derived, kept = vars(log), vars(grown)
+    if "own" in derived:
+        kept["own"] = (*log.own, *added)
+    if "instants" in derived:
+        kept["instants"] = log.instants.union(getattr(entry, "instant", "") for _, entry in added)
+    times = [time for _, entry in added for time in _times_of(entry)]
+    if "times" in derived:
+        kept["times"] = log.times.union(times)
+    if "newest_time" in derived:
+        kept["newest_time"] = max(log.newest_time, newest_of(times))
+    if any(isinstance(entry, Void | Restore) for _, entry in added):
+        return  # an entry of before does not count any more: derived again
+    completes = [(slot, entry) for slot, entry in added if isinstance(entry, Complete)]
+    if "voided" in derived:
+        kept["voided"] = log.voided
+    if "_completes" in derived:
+        kept["_completes"] = (*log._completes, *completes)
+    if "completed" in derived:
+        kept["completed"] = {**log.completed, **{entry.instant: entry for _, entry in completes}}
+    if "completions" in derived:
+        kept["completions"] = log.completions.union((one.instant, completes_as(one.action)) for _, one in completes)
+    if "_takeovers" in derived:
+        taken = {entry.instant: (slot, entry) for slot, entry in added if isinstance(entry, Takeover)}
+        kept["_takeovers"] = {**log._takeovers, **taken}
+    if "_fates" in derived:
+        fates = dict(log._fates)
+        for slot, entry in added:
+            if isinstance(entry, Complete | Cancel):
+                fates.setdefault(entry.instant, (slot, entry))
+        kept["_fates"] = fates
+
+
+def _times_of(entry: Entry) -> tuple[str, ...]:
+    if isinstance(entry, Complete):
+        return entry.instant, entry.completion_time
+    if isinstance(entry, Plan | Cancel | Restore):
+        return (entry.instant,)
+    return (entry.completion_time,) if isinstance(entry, Savepoint) else ()

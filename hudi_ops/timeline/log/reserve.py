@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from hudi_ops.errors import InvalidRequest, Unavailable
-from hudi_ops.timeline.active import Timeline, newest_of
+from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.log.commit_log import Log
-from hudi_ops.timeline.log.entries import Cancel, Complete, Plan, Restore, Savepoint
-from hudi_ops.timeline.names import ahead_ms, instant_of_ms, ms_of_instant
+from hudi_ops.timeline.names import ahead_ms, instant_of_ms, ms_of_instant, newest_of
 
 CLOCK_AHEAD_MS_MAX = 60_000
 """Most that the table's newest time may be ahead of this machine's clock; beyond it, decisions are refused."""
@@ -16,22 +13,12 @@ CLOCK_AHEAD_MS_MAX = 60_000
 
 def known_times(timeline: Timeline, log: Log | None) -> frozenset[str]:
     """Return every request and completion time of the timeline and the loaded part of the log."""
-    return timeline.known_times.union(_of_log(log))
-
-
-def _of_log(log: Log | None) -> Iterator[str]:
-    for _, entry in log.since(log.base - 1) if log is not None else ():
-        if isinstance(entry, Complete):
-            yield from (entry.instant, entry.completion_time)
-        elif isinstance(entry, Plan | Cancel | Restore):
-            yield entry.instant
-        elif isinstance(entry, Savepoint):
-            yield entry.completion_time
+    return timeline.known_times | (log.times if log is not None else frozenset())
 
 
 def newest_known(timeline: Timeline, log: Log | None) -> frozenset[str]:
-    """Return the newest of `known_times`, which is all that a later time is taken from; none of an empty table."""
-    newest = newest_of((timeline.newest_time, *_of_log(log)))
+    """Return the newest of `known_times`, enough to take a later one; nothing of an empty table."""
+    newest = max(timeline.newest_time, log.newest_time if log is not None else "")
     return frozenset({newest} if newest else ())
 
 

@@ -1,0 +1,75 @@
+"""Files of a partition folder, kept from one listing to the next.
+
+A copy-on-write group that is not cleaned has a file for each commit, and each commit lists its folder. A file that a completed
+write made does not change any more: it is taken from the last listing as long as its name is there. Files of all other instants are
+looked at again, since a writer may still be filling them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from operator import attrgetter
+from weakref import WeakKeyDictionary
+
+from hudi_ops.files.names import parse_data_file
+from hudi_ops.storage.protocol import FileInfo, Storage
+from hudi_ops.timeline.active import Timeline
+from hudi_ops.view.file_group import DataFile
+
+FOLDERS_KEPT_MAX = 256
+"""Partition folders that are remembered; of more, those that were listed longest ago are forgotten."""
+
+_path_of = attrgetter("path")
+
+
+@dataclass(frozen=True)
+class KnownFiles:
+    """Files of one folder that do not change any more, by name; never changed itself."""
+
+    files: Mapping[str, DataFile] = field(default_factory=dict)
+    names: frozenset[str] = frozenset()
+
+
+_known: WeakKeyDictionary[Storage, dict[str, KnownFiles]] = WeakKeyDictionary()
+"""By storage and partition path. What is forgotten is looked at again."""
+
+
+def data_file(partition_path: str, info: FileInfo) -> DataFile | None:
+    """Return the data file of a listed name; None for any other file of a partition."""
+    name = parse_data_file(info.name)
+    if name is None:
+        return None
+    return DataFile(partition_path, info.path, name.file_id, name.instant, info.size_bytes, name.is_log)
+
+
+def listed_files(storage: Storage, partition_path: str, timeline: Timeline) -> list[DataFile]:
+    """List the data files of a folder by path; `timeline` was read before."""
+    kept = _known.setdefault(storage, {})
+    last = kept.pop(partition_path, KnownFiles())
+    news = storage.list_new(partition_path, last.names)
+    fresh = [file for info in news.files if (file := data_file(partition_path, info)) is not None]
+    settled = {file.name: file for file in fresh if _is_settled(file, timeline)}
+    known = last
+    if settled or news.gone:
+        files = {**last.files, **settled}
+        for name in news.gone:
+            del files[name]
+        known = KnownFiles(files, last.names.difference(news.gone).union(settled))
+    kept[partition_path] = known
+    while len(kept) > FOLDERS_KEPT_MAX:
+        kept.pop(next(iter(kept)), None)
+    # A file that was settled just now is in both.
+    changing = (file for file in fresh if file.name not in settled)
+    return sorted([*known.files.values(), *changing], key=_path_of)
+
+
+def _is_settled(file: DataFile, timeline: Timeline) -> bool:
+    """Return whether the writer of a file has completed, so that the file does not change any more.
+
+    Log files of layout 1 are appended to, and carry the instant of their base file; in layout 2 those of a resize do so.
+    """
+    if timeline.layout == 1:
+        return False
+    writer = timeline.find(file.instant)
+    return writer is not None and writer.is_completed and (not file.is_log or writer.kind == "deltacommit")
