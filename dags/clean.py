@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hudi_ops.plugins.hudi_ops_archive import SERVICE as ARCHIVE
 from hudi_ops.plugins.hudi_ops_dags import Service, ServiceDag, dags_of
 
 from hudi_ops.config.requests import CleanRequest
@@ -13,6 +14,8 @@ Deletes the files that no retained instant needs, so that the table stays small.
 **execute** deletes them; ingestion goes on all the while. When there is nothing to delete, **execute** is *skipped*, and the result
 of **plan** says why. Run alone, **execute** takes the oldest pending plan.
 
+Then **archive** moves old instants from the timeline into the history, also when there was nothing to clean.
+
 Savepoints, pending plans and holds keep their files. A retry goes on with the plan that is there, and a plan that an earlier run
 left is executed before a new one is made.
 """
@@ -21,10 +24,12 @@ SERVICE = Service("clean", CleanRequest, "clean.py", description="Delete the old
 
 
 def add_tasks(service: ServiceDag) -> None:
-    """Add a task that plans, and one that executes its plan."""
+    """Add a task that plans, one that executes its plan, and one that archives."""
     plan = service.task("plan", "--mode=plan", hours=1, table="")  # a plan completes nothing
     # An executor that died with its machine is taken for alive for two minutes: the tries must last longer.
-    plan >> service.task("execute", "--mode=execute", hours=12, plan=plan, retries=2 * service.retries)
+    execute = service.task("execute", "--mode=execute", hours=12, plan=plan, retries=2 * service.retries)
+    # A clean with nothing to delete is skipped; the timeline has grown all the same.
+    plan >> execute >> service.task("archive", hours=6, other=ARCHIVE, trigger_rule="none_failed")
 
 
 globals().update(dags_of(SERVICE, add_tasks))

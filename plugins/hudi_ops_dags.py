@@ -102,7 +102,13 @@ class ServiceDag:
         )
 
     def task(
-        self, task_id: str, *arguments: str, hours: int, plan: HudiOpsSubmitOperator | None = None, **options: Any
+        self,
+        task_id: str,
+        *arguments: str,
+        hours: int,
+        plan: HudiOpsSubmitOperator | None = None,
+        other: Service | None = None,
+        **options: Any,
     ) -> HudiOpsSubmitOperator:
         """Add a task that submits the application with what the form says.
 
@@ -114,26 +120,25 @@ class ServiceDag:
             arguments: further arguments of the application.
             hours: how long it may take.
             plan: the task before it, which makes the plan that it executes.
+            other: another service to run with its defaults, in place of that of the DAG.
             options: as for the operator.
         """
         if plan is not None:
             planned = f"ti.xcom_pull(task_ids='{plan.task_id}')"
             options["only_if"] = f"{{{{ 'yes' if {planned} is none or {planned}.get('instant') else '' }}}}"
             arguments += (f"--instant={{{{ ({planned} or {{}}).get('instant') or '' }}}}",)
-        options.setdefault("table", "{{ params.table }}" if self._service.completes else "")
+        service = other or self._service
+        options.setdefault("table", "{{ params.table }}" if service.completes else "")
+        if other is None:
+            given = [*form_arguments(service.request), *other_arguments(service.request, self._given)]
+            arguments = (*given, *arguments)
         return HudiOpsSubmitOperator(
             dag=self.dag,
             task_id=task_id,
-            application=str(folder("spark_apps") / self._service.application),
-            application_args=[
-                "--table={{ params.table }}",
-                *form_arguments(self._service.request),
-                *other_arguments(self._service.request, self._given),
-                *arguments,
-                f"--tables={self._declared.file}",
-            ],
+            application=str(folder("spark_apps") / service.application),
+            application_args=["--table={{ params.table }}", *arguments, f"--tables={self._declared.file}"],
             inlets=[asset_of(name) for name in self._tables],
-            request=self._service.request,
+            request=service.request,
             refused=f"{self._note} {self._next_step}" if self._note else "",
             name=f"hudi-ops {self.dag.dag_id} {task_id} {{{{ params.table }}}}",
             conn_id="spark_default",

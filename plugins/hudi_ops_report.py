@@ -56,6 +56,7 @@ def sentence(result: Mapping[str, Any]) -> str:
         "ingest": _ingested,
         "compact": _compacted,
         "clean": _cleaned,
+        "archive": _archived,
         "metadata": _built,
         "verify": _verified,
         "recover": _recovered,
@@ -97,6 +98,14 @@ def _cleaned(result: Mapping[str, Any]) -> str:
         return f"{result.get('table')}, instant {result['instant']}: {result['note']}"
     held = f", {_counted(result['held_back'], 'file')} held back" if result.get("held_back") else ""
     return f"Deleted {_counted(result.get('deleted'), 'file')}{held} of {_end(result)}"
+
+
+def _archived(result: Mapping[str, Any]) -> str:
+    if not result.get("instants"):
+        return _nothing(result)
+    kept = f"{_counted(result.get('kept'), 'instant')} left on the timeline"
+    moved = f"{_counted(result['instants'], 'instant')} of {result.get('table')} up to {result.get('boundary')}"
+    return f"Archived {moved}, {kept}"
 
 
 def _built(result: Mapping[str, Any]) -> str:

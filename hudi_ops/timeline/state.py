@@ -89,7 +89,7 @@ class CommitReader:
         return self._named.get(path, frozenset())
 
     def made_beside(self, timeline: Timeline, present: Set[str]) -> Iterator[tuple[str, Instant]]:
-        """Yield the data files of completed writes that are not `present`, each with its writer, by path.
+        """Yield the data files of completed writes that are not `present`, with their writers.
 
         Of the writes that were read before; no storage call. A file is of the write whose instant it carries.
         """

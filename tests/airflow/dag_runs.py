@@ -29,8 +29,9 @@ def airflow(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def last_result(output: str) -> dict:
-    start = output.rindex('{"app":')
+def last_result(output: str, app: str = "") -> dict:
+    """The result that an application, or the one of this name, printed last."""
+    start = output.rindex(f'{{"app": "{app}"' if app else '{"app":')
     return json.JSONDecoder().raw_decode(output, start)[0]
 
 

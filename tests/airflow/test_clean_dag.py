@@ -18,6 +18,11 @@ def test_the_dag_keeps_the_house_rules(tables_file: Path, load_dag) -> None:
     assert dag.tags == {"hudi", "clean"}
     assert dag.doc_md
     assert dag.get_task("plan").downstream_task_ids == {"execute"}
+    assert dag.get_task("execute").downstream_task_ids == {"archive"}
+    archive = dag.get_task("archive")
+    assert archive.trigger_rule == "none_failed"
+    assert archive.application.endswith("/archive.py")
+    assert not any("--policy" in one for one in archive.application_args)
 
 
 def test_the_form_offers_every_table_and_every_policy(tables_file: Path, load_dag) -> None:
@@ -60,14 +65,16 @@ def test_a_dag_run_plans_and_executes_and_the_next_skips(trips: Path, airflow_ho
     chosen = '{"table": "trips", "retain": 1}'
     first = airflow(airflow_home, "dags", "test", "clean", "2026-01-01", "--conf", chosen)
     assert first.returncode == 0, first.stdout[-3000:]
-    result = last_result(first.stdout)
+    result = last_result(first.stdout, "clean")
     assert (result["app"], result["ok"], result["deleted"]) == ("clean", True, 2)
     assert len(files - set(trips.glob("**/*.parquet"))) == 2
     assert fares(trips) == {"a": 3.0, "b": 3.0, "c": 3.0}
     second = airflow(airflow_home, "dags", "test", "clean", "2026-01-02", "--conf", chosen)
     assert second.returncode == 0, second.stdout[-3000:]
-    assert last_result(second.stdout)["instant"] is None
+    assert last_result(second.stdout, "clean")["instant"] is None
     assert "nothing to do: the task before it said so" in second.stdout
+    archived = last_result(second.stdout, "archive")
+    assert (archived["ok"], archived["instants"]) == (True, 0), "it runs where the clean was skipped"
     event = {"instant": result["instant"], "action": "clean", "rows": 0}
     assert asset_events(airflow_home)[before:] == [("hudi://trips", event)]
 
@@ -78,7 +85,7 @@ def test_a_plan_that_was_left_is_executed_once(trips: Path, airflow_home: Path) 
     planned = Table.open(str(trips)).clean.plan(retain=1).instant
     run = airflow(airflow_home, "dags", "test", "clean", "2026-02-01", "--conf", '{"table": "trips"}')
     assert run.returncode == 0, run.stdout[-3000:]
-    assert (last_result(run.stdout)["instant"], last_result(run.stdout)["deleted"]) == (planned, 2)
+    assert (last_result(run.stdout, "clean")["instant"], last_result(run.stdout, "clean")["deleted"]) == (planned, 2)
     # A retry of the same task finds it done.
     again = Table.open(str(trips)).clean.execute(instant=planned)
     assert (again.instant, again.deleted, again.note) == (planned, 0, "it was completed before")

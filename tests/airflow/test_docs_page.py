@@ -76,7 +76,10 @@ def test_every_snippet_of_the_page_runs_as_printed(checkout: Path, airflow_home:
     found = json.loads(done.stdout.strip().splitlines()[-1])
     assert found["errors"] == {}
     of_trips = {f"{service}__trips" for service in ("ingestion", "compaction", "metadata", "verify")}
-    assert set(found["dags"]) == {*("ingestion", "compaction", "clean", "metadata", "verify", "recover"), *of_trips} | {
+    assert set(found["dags"]) == {
+        *("ingestion", "compaction", "clean", "archive", "metadata", "verify", "recover"),
+        *of_trips,
+    } | {
         "report",
         "nightly",
     }

@@ -72,6 +72,14 @@ def test_lines_of_applications_and_of_spark_keep_their_level() -> None:
             "t, instant 2: it was completed before",
         ),
         (
+            {"app": "archive", "table": "t", "instants": 1, "boundary": "2", "kept": 20},
+            "Archived 1 instant of t up to 2, 20 instants left on the timeline",
+        ),
+        (
+            {"app": "archive", "table": "t", "instants": 0, "note": "20 writes are kept"},
+            "t: 20 writes are kept",
+        ),
+        (
             {"app": "metadata", "table": "t", "instant": "3", "partitions": ["files", "bloom_filters"], "files": 2},
             "Built files, bloom_filters from 2 files in the metadata table of t, instant 3",
         ),
