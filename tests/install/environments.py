@@ -213,7 +213,8 @@ def use_airflow(made: Installed) -> None:
     errors = run([airflow, "dags", "list-import-errors", "--local", "-o", "json"], made.folder, environment)
     assert _json_in(errors) in ([], None), errors
     dags = _json_in(run([airflow, "dags", "list", "--local", "-o", "json"], made.folder, environment))
-    assert {"archive", "clean", "ingestion", "compaction", "metadata", "recover", "verify"} <= {
+    expected = {"archive", "clean", "ingestion", "compaction", "metadata", "recover", "verify"}
+    assert expected <= {dag["dag_id"] for dag in dags or []}, dags
         dag["dag_id"] for dag in dags or []
     }, dags
     providers = _json_in(run([airflow, "providers", "list", "-o", "json"], made.folder, environment))
