@@ -33,9 +33,11 @@ from tests.protocol import (
 from tests.protocol.crash_table import JOBS, LOCATED_JOBS, LOGGED_JOBS, METADATA_JOBS, UPSERT
 from tests.protocol.suite import SUITES
 from tests.protocol.sweep import CRASHES, ERRORS
+from tests.services.archive import test_archivers
 from tests.services.compaction import test_crashes, test_simulated
 
 REGISTERING = (
+    test_archivers,
     test_holes,
     test_simulated,
     test_simulated_ingests,
@@ -157,6 +159,17 @@ LEAST = {
         }),
         cases=12,
         runs=525,
+        proofs=2,
+    ),
+    "archivers": Least(
+        frozenset({
+            "long ingestion and archiver",
+            "two archivers",
+            "late applier and archiver",
+            "writer that died behind its slot, ingest and archiver",
+        }),
+        cases=6,
+        runs=210,
         proofs=2,
     ),
     "metadata": Least(

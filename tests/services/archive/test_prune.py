@@ -29,7 +29,9 @@ def fed(tmp_path: Path) -> tuple[Table, Path, Path]:
     return table, once, often
 
 
-def test_a_source_whose_commits_were_archived_takes_no_file_twice(fed: tuple[Table, Path, Path], tmp_path: Path) -> None:
+def test_a_source_whose_commits_were_archived_takes_no_file_twice(
+    fed: tuple[Table, Path, Path], tmp_path: Path
+) -> None:
     table, once, often = fed
     done = table.archive.run(keep_min=1, keep_max=1)
     assert done.ledgers == 5, "those of the other source, but for the newest"
