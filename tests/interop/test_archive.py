@@ -11,6 +11,7 @@ import pytest
 from hudi_ops import Table
 from hudi_ops.verify import verify_table
 from tests.interop.apache_hudi import HudiPeer
+from tests.interop.conftest import HudiRsReader
 from tests.tables import VERSIONED, by_key, versioned
 
 ARCHIVING = {
@@ -24,7 +25,7 @@ ARCHIVING = {
 }
 
 
-def made(folder: Path, kind: Any, metadata: bool) -> tuple[Table, Path]:
+def made(folder: Path, kind: Any, metadata: bool, version: Any) -> tuple[Table, Path]:
     """A table with one partition and eight versions of its rows, its metadata table compacted."""
     path = folder / "table"
     table = Table.create(
@@ -38,9 +39,10 @@ def made(folder: Path, kind: Any, metadata: bool) -> tuple[Table, Path]:
         buckets=1,
         metadata=metadata,
         metadata_compact_after=3,
+        version=version,
     )
-    for version in range(1, 9):
-        table.ingest(versioned(0, 6, version))
+    for number in range(1, 9):
+        table.ingest(versioned(0, 6, number))
     return table, path
 
 
@@ -55,16 +57,25 @@ def errors(table: Table) -> list[object]:
     return [one for one in found if one.severity == "error"]
 
 
-@pytest.mark.parametrize(("kind", "metadata"), [("cow", False), ("cow", True), ("mor", False), ("mor", True)])
+@pytest.mark.parametrize(
+    ("kind", "metadata", "version"),
+    [("cow", False, 9), ("cow", True, 9), ("mor", False, 9), ("mor", True, 9), ("cow", True, 8), ("mor", False, 8)],
+)
 def test_either_side_archives_on_after_the_other(
-    apache_hudi: HudiPeer, tmp_path: Path, kind: str, metadata: bool
+    tmp_path: Path,
+    hudi_rs: HudiRsReader,
+    request: pytest.FixtureRequest,
+    kind: str,
+    metadata: bool,
+    version: int,
 ) -> None:
-    table, path = made(tmp_path, kind, metadata)
+    apache_hudi: HudiPeer = request.getfixturevalue("apache_hudi" if version == 9 else "apache_hudi_1_0")
+    table, path = made(tmp_path, kind, metadata, version)
     model = {f"k{n:02d}": n * 8 for n in range(6)}
     done = table.archive.run(keep_min=2, keep_max=2)
     assert done.instants >= 4
     assert (done.metadata_instants > 0) == metadata
-    assert values(apache_hudi.read(path)) == model
+    assert values(apache_hudi.read(path)) == values(hudi_rs(path)) == model
     ours = apache_hudi.timeline(path)["archived"]
     assert ours == done.instants
     # Without times it shows those of ten days ago to yesterday.
@@ -74,15 +85,15 @@ def test_either_side_archives_on_after_the_other(
     assert done.boundary in shown.column("commit_time").to_pylist()
     assert shown.num_rows == ours
     options = {**ARCHIVING, "hoodie.metadata.enable": str(metadata).lower()}
-    for version in range(9, 15):
-        apache_hudi.write(path, versioned(0, 6, version), buckets=1, options=options)
+    for number in range(9, 15):
+        apache_hudi.write(path, versioned(0, 6, number), buckets=1, options=options)
     model = {key: n * 14 for n, key in enumerate(sorted(model))}
     theirs = apache_hudi.timeline(path)["archived"]
     assert theirs > ours, "Apache Hudi archives on after us"
     table = Table.open(str(path), metadata_compact_after=3)
     assert by_key(table) == model
-    for version in range(15, 20):
-        table.ingest(versioned(0, 6, version))
+    for number in range(15, 20):
+        table.ingest(versioned(0, 6, number))
     model = {key: n * 19 for n, key in enumerate(sorted(model))}
     if metadata:
         table.metadata.compact()
@@ -90,6 +101,7 @@ def test_either_side_archives_on_after_the_other(
     assert again.instants >= 1, again
     assert by_key(table) == model
     assert values(apache_hudi.read(path, options={"hoodie.metadata.enable": str(metadata).lower()})) == model
+    assert values(hudi_rs(path)) == model
     all_of_them = apache_hudi.timeline(path)["archived"]
     assert all_of_them == theirs + again.instants
     assert errors(table) == []
