@@ -39,6 +39,7 @@ def archive_boundary(
     *,
     check: Callable[[TableState], None] = lambda state: None,
     publish: Callable[[], None] = lambda: None,
+    decided: Callable[[], None] = lambda: None,
 ) -> bool:
     """Decide that instants up to a boundary leave the active timeline, and remove their files.
 
@@ -48,6 +49,7 @@ def archive_boundary(
         history: written history file with all of them.
         check: raises, under the lock, if what the archiver found before is not so any more.
         publish: lets the history's manifest name the file, under the lock; may be called again after a lost slot.
+        decided: called once the lock is released, before files are removed.
 
     Returns:
         False when an earlier ARCHIVE had passed the boundary.
@@ -72,9 +74,10 @@ def archive_boundary(
         entry = session.entry(state, f"archive {boundary} {session.ctx.ids.new_id()}")
         return Archive(**entry, boundary=boundary, history=history.path)
 
-    decided = session.decide(prepare, f"archive up to {boundary}")
+    outcome = session.decide(prepare, f"archive up to {boundary}")
+    decided()
     clear_archived(session, session.loader.load())
-    return decided is not None
+    return outcome is not None
 
 
 def clear_archived(session: Session, state: TableState) -> list[str]:

@@ -33,11 +33,13 @@ from tests.protocol import (
 from tests.protocol.crash_table import JOBS, LOCATED_JOBS, LOGGED_JOBS, METADATA_JOBS, UPSERT
 from tests.protocol.suite import SUITES
 from tests.protocol.sweep import CRASHES, ERRORS
+from tests.services.archive import test_archivers
 from tests.services.clean import test_crashes as crashed_cleans
 from tests.services.clean import test_simulated as simulated_cleans
 from tests.services.compaction import test_crashes, test_simulated
 
 REGISTERING = (
+    test_archivers,
     simulated_cleans,
     test_holes,
     test_simulated,
@@ -171,6 +173,17 @@ LEAST = {
         frozenset({"clean and savepoint", "executor and hold", "two cleans", "two executors", "clean and ingest"}),
         cases=5,
         runs=320,
+        proofs=2,
+    ),
+    "archivers": Least(
+        frozenset({
+            "long ingestion and archiver",
+            "two archivers",
+            "late applier and archiver",
+            "writer that died behind its slot, ingest and archiver",
+        }),
+        cases=6,
+        runs=210,
         proofs=2,
     ),
     "metadata": Least(

@@ -107,7 +107,14 @@ class TimelineApplier(Applier):
             if was_applied(self._ctx, state, slot, entry):
                 return self.put_back(state, slot, entry)
             # Read first: no storage wait between the last clock check and the put.
-            body = self._bytes(entry.payload)
+            try:
+                body = self._bytes(entry.payload)
+            except NotFound:
+                # The instant was archived while this process slept, and its payload removed.
+                state = self._loader.reload(state)
+                if is_archived(state.log, entry.instant):
+                    return True
+                raise
             reason = why_void(self._ctx, self._commits, state, entry)
             if reason is None and entry.metadata:
                 # Readers ignore the delta while the data instant is pending, and require it once that is complete.

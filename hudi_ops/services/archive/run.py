@@ -214,18 +214,19 @@ def _decide(session: Session, state: TableState, facts: Facts, batch: Sequence[I
 
     def check(now: TableState) -> None:
         nonlocal begun_s
-        begun_s = clock.monotonic_s()
+        begun_s = begun_s or clock.monotonic_s()
         refuse_changed(session, now, facts, batch)
 
     def named() -> None:
         publish(storage, folder, written.added)
 
-    is_ours = archive_boundary(session, boundary, history, check=check, publish=named)
-    if is_ours:
+    def decided() -> None:
+        done.lock_s = max(done.lock_s, clock.monotonic_s() - begun_s if begun_s else 0.0)
+
+    if archive_boundary(session, boundary, history, check=check, publish=named, decided=decided):
         done.boundary = boundary
         done.instants += len(batch)
         done.batches += 1
-        done.lock_s = max(done.lock_s, clock.monotonic_s() - begun_s)
 
 
 def refuse_changed(session: Session, state: TableState, facts: Facts, batch: Sequence[Instant]) -> None:

@@ -83,14 +83,15 @@ def load_history(
     return ArchivedHistory(_read_history(storage, config.history_folder, wanted, with_content=with_content))
 
 
-def load_history_of(storage: Storage, folder: str, times: frozenset[str]) -> tuple[ArchivedInstant, ...]:
-    """Read archived instants of these request times from a history folder, without bytes.
+def load_history_of(storage: Storage, folder: str, times: frozenset[str] | None = None) -> tuple[ArchivedInstant, ...]:
+    """Read archived instants from a history folder, without bytes; `times` limits them.
 
     Raises:
         Corrupt: the history cannot be read.
         Unavailable: it is rewritten faster than it can be read.
     """
-    return _read_history(storage, folder, _requested_at(times), with_content=False)
+    wanted = None if times is None else _requested_at(times)
+    return _read_history(storage, folder, wanted, with_content=False)
 
 
 def is_archived_write(storage: Storage, config: TableConfig, time: str) -> bool:
