@@ -110,10 +110,11 @@ class ContenderReader:
         `reach_back`: also read older slots for the publisher of an overlapping plan; not under the lock, where the cached
         publishers then tell hudi_ops plans from foreign ones.
         """
+        planned = [one for one in state.timeline.pending if one.action in exclusive and one.time != mine.instant]
+        if not planned:
+            return
         entries = {entry.instant: entry for _, entry in state.log.since(-1) if isinstance(entry, PlanEntry)}
-        for plan in state.timeline.pending:
-            if plan.action not in exclusive or plan.time == mine.instant:
-                continue
+        for plan in planned:
             entry = entries.get(plan.time) or self._published.get(plan.time)
             inputs = self.inputs(state.timeline, plan, entry)
             found = Contender(plan.time, plan.action, inputs, "service", "planned", is_foreign=entry is None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from dataclasses import dataclass
+from functools import lru_cache
 
 _BASE = re.compile(r"(?P<file_id>[^_]+)_(?P<token>\d+-\d+-\d+)_(?P<instant>\d+)\.(?P<format>parquet|hfile|orc)")
 _LOG = re.compile(
@@ -29,6 +30,7 @@ class DataFileName:
     is_cdc: bool = False
 
 
+@lru_cache(maxsize=65_536)
 def parse_data_file(name: str) -> DataFileName | None:
     """Parse a base or log file name; None for any other file of a partition."""
     match = _BASE.fullmatch(name)

@@ -159,13 +159,15 @@ class LocalStorage:
         lead, files = f"{folder}/" if folder else "", []
         try:
             names = self._names(folder)
-            for name in sorted(names - known):
+            fresh = names - known
+            for name in sorted(fresh):
                 path = lead + name
                 if (info := self._info(path)) is not None:
                     files.append(info)
         except OSError as error:
             disk.fail_listing(error, self._root / path)
-        return NewFiles(tuple(files), known - names)
+        is_whole = len(names) == len(known) + len(fresh)
+        return NewFiles(tuple(files), frozenset() if is_whole else known - names)
 
     def put(self, path: str, body: Bytes) -> None:
         """Create or replace a file.

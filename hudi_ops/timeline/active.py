@@ -333,7 +333,10 @@ class Fold:
             instants = dict(sorted(instants.items()))
         moved = {key: (self.instants.get(key), instants.get(key)) for key in changed}
         return Fold(
-            grown(self.timeline, tuple(instants.values()), moved), (self.names - gone) | fresh, members, instants
+            grown(self.timeline, tuple(instants.values()), moved),
+            (self.names - gone if gone else self.names) | fresh,
+            members,
+            instants,
         )
 
     def _parsed(self, names: Iterable[str]) -> Iterable[tuple[Key, TimelineFile]]:

@@ -37,6 +37,7 @@ class Since:
     @property
     def archived(self) -> list[Complete]:
         """Entries of actions that completed in between and left the timeline; without rollbacks."""
-        find, head = self.now.timeline.find, self.before.log.head
-        entries = (entry for slot, entry in self.now.log.completes() if slot > head and entry.action != "rollback")
+        find, log = self.now.timeline.find, self.now.log
+        later = (entry for slot, entry in log.since(self.before.log.head) if slot not in log.voided)
+        entries = (entry for entry in later if isinstance(entry, Complete) and entry.action != "rollback")
         return [entry for entry in entries if find(entry.instant, entry.action) is None]

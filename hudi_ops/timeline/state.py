@@ -36,7 +36,7 @@ class CommitReader:
     archived: ArchivedTimes = field(init=False)
     _read: dict[str, CommitMetadata] = field(default_factory=dict)
     _named: dict[str, frozenset[str]] = field(default_factory=dict)
-    _fresh: list[Instant] = field(default_factory=list)
+    _fresh: list[tuple[str, Instant]] = field(default_factory=list)
     _made: dict[str, Instant] = field(default_factory=dict)
     _put: tuple[str, bytes] = ("", b"")
     _adopted: dict[str, bool] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class CommitReader:
             except NotFound:
                 return None
             self._read[path] = CommitMetadata.from_bytes(body, path)
-            self._fresh.append(instant)
+            self._fresh.append((path, instant))
             if len(self._read) > COMMITS_KEPT_MAX:
                 for oldest in list(self._read)[: COMMITS_KEPT_MAX // 2]:
                     self._forget(oldest)
@@ -83,21 +83,28 @@ class CommitReader:
 
     def files_named(self, timeline: Timeline, instant: Instant) -> frozenset[str]:
         """Return paths that a completed write names, if it was read before; no storage call."""
-        path = timeline.path(instant.file_name)
+        return self._named_in(timeline.path(instant.file_name))
+
+    def _named_in(self, path: str) -> frozenset[str]:
         if path not in self._named and path in self._read:
             self._named[path] = frozenset(stat.path.lstrip("/") for stat in self._read[path].stats)
         return self._named.get(path, frozenset())
+
+    def writer_of(self, file: str) -> Instant | None:
+        """Return the write that names a data file and whose instant it carries, if it was read before."""
+        for path, instant in self._fresh:
+            for named in self._named_in(path):
+                if f"_{instant.time}." in named:
+                    self._made[named] = instant
+        self._fresh.clear()
+        return self._made.get(file)
 
     def made_beside(self, timeline: Timeline, present: Set[str]) -> Iterator[tuple[str, Instant]]:
         """Yield the data files of completed writes that are not `present`, with their writers.
 
         Of the writes that were read before; no storage call. A file is of the write whose instant it carries.
         """
-        for instant in self._fresh:
-            for file in self.files_named(timeline, instant):
-                if f"_{instant.time}." in file:
-                    self._made[file] = instant
-        self._fresh.clear()
+        self.writer_of("")
         for file in sorted(self._made.keys() - present):
             writer = self._made.get(file)
             found = timeline.find(writer.time, writer.kind) if writer is not None else None

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress
+from operator import attrgetter
 
 from hudi_ops.config.table import TableConfig
 from hudi_ops.errors import Conflict, Corrupt, InvalidRequest, Unavailable
@@ -27,6 +28,7 @@ from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.listing import Keep
 from hudi_ops.view.slices import Slice, visible_slices
 
+_path_of = attrgetter("path")
 _NEXT_STEP = "restore the file from a copy of the table; `hudi-ops verify` lists all that are missing"
 
 
@@ -141,7 +143,7 @@ class Moment:
         self, listed: Mapping[str, Sequence[DataFile]], found: Sequence[Slice]
     ) -> Iterator[tuple[str, Instant]]:
         """Yield files of the slices that commits name and no listing has, each with its writer."""
-        present = {file.path for files in listed.values() for file in files}
+        present = set(map(_path_of, chain.from_iterable(listed.values())))
         hidden = self._hidden()
         bases = {(one.partition_path, one.file_id): one.base.instant for one in found if one.base is not None}
         named: list[tuple[str, Instant, str, bool]] = []
@@ -164,8 +166,10 @@ class Moment:
         """Return (partition path, file id) of groups that were replaced, by commits already read."""
         return {
             (partition, file_id)
-            for one in self._writes
-            if one.kind == "replacecommit" and (said := self.commits.metadata(self.timeline, one)) is not None
+            for one in self.timeline.by_kind.get("replacecommit", ())
+            if one.is_completed
+            and (self.as_of is None or one.time <= self.as_of)
+            and (said := self.commits.metadata(self.timeline, one)) is not None
             for partition, ids in (said.replaced or {}).items()
             for file_id in ids
         }

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 
 from hudi_ops.config.table import TableConfig
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.file_group import DataFile
+
+_instant_of = attrgetter("instant")
+_path_of = attrgetter("path")
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,8 @@ class TableView:
         for _, files in sorted(self.files.items()):
             newest: dict[str, DataFile] = {}
             # From the newest on: what an instant names is read once a group, however many older files the group has.
-            for file in sorted(files, key=lambda one: one.instant, reverse=True):
-                if not file.is_log and file.file_id not in newest and self._is_visible(file, as_of):
+            for file in sorted((one for one in files if not one.is_log), key=_instant_of, reverse=True):
+                if file.file_id not in newest and self._is_visible(file, as_of):
                     newest[file.file_id] = file
             found += [file for _, file in sorted(newest.items()) if not self._is_replaced(file, as_of)]
         return found
@@ -46,8 +50,8 @@ class TableView:
         return [
             file
             for _, files in sorted(self.files.items())
-            for file in sorted(files, key=lambda one: one.path)
-            if file.is_log and not file.is_cdc and self._is_visible_log(file, as_of)
+            for file in sorted((one for one in files if one.is_log), key=_path_of)
+            if not file.is_cdc and self._is_visible_log(file, as_of)
             if not self._is_replaced(file, as_of)
         ]
 
@@ -56,11 +60,13 @@ class TableView:
         return [
             file
             for _, files in sorted(self.files.items())
-            for file in sorted(files, key=lambda one: one.path)
+            for file in sorted(files, key=_path_of)
             if (self._is_visible_log(file, None) if file.is_log else self._is_visible(file, None))
         ]
 
     def _is_visible_log(self, file: DataFile, as_of: str | None) -> bool:
+        if self._is_told(file, "deltacommit", as_of):
+            return True
         writer = self.timeline.find(file.instant)
         if self.config.layout == 1:
             is_planned = writer is not None and writer.kind == "commit" and not writer.is_completed
@@ -70,6 +76,14 @@ class TableView:
         # Logs that carry a resize's instant were written by others, which name them.
         is_own = writer is not None and writer.kind == "deltacommit"
         return self._is_visible(file, as_of) if is_own else self._instant_counts(file.instant, as_of)
+
+    def _is_told(self, file: DataFile, kind: str, as_of: str | None) -> bool:
+        """Return whether a completed write of a kind is known to name a file, without asking for its metadata."""
+        if self.config.layout == 1 or (as_of is not None and file.instant > as_of):
+            return False
+        writer = self.commits.writer_of(file.path)
+        is_its = writer is not None and writer.kind == kind and writer.time == file.instant
+        return is_its and writer in self.timeline.by_time.get(file.instant, ())
 
     def _is_visible(self, file: DataFile, as_of: str | None) -> bool:
         if not self._instant_counts(file.instant, as_of):
@@ -100,6 +114,8 @@ class TableView:
         return {}
 
     def _is_replaced(self, file: DataFile, as_of: str | None) -> bool:
+        if not self.replaced:
+            return False
         by = self.replaced.get((file.partition_path, file.file_id))
         return by is not None and (as_of is None or by <= as_of)
 
@@ -107,8 +123,8 @@ class TableView:
     def replaced(self) -> dict[tuple[str, str], str]:
         """(partition, file id) -> request time of the replace commit that hides the group."""
         hidden: dict[tuple[str, str], str] = {}
-        for instant in self.timeline.completed_writes:
-            if instant.kind != "replacecommit":
+        for instant in self.timeline.by_kind.get("replacecommit", ()):
+            if not instant.is_completed:
                 continue
             metadata = self.commits.metadata(self.timeline, instant)
             for partition, ids in (metadata.replaced or {}).items() if metadata else ():
