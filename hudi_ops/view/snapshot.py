@@ -78,7 +78,7 @@ class TableView:
         return self._is_visible(file, as_of) if is_own else self._instant_counts(file.instant, as_of)
 
     def _is_told(self, file: DataFile, kind: str, as_of: str | None) -> bool:
-        """Return whether a completed write of a kind is known to name a file, without asking for its metadata."""
+        """Return whether a completed write that was read before names a file."""
         if self.config.layout == 1 or (as_of is not None and file.instant > as_of):
             return False
         writer = self.commits.writer_of(file.path)
