@@ -56,13 +56,13 @@ def test_a_wrong_call_exits_with_2(tables_file: Path, arguments: list[str], says
     assert says in line["message"]
 
 
-@pytest.mark.parametrize("app", ["ingest", "compact", "clean", "metadata", "recover"])
+@pytest.mark.parametrize("app", ["ingest", "compact", "clean", "metadata", "archive", "recover"])
 def test_every_application_can_go_on_behind_an_instant_in_the_future(tables_file: Path, app: str) -> None:
     done = subprocess.run(
         [
             *(sys.executable, str(APPLICATION.with_name(f"{app}.py")), "--table=trips"),
             *("--source=landing",) * (app == "ingest"),
-            *("--engine=local",) * (app not in {"clean", "recover"}),
+            *("--engine=local",) * (app not in {"archive", "clean", "recover"}),
             "--accept-future-instants",
         ],
         cwd=future_table(tables_file),

@@ -7,6 +7,7 @@ results of rollbacks and of the newest clean, holds, and the folders of replaced
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
@@ -118,18 +119,20 @@ def _late(session: Session, state: TableState, limit: str) -> dict[str, str]:
     slice below. A base file of a group that was requested after the write completed holds its rows, and ends that.
     """
     makers = [one for one in state.timeline if (one.is_completed and one.is_write) or one.action in MERGING_ACTIONS]
+    times = [one.time for one in makers]
     found = {}
     for write in state.timeline.completed_writes:
         if write.time >= limit or write.kind != "deltacommit":
             continue
-        between = [one for one in makers if write.time < one.time <= write.completion_time]
+        between = makers[bisect_right(times, write.time) : bisect_right(times, write.completion_time)]
         if not between or (metadata := session.commits.metadata(state.timeline, write)) is None:
             continue
         logged = frozenset(_groups(metadata, logs=True))
         for maker in between:
             waiting = logged & frozenset(_bases(session, state, maker))
-            for later in (one for one in makers if one.is_completed and one.time > write.completion_time):
-                waiting = waiting - frozenset(_bases(session, state, later)) if waiting else waiting
+            for later in makers[bisect_right(times, write.completion_time) :]:
+                if waiting and later.is_completed:
+                    waiting -= frozenset(_bases(session, state, later))
             if waiting:
                 partition, file_id = min(waiting)
                 found[write.time] = (

@@ -182,7 +182,7 @@ def _explained(session: Session, state: TableState, request: ArchiveRequest) -> 
 
 
 def _archive_batch(session: Session, keep: int, done: _Progress) -> bool:
-    """Archive the next batch; return False if no instant can leave.
+    """Archive the next batch; return False if no instant can leave now.
 
     Raises:
         Conflict: others changed the timeline each time.
@@ -194,17 +194,18 @@ def _archive_batch(session: Session, keep: int, done: _Progress) -> bool:
         if not batch:
             return False
         try:
-            _decide(session, state, facts, batch, done)
+            if _decide(session, state, facts, batch, done):
+                return True
+            # Another archiver passed the batch. Files of it that are left wait for something pending, or for a savepoint.
         except Conflict as error:
             if number == TRIES_MAX - 1:
                 raise
             logger.info("the batch is chosen anew: %s", error)
-            continue
-        return True
     return False
 
 
-def _decide(session: Session, state: TableState, facts: Facts, batch: Sequence[Instant], done: _Progress) -> None:
+def _decide(session: Session, state: TableState, facts: Facts, batch: Sequence[Instant], done: _Progress) -> bool:
+    """Write and decide a batch; return False if an earlier ARCHIVE had passed it."""
     storage, clock, folder = session.ctx.storage, session.ctx.clock, state.config.history_folder
     manifest = sound(storage, folder)
     written = write_batch(session, state.timeline, folder, batch, manifest)
@@ -223,10 +224,12 @@ def _decide(session: Session, state: TableState, facts: Facts, batch: Sequence[I
     def decided() -> None:
         done.lock_s = max(done.lock_s, clock.monotonic_s() - begun_s if begun_s else 0.0)
 
-    if archive_boundary(session, boundary, history, check=check, publish=named, decided=decided):
-        done.boundary = boundary
-        done.instants += len(batch)
-        done.batches += 1
+    if not archive_boundary(session, boundary, history, check=check, publish=named, decided=decided):
+        return False
+    done.boundary = boundary
+    done.instants += len(batch)
+    done.batches += 1
+    return True
 
 
 def refuse_changed(session: Session, state: TableState, facts: Facts, batch: Sequence[Instant]) -> None:

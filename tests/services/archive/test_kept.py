@@ -294,3 +294,21 @@ def test_archivers_that_try_again_and_again_give_up(monkeypatch) -> None:
     with pytest.raises(Conflict, match="changed"):
         archive(session_of(storage, clock, "first"), REQUEST)
     assert history_of(storage) == ()
+
+
+def test_files_that_cannot_go_yet_do_not_keep_the_archiver_busy() -> None:
+    storage, clock = long_table(DEFINITION)
+    times = known_times(storage)
+    before = {info.path: storage.get(info.path) for info in storage.list_folder(TIMELINE).files}
+    archived(storage, clock)
+    for path, body in before.items():
+        if times[1] in path or (times[2] in path and not path.endswith(".commit")):
+            storage.put(path, body)
+    archived(storage, clock, "second")
+    assert timeline_of(storage).start == times[1], "the pending one would be before the start"
+    assert storage.get(f"{HISTORY}/_version_") == b"1"
+    for info in storage.list_folder(TIMELINE).files:
+        if times[2] in info.name:
+            storage.delete(info.path)
+    archived(storage, clock, "third")
+    assert timeline_of(storage).start == times[-3]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +11,11 @@ import pytest
 
 from hudi_ops import Table
 from hudi_ops.commit.ledger import POINTER_PREFIX
+from hudi_ops.context import Owner
 from hudi_ops.services.archive.prune import ledgers_kept, payloads_kept
+from hudi_ops.storage.open import open_storage
+from hudi_ops.testing.faults import Crash, FaultyStorage
+from tests.fault_plans import DiesBefore
 from tests.tables import TIMELINE
 
 SCHEMA = pa.schema([("id", pa.string()), ("value", pa.int64())])
@@ -39,6 +44,22 @@ def test_a_source_whose_commits_were_archived_takes_no_file_twice(
     for folder in (once, often):
         assert again.ingest_folder(str(folder)).instant is None
     assert again.read(["id"]).num_rows == 7
+
+
+def test_the_file_of_a_writer_that_died_is_taken_once_after_archiving(
+    fed: tuple[Table, Path, Path], tmp_path: Path
+) -> None:
+    table, _, often = fed
+    pq.write_table(pa.Table.from_pylist([{"id": "new", "value": 9}], schema=SCHEMA), often / "f9.parquet")
+    faulty = FaultyStorage(open_storage(str(tmp_path / "t")), DiesBefore("put_if_absent:.hoodie/.commit_log/0"))
+    gone = replace(Owner.of_this_process(), started="1")
+    with pytest.raises(Crash):
+        Table(replace(table.context, storage=faulty, owner=gone)).ingest_folder(str(often))
+    assert table.archive.run(keep_min=1, keep_max=1).ledgers == 5
+    again = Table.open(str(tmp_path / "t"))
+    assert again.ingest_folder(str(often)).files == 1
+    assert again.ingest_folder(str(often)).instant is None
+    assert again.read(["id"]).num_rows == 8
 
 
 def test_after_a_foreign_archiver_the_log_names_the_ledgers(fed: tuple[Table, Path, Path], tmp_path: Path) -> None:
