@@ -73,7 +73,12 @@ LEFT_OUT: dict[str, str | None] = {
     "services/clean/test_incremental.py::test_calls_do_not_grow_with_the_partitions[1000]": _LARGE,
     **{
         f"services/archive/test_crashes.py::test_an_archiver_that_goes_wrong_anywhere_is_continued[mor-mdt-{fault}]": _SWEEP
-        for fault in ("CRASH_BEFORE", "ERROR_BEFORE", "ERROR_AFTER", "LANDS_LATER")
+        for fault in ("CRASH_BEFORE", "CRASH_AFTER", "ERROR_BEFORE", "ERROR_AFTER", "LANDS_LATER")
+    },
+    **{
+        "services/archive/test_archivers.py::test_no_schedule_of_an_archiver_loses_a_row"
+        f"[writer that died {when} its slot, ingest and archiver-]": _SEARCH
+        for when in ("before", "behind")
     },
     **{
         f"protocol/test_ingest_crashes.py::test_crash_again_at_every_operation_of_the_recovery[{case}]": _SWEEP
