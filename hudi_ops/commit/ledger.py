@@ -1,25 +1,25 @@
 """The ledger of a source: the files that were taken, so that each is taken exactly once.
 
-A ledger is cumulative, is stored under the instant that wrote it, and counts only through the pointer in that instant's completed
-commit, so it takes effect together with the rows. Every hudi_ops commit carries the pointers of all sources forward.
+A ledger is cumulative: a commit stores what it adds, upon earlier ledgers (`timeline.content.ledger_chain`). It is stored under the
+instant that wrote it, and counts only through the pointer in that instant's completed commit, so it takes effect together with the
+rows. Every hudi_ops commit carries the pointers of all sources forward.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import PurePosixPath
 from urllib.parse import quote, unquote
 
-from hudi_ops.errors import Corrupt, InvalidRequest
-from hudi_ops.formats.json_text import load_json
+from hudi_ops.errors import InvalidRequest
 from hudi_ops.sources.source import SUFFIXES, source_format
 from hudi_ops.storage.protocol import FileInfo, Storage
+from hudi_ops.timeline.content.ledger_chain import Link, ledger_path, lengthened, link_bytes, read_chain
 
-FOLDER = ".hoodie/.ingest"
 POINTER_PREFIX = "hudi_ops.ledger."
 _NAMED_MAX = 3
 """Skipped files that a note names for each reason, at most."""
@@ -42,6 +42,8 @@ class Ledger:
     """Path it was read from; empty for a new source. A concurrent commit that replaced it is a conflict."""
     elsewhere: Mapping[str, frozenset[tuple[int, int]]] = field(default_factory=dict)
     overlapping: Mapping[str, str] = field(default_factory=dict)
+    links: tuple[Link, ...] = ()
+    """The files that it was read from, the base first."""
 
     @property
     def known(self) -> Mapping[str, tuple[int, int]]:
@@ -58,23 +60,15 @@ class Ledger:
         read = {**self.overlapping, self.source_id: self.read_from}
         return any(extra.get(POINTER_PREFIX + source_id, "") != path for source_id, path in read.items())
 
-    def with_files(self, files: Sequence[FileInfo]) -> Ledger:
-        """Return the ledger with `files` taken as well."""
+    def put_with(self, storage: Storage, files: Sequence[FileInfo], instant: str) -> str:
+        """Put the ledger with `files` taken as well, by this instant; return its path."""
         added = {info.path: (info.size_bytes, info.modified_ms) for info in files}
         known = self.known
         again = {path: (*self.retaken.get(path, ()), known[path]) for path in added if path in known}
-        return Ledger(self.source_id, self.uri, {**self.taken, **added}, {**self.retaken, **again})
-
-    def encode(self) -> bytes:
-        """Encode the ledger as JSON, sorted by path."""
-        record = {
-            "source": self.source_id,
-            "uri": self.uri,
-            "files": {p: list(v) for p, v in sorted(self.taken.items())},
-        }
-        if self.retaken:
-            record["retaken"] = {p: [list(v) for v in versions] for p, versions in sorted(self.retaken.items())}
-        return json.dumps(record).encode()
+        link = lengthened(self.links, instant, added, again)
+        path = ledger_path(instant, self.source_id)
+        storage.put(path, link_bytes(link, self.source_id, self.uri))
+        return path
 
 
 @dataclass(frozen=True)
@@ -136,16 +130,6 @@ def source_id_of(uri: str) -> str:
     return hashlib.sha256(uri.rstrip("/").encode()).hexdigest()[:16]
 
 
-def ledger_folder(instant: str) -> str:
-    """Return the folder of the ledgers that an instant wrote."""
-    return f"{FOLDER}/{instant}"
-
-
-def ledger_path(instant: str, source_id: str) -> str:
-    """Return the path of one ledger."""
-    return f"{ledger_folder(instant)}/{source_id}.json"
-
-
 def pointers(extra: Mapping[str, str]) -> dict[str, str]:
     """Return the ledger pointers in a commit's extra metadata: key -> path."""
     return {key: value for key, value in extra.items() if key.startswith(POINTER_PREFIX)}
@@ -155,28 +139,17 @@ def read_ledger(storage: Storage, extra: Mapping[str, str], uri: str) -> Ledger:
     """Read the ledger of a source as of a commit; empty when the source is new.
 
     Raises:
-        Corrupt: the ledger that the commit points to cannot be read.
+        NotFound: the ledger that the commit points to is missing.
+        Corrupt: it cannot be read, or one that it builds upon is missing.
     """
     source_id = source_id_of(uri)
     path = extra.get(POINTER_PREFIX + source_id)
     if path is None:
         return Ledger(source_id, uri)
-    next_step = "restore it from a copy of the table; without it files would be taken twice"
-    record = load_json(storage.get(path), path, "a source ledger", next_step)
-    try:
-        taken = {name: (size, changed) for name, (size, changed) in record["files"].items()}
-        retaken = {
-            name: tuple((size, changed) for size, changed in versions)
-            for name, versions in record.get("retaken", {}).items()
-        }
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Corrupt(
-            f"{path} is not a source ledger",
-            expected="JSON with the files that were taken",
-            found=str(error),
-            next_step=next_step,
-        ) from error
-    return Ledger(source_id, uri, taken, retaken, read_from=path)
+    links = read_chain(storage, path)
+    taken = dict(chain.from_iterable(link.taken.items() for link in links))
+    retaken = dict(chain.from_iterable(link.retaken.items() for link in links))
+    return Ledger(source_id, uri, taken, retaken, read_from=path, links=links)
 
 
 def with_overlapping(storage: Storage, extra: Mapping[str, str], ledger: Ledger, files: Sequence[FileInfo]) -> Ledger:

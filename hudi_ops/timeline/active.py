@@ -57,9 +57,9 @@ class Timeline:
         return {kind: tuple(instants) for kind, instants in grouped.items()}
 
     @cached_property
-    def done(self) -> frozenset[Key]:
-        """Request time and action of the completed instants."""
-        return frozenset((instant.time, instant.kind) for instant in self.instants if instant.is_completed)
+    def done(self) -> frozenset[str]:
+        """Request time and action of the completed instants, with a blank between them."""
+        return frozenset(f"{instant.time} {instant.kind}" for instant in self.instants if instant.is_completed)
 
     @cached_property
     def raised(self) -> frozenset[str]:
@@ -199,8 +199,8 @@ def grown(before: Timeline, instants: tuple[Instant, ...], moved: Mapping[Key, M
     if "by_kind" in derived:
         kept["by_kind"] = _by_kind(before.by_kind, moved)
     if "done" in derived:
-        now_done = (key for key, (_, now) in moved.items() if now is not None and now.is_completed)
-        kept["done"] = before.done.difference(moved).union(now_done)
+        now_done = (" ".join(key) for key, (_, now) in moved.items() if now is not None and now.is_completed)
+        kept["done"] = before.done.difference(map(" ".join, moved)).union(now_done)
     if "raised" in derived and "by_time" in kept:
         times_moved = {time for time, _ in moved}
         now_raised = (time for time in times_moved if _are_raised(after.by_time.get(time, ())))

@@ -9,7 +9,7 @@ from functools import cache
 
 import pyarrow as pa
 
-from hudi_ops.commit.ledger import POINTER_PREFIX, Ledger, read_ledger, source_id_of
+from hudi_ops.commit.ledger import POINTER_PREFIX, read_ledger, source_id_of
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.concurrency.lock.lock_nodes import from_node_data, to_node_data
 from hudi_ops.concurrency.lock.locks import LockHolder
@@ -33,6 +33,7 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.timeline.content.archived import load_history
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.footprint import Footprint, decode_footprint, encode_footprint, footprint_of
+from hudi_ops.timeline.content.ledger_chain import Link, ledger_path, link_bytes
 from hudi_ops.timeline.content.plans import decode_plan, decode_result
 from hudi_ops.timeline.log.commit_log import Pointer
 from hudi_ops.timeline.log.entries import decode_entry
@@ -129,6 +130,13 @@ def _history(data: bytes, path: str) -> object:
     return load_history(storage, load_config(storage), with_content=True)
 
 
+def _ledger_link(data: bytes, path: str) -> object:
+    """A link, upon a base that is whole."""
+    storage, source_id = alone(path, data), source_id_of(SOURCE)
+    storage.put(ledger_path("1", source_id), link_bytes(Link("1", {"a.csv": (1, 2)}), source_id, SOURCE))
+    return read_ledger(storage, {f"{POINTER_PREFIX}{source_id}": path}, SOURCE)
+
+
 def _ledger(data: bytes, path: str) -> object:
     return read_ledger(alone(path, data), {f"{POINTER_PREFIX}{source_id_of(SOURCE)}": path}, SOURCE)
 
@@ -174,7 +182,8 @@ def _is_log(path: str) -> bool:
 @cache
 def parsers() -> dict[str, Parser]:
     """All of them, by name."""
-    ledger = Ledger(source_id_of(SOURCE), SOURCE, {"a.csv": (1, 2)}, {"a.csv": ((1, 1),)}).encode()
+    ledger = link_bytes(Link("1", {"a.csv": (1, 2)}, {"a.csv": ((1, 1),)}), source_id_of(SOURCE), SOURCE)
+    link = link_bytes(Link("2", {"b.csv": (1, 2)}, upon=("1",)), source_id_of(SOURCE), SOURCE)
     plans = _timeline(*(f".{action}.requested" for action in ("clean", "compaction", "rollback", "clustering")))
     results = _timeline(".clean", ".rollback", ".savepoint", ".restore")
     lease = ".hoodie/.heartbeat/20300317174000000"
@@ -198,6 +207,7 @@ def parsers() -> dict[str, Parser]:
             lambda data, _: decode_footprint(data.decode("utf-8", "replace")), (("intent", footprint.encode()),)
         ),
         "ledger": Parser(_ledger, ((".hoodie/.ingest/1/a.json", ledger),)),
+        "ledger link": Parser(_ledger_link, ((ledger_path("2", source_id_of(SOURCE)), link),)),
         "index definitions": Parser(
             decode_index_definitions, files(lambda path: path.endswith("/.index_defs/index.json"))
         ),

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from urllib.parse import unquote, urlsplit
 
-from hudi_ops.commit.ledger import ledger_folder
 from hudi_ops.commit.session import Session
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.formats.avro import container as avro
 from hudi_ops.formats.timeline.service_schemas import ROLLBACK_METADATA, ROLLBACK_PLAN
 from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.content.ledger_chain import ledger_folder
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.commit_log import payload_folder
 from hudi_ops.timeline.names import inflight_name, requested_name

@@ -7,13 +7,15 @@ a sleeping process could win a removed name.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
-from hudi_ops.commit.ledger import FOLDER as LEDGERS
 from hudi_ops.commit.ledger import pointers
 from hudi_ops.commit.session import Session
+from hudi_ops.timeline.content.ledger_chain import FOLDER as LEDGERS
+from hudi_ops.timeline.content.ledger_chain import built_upon
 from hudi_ops.timeline.log.commit_log import FOLDER as LOG
-from hudi_ops.timeline.log.entries import Complete, Void
+from hudi_ops.timeline.log.entries import Complete, Restore, Void
 from hudi_ops.timeline.log.head import older_entries
 from hudi_ops.timeline.names import WRITE_ACTIONS, completes_as, is_instant
 from hudi_ops.timeline.state import TableState
@@ -45,25 +47,34 @@ def prune(session: Session, state: TableState) -> Pruned:
 
 
 def ledgers_kept(session: Session, state: TableState) -> frozenset[str]:
-    """Return the ledgers named by commits on the timeline and by `newest_extra`.
+    """Return the ledgers that a retry may ask for.
 
-    A savepoint's commit is among the former. `newest_extra` is the only source after a foreign archiver removed all commits of
-    ours: without its ledgers, source files would be taken twice. A ledger that builds upon others must bring them along: this is
-    the place to add them.
+    They are named by commits on the timeline and by `newest_extra`, or named ones build upon them. A savepoint's commit is among the former. `newest_extra` is the only source after a foreign archiver removed all commits of
+    ours: without its ledgers, source files would be taken twice.
+
+    Raises:
+        Corrupt: one of them cannot be read.
+        NotFound: one of them is missing.
     """
     commits = (session.commits.metadata(state.timeline, write) for write in state.timeline.completed_writes)
     extras = [session.newest_extra(state), *(metadata.extra for metadata in commits if metadata is not None)]
-    return frozenset(path for extra in extras for path in pointers(extra).values())
+    named = sorted({path for extra in extras for path in pointers(extra).values()})
+    below = session.ctx.local_engine.map(partial(built_upon, session.ctx.storage), named)
+    return frozenset(named).union(*below)
 
 
 def payloads_kept(session: Session, state: TableState) -> frozenset[str]:
     """Return the payloads of the newest COMPLETE of a write, from which `newest_extra` reads."""
-    voided = set(state.log.voided)
+    voided, undone = set(state.log.voided), set[str]()
     entries = chain(reversed(list(state.log.since(-1))), older_entries(session.ctx.storage, state.log))
     for slot, entry in entries:
         if isinstance(entry, Void):
             voided.add(entry.slot)
-        elif isinstance(entry, Complete) and slot not in voided and completes_as(entry.action) in WRITE_ACTIONS:
+        elif isinstance(entry, Restore):
+            undone.update(entry.undone)
+        elif not isinstance(entry, Complete) or slot in voided or entry.instant in undone:
+            continue
+        elif completes_as(entry.action) in WRITE_ACTIONS:
             return entry.notes
     return frozenset()
 

@@ -157,11 +157,12 @@ def _refuse_unsettled(own: Timeline, state: TableState) -> None:
     Raises:
         Busy: there is such an instant, or a foreign compaction is pending.
     """
-    for delta in own:
-        of_data = state.timeline.find(delta.time)
-        if delta.kind == "deltacommit" and delta.is_completed and of_data is not None and not of_data.is_completed:
+    for of_data in state.timeline.pending:
+        delta = own.find(of_data.time, "deltacommit") if of_data.kind != "savepoint" else None
+        if delta is not None and delta.is_completed:
             raise Busy(**_not_now(state, f"{of_data} is between its two commits"))
-        if delta.action in MERGING_ACTIONS and not delta.is_completed:
+    for delta in own.pending:
+        if delta.action in MERGING_ACTIONS:
             raise Busy(**_not_now(state, f"{delta} of a foreign writer is pending in the metadata table"))
 
 

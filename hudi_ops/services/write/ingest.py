@@ -15,7 +15,7 @@ import pyarrow as pa
 from hudi_ops.commit.apply.metadata_delta import wanted_facts
 from hudi_ops.commit.complete import complete_write
 from hudi_ops.commit.first_commit import ensure_first_commit
-from hudi_ops.commit.ledger import POINTER_PREFIX, ledger_path
+from hudi_ops.commit.ledger import POINTER_PREFIX
 from hudi_ops.commit.recover.recover import is_due, ready, recover
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_other_index, refuse_unwritable
@@ -364,10 +364,8 @@ def _write_of(
     )
     if batch.ledger is None:
         return write
-    ledger = batch.ledger.with_files(batch.files)
-    path = ledger_path(attempt.instant, ledger.source_id)
-    session.ctx.storage.put(path, ledger.encode())
-    extra = {POINTER_PREFIX + ledger.source_id: path, TAKEN_KEY: ledger.source_id}
+    path = batch.ledger.put_with(session.ctx.storage, batch.files, attempt.instant)
+    extra = {POINTER_PREFIX + batch.ledger.source_id: path, TAKEN_KEY: batch.ledger.source_id}
     return replace(write, extra={**write.extra, **extra}, sources=batch.ledger.sources)
 
 

@@ -192,9 +192,9 @@ class Log:
         return {entry.instant: entry for _, entry in self._completes}
 
     @cached_property
-    def completions(self) -> frozenset[tuple[str, str]]:
+    def completions(self) -> frozenset[str]:
         """Instants of these with the actions as which they complete, as `Timeline.done` has them."""
-        return frozenset((entry.instant, completes_as(entry.action)) for _, entry in self._completes)
+        return frozenset(f"{entry.instant} {completes_as(entry.action)}" for _, entry in self._completes)
 
     def fate(self, instant: str) -> tuple[int, Entry] | None:
         """Return the slot that decides `instant`.
@@ -318,7 +318,7 @@ def _keep(log: Log, grown: Log, added: Sequence[tuple[int, Entry]]) -> None:
     if "completed" in derived:
         kept["completed"] = {**log.completed, **{entry.instant: entry for _, entry in completes}}
     if "completions" in derived:
-        kept["completions"] = log.completions.union((one.instant, completes_as(one.action)) for _, one in completes)
+        kept["completions"] = log.completions.union(f"{one.instant} {completes_as(one.action)}" for _, one in completes)
     if "_takeovers" in derived:
         taken = {entry.instant: (slot, entry) for slot, entry in added if isinstance(entry, Takeover)}
         kept["_takeovers"] = {**log._takeovers, **taken}

@@ -5,14 +5,13 @@ Source: docs/protocol.md §1.
 
 from __future__ import annotations
 
-import json
-
 from hudi_ops.commit.ledger import pointers
 from hudi_ops.config.logged_settings import Settings, differences
 from hudi_ops.config.table import PROPERTIES_PATH
 from hudi_ops.errors import Corrupt, HudiOpsError, NotFound
 from hudi_ops.formats import properties
 from hudi_ops.services.indexing.drop import KEYS as METADATA_KEYS
+from hudi_ops.timeline.content.ledger_chain import read_chain
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.commit_log import POINTER_KEY, Pointer
 from hudi_ops.timeline.log.entries import ADOPTS, Complete, Properties
@@ -116,7 +115,7 @@ def _check_ledgers(subject: Subject, findings: Findings) -> None:
     for path in sorted(pointers(newest.extra if newest is not None else {}).values()):
         findings.looked("ledgers")
         try:
-            files = json.loads(subject.storage.get(path))["files"]
+            read_chain(subject.storage, path)
         except NotFound:
             # A newer commit may have replaced it since the first reading.
             if subject.later.completed_writes == subject.timeline.completed_writes:
@@ -126,8 +125,7 @@ def _check_ledgers(subject: Subject, findings: Findings) -> None:
                     path,
                     f"{RESTORE} before the next ingest",
                 )
-            continue
-        except (ValueError, KeyError, TypeError, RecursionError):
-            files = None
-        if not isinstance(files, dict):
-            findings.error("ledger-broken", "not a source ledger", path, f"{RESTORE} before the next ingest")
+        except Corrupt as error:
+            # The file that it cannot read, or lacks, may be one that this ledger builds upon.
+            found = error.details.get("path", path)
+            findings.error("ledger-broken", str(error.what), found, f"{RESTORE} before the next ingest")

@@ -6,10 +6,10 @@ Readers that list take a data file for rows once its instant is completed or is 
 
 from __future__ import annotations
 
-from hudi_ops.commit.ledger import FOLDER as LEDGER_FOLDER
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.concurrency.lease.lease import FOLDER as LEASE_FOLDER
 from hudi_ops.concurrency.markers import FOLDER as MARKER_FOLDER
+from hudi_ops.timeline.content.ledger_chain import FOLDER as LEDGER_FOLDER
 from hudi_ops.timeline.log.commit_log import FOLDER as LOG_FOLDER
 from hudi_ops.verify.report import Findings
 from hudi_ops.verify.subject import FoundFile, Subject

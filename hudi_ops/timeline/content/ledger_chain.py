@@ -1,0 +1,156 @@
+"""Chain of a source's ledger: a base with files, and links with those that were taken since.
+
+A whole ledger for each commit would cost bytes by the square of the commits. So a commit stores a link: its own files, with those
+of the last links while these are not much longer. A file is written again a bounded number of times, and a chain has few links. A
+ledger without links before it is a base, as all ledgers of older releases are.
+
+A link has `upon` and `added` in place of `files`: an older release refuses it as damaged and takes no file twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+from hudi_ops.errors import Corrupt, NotFound
+from hudi_ops.formats.json_text import load_json
+from hudi_ops.storage.protocol import Storage
+
+FOLDER = ".hoodie/.ingest"
+LONG_LINK_FILES = 4096
+"""Files of a link to which nothing is added any more."""
+LINKS_MAX = 64
+"""Links of a chain; a longer one becomes a base."""
+_NEXT_STEP = "restore it from a copy of the table; without it files would be taken twice"
+
+Version = tuple[int, int]
+"""Size in bytes and change time in ms of a source file."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """Files that one ledger file adds, with earlier versions of those taken again.
+
+    `upon` holds the instants of the links before it, oldest first; empty for a base.
+    """
+
+    instant: str
+    taken: Mapping[str, Version]
+    retaken: Mapping[str, tuple[Version, ...]] = field(default_factory=dict)
+    upon: tuple[str, ...] = ()
+
+
+def ledger_folder(instant: str) -> str:
+    """Return the folder of the ledgers that an instant wrote."""
+    return f"{FOLDER}/{instant}"
+
+
+def ledger_path(instant: str, source_id: str) -> str:
+    """Return the path of one ledger."""
+    return f"{ledger_folder(instant)}/{source_id}.json"
+
+
+def built_upon(storage: Storage, path: str) -> tuple[str, ...]:
+    """Return the paths of the ledgers that a ledger builds upon, oldest first; a base has none.
+
+    As long as a ledger can be asked for, these are needed, too.
+
+    Raises:
+        Corrupt: it cannot be read, or is missing.
+    """
+    source_id = _source_of(path)
+    return tuple(ledger_path(instant, source_id) for instant in _read(storage, path).upon)
+
+
+def read_chain(storage: Storage, path: str) -> tuple[Link, ...]:
+    """Read a ledger with all that it builds upon, the base first.
+
+    Raises:
+        NotFound: there is no such ledger.
+        Corrupt: it cannot be read, or a ledger that it builds upon is missing, or is none.
+    """
+    source_id, last = _source_of(path), _read(storage, path)
+    links: list[Link] = []
+    for instant in last.upon:
+        below = ledger_path(instant, source_id)
+        try:
+            link = _read(storage, below)
+        except NotFound as error:
+            raise Corrupt(
+                f"{below} is missing: the source ledger {path} builds upon it",
+                expected="all ledgers that this one names",
+                found="no such file",
+                next_step=_NEXT_STEP,
+                path=below,
+            ) from error
+        if link.upon != last.upon[: len(links)]:
+            raise Corrupt(
+                f"{below} builds upon other ledgers than {path} says",
+                expected=", ".join(last.upon[: len(links)]) or "none",
+                found=", ".join(link.upon) or "none",
+                next_step=_NEXT_STEP,
+                path=below,
+            )
+        links.append(link)
+    return (*links, last)
+
+
+def lengthened(links: Sequence[Link], instant: str, taken: Mapping[str, Version], retaken: Mapping[str, Any]) -> Link:
+    """Return the link with which a commit goes on after a chain.
+
+    It takes in the last links while they hold at most twice as many files, so that a chain has few links and each file is written
+    again a few times.
+    """
+    kept, files = (0, 0) if len(links) >= LINKS_MAX else (len(links), len(taken))
+    while kept and len(links[kept - 1].taken) <= min(2 * files, LONG_LINK_FILES - 1):
+        kept -= 1
+        files += len(links[kept].taken)
+    taken_in = links[kept:]
+    return Link(
+        instant,
+        dict(chain(*(link.taken.items() for link in taken_in), taken.items())),
+        dict(chain(*(link.retaken.items() for link in taken_in), retaken.items())),
+        tuple(link.instant for link in links[:kept]),
+    )
+
+
+def link_bytes(link: Link, source_id: str, uri: str) -> bytes:
+    """Encode a link as JSON, sorted by path; a base as releases without links do."""
+    files = {path: list(version) for path, version in sorted(link.taken.items())}
+    record: dict[str, Any] = {"source": source_id, "uri": uri}
+    record |= {"upon": list(link.upon), "added": files} if link.upon else {"files": files}
+    if link.retaken:
+        record["retaken"] = {path: [list(one) for one in versions] for path, versions in sorted(link.retaken.items())}
+    return json.dumps(record).encode()
+
+
+def _read(storage: Storage, path: str) -> Link:
+    return _decoded(storage.get(path), path)
+
+
+def _decoded(data: bytes, path: str) -> Link:
+    record = load_json(data, path, "a source ledger", _NEXT_STEP)
+    try:
+        upon = tuple(record["upon"]) if "upon" in record else ()
+        taken = {name: (size, changed) for name, (size, changed) in record["added" if upon else "files"].items()}
+        retaken = {
+            name: tuple((size, changed) for size, changed in versions)
+            for name, versions in record.get("retaken", {}).items()
+        }
+        if not all(isinstance(instant, str) and instant.isdecimal() for instant in upon):
+            raise TypeError("instants that are no digits")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Corrupt(
+            f"{path} is not a source ledger",
+            expected="JSON with the files that were taken",
+            found=str(error),
+            next_step=_NEXT_STEP,
+        ) from error
+    return Link(path.rpartition("/")[0].rpartition("/")[2], taken, retaken, upon)
+
+
+def _source_of(path: str) -> str:
+    return path.rpartition("/")[2].removesuffix(".json")
