@@ -63,7 +63,7 @@ class Timeline:
 
     @cached_property
     def raised(self) -> frozenset[str]:
-        """Request times of the instants that completed at them, but for those that other instants share."""
+        """Request times at which all instants of that time completed."""
         return frozenset(time for time, instants in self.by_time.items() if _are_raised(instants))
 
     @cached_property

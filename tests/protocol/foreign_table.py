@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from hudi_ops.commit.ledger import FOLDER as LEDGERS
 from hudi_ops.formats import properties
 from hudi_ops.formats.avro import container as avro
 from hudi_ops.formats.timeline.service_schemas import ROLLBACK_PLAN
@@ -18,6 +17,7 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.table.table import Table
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
+from hudi_ops.timeline.content.ledger_chain import FOLDER as LEDGERS
 from hudi_ops.timeline.log.commit_log import FOLDER as LOG
 from hudi_ops.timeline.settings.properties_file import read_properties
 from tests.tables import TIMELINE, table_of

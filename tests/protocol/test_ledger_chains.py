@@ -7,7 +7,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hudi_ops.verify import verify_table
 
 from hudi_ops.errors import Corrupt, NotFound
 from hudi_ops.storage.memory import MemoryStorage
@@ -15,6 +14,7 @@ from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault
 from hudi_ops.timeline.content.ledger_chain import FOLDER, built_upon
+from hudi_ops.verify import verify_table
 from tests.definitions import create_table
 from tests.protocol.sweep import CRASHES, fault_sweep
 from tests.tables import DEFINITION, NOW_MS, START_MS, table_of
