@@ -63,7 +63,7 @@ class Timeline:
 
     @cached_property
     def raised(self) -> frozenset[str]:
-        """Request times by completion time, but for those that instants share."""
+        """Request times at which all instants of that time completed."""
         return frozenset(time for time, instants in self.by_time.items() if _are_raised(instants))
 
     @cached_property

@@ -91,7 +91,7 @@ class CommitReader:
         return self._named.get(path, frozenset())
 
     def writer_of(self, file: str) -> Instant | None:
-        """Return the write that names a data file of its own, if it was read before."""
+        """Return the write that made a data file and names it, if it was read before."""
         for path, instant in self._fresh:
             for named in self._named_in(path):
                 if f"_{instant.time}." in named:
@@ -100,7 +100,7 @@ class CommitReader:
         return self._made.get(file)
 
     def made_beside(self, timeline: Timeline, present: Set[str]) -> Iterator[tuple[str, Instant]]:
-        """Yield the data files of completed writes that are not `present`, with their writers.
+        """Yield the files of completed writes that are not `present`, with their writers.
 
         Of the writes that were read before; no storage call. A file is of the write whose instant it carries.
         """
@@ -112,7 +112,7 @@ class CommitReader:
                 continue  # of a write that was forgotten just now
             if found is not None and found.is_completed and found.file_name == writer.file_name:
                 yield file, found
-            elif writer.time < timeline.start:  # archived, and cleaned before: not looked up again
+            elif writer.time < timeline.start:  # archived, and its file cleaned: forgotten
                 self._forget(timeline.path(writer.file_name))
 
     def _forget(self, path: str) -> None:

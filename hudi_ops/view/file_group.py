@@ -24,4 +24,4 @@ class DataFile:
     @property
     def is_cdc(self) -> bool:
         """Whether it is a log of changes, which holds no rows of the table's."""
-        return self.is_log and self.name.endswith(".cdc")
+        return self.is_log and self.path.endswith(".cdc")

@@ -65,7 +65,7 @@ def listed_files(storage: Storage, partition_path: str, timeline: Timeline) -> l
 
 
 def _is_settled(file: DataFile, timeline: Timeline) -> bool:
-    """Return whether the writer of a file has completed: the file does not change then.
+    """Return whether a file does not change any more, since its writer has completed.
 
     Log files of layout 1 are appended to, and carry the instant of their base file; in layout 2 those of a resize do so.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import compress
 
 from hudi_ops.config.table import TableConfig
@@ -91,12 +92,14 @@ def visible_slices(
 
 def merge_order(logs: Iterable[DataFile]) -> tuple[DataFile, ...]:
     """Sort the log files of a slice by request time, the order in which they are merged."""
-    return tuple(sorted(logs, key=_order))
+    return tuple(sorted(logs, key=lambda log: _order(log.path)))
 
 
-def _order(log: DataFile) -> tuple[str, int, str, bool]:
-    name = parse_data_file(log.name)
-    return log_order(name) if name is not None else (log.instant, 0, log.name, False)
+@lru_cache(maxsize=65_536)
+def _order(path: str) -> tuple[str, int, str, bool]:
+    last = path.rpartition("/")[2]
+    name = parse_data_file(last)
+    return log_order(name) if name is not None else ("", 0, last, False)
 
 
 def _lie_upon(

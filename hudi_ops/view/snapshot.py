@@ -52,7 +52,7 @@ class TableView:
             for _, files in sorted(self.files.items())
             for file in sorted((one for one in files if one.is_log), key=_path_of)
             if not file.is_cdc and self._is_visible_log(file, as_of)
-            if not self._is_replaced(file, as_of)
+            if not (self.replaced and self._is_replaced(file, as_of))
         ]
 
     def committed_files(self) -> list[DataFile]:
@@ -78,7 +78,7 @@ class TableView:
         return self._is_visible(file, as_of) if is_own else self._instant_counts(file.instant, as_of)
 
     def _is_told(self, file: DataFile, kind: str, as_of: str | None) -> bool:
-        """Return whether a completed write that was read before names a file."""
+        """Return whether a completed write of a kind, read before, names a file."""
         if self.config.layout == 1 or (as_of is not None and file.instant > as_of):
             return False
         writer = self.commits.writer_of(file.path)
@@ -114,8 +114,6 @@ class TableView:
         return {}
 
     def _is_replaced(self, file: DataFile, as_of: str | None) -> bool:
-        if not self.replaced:
-            return False
         by = self.replaced.get((file.partition_path, file.file_id))
         return by is not None and (as_of is None or by <= as_of)
 

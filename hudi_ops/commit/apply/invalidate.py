@@ -127,7 +127,7 @@ def completed_between(
 
 
 def _is_known(other: Instant, state: TableState, entry: Complete) -> bool:
-    """Return whether a completion below an entry's is of a slot, or was seen by its decider."""
+    """Return whether an earlier completion is of a slot, or the decider accounted for it."""
     if other.completion_time >= entry.completion_time:
         return False
     is_told = other.time in state.log.completed or other.time in entry.seen

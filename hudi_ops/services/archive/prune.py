@@ -49,8 +49,8 @@ def prune(session: Session, state: TableState) -> Pruned:
 def ledgers_kept(session: Session, state: TableState) -> frozenset[str]:
     """Return the ledgers that a retry may ask for.
 
-    They are named by commits on the timeline and by `newest_extra`, or named ones build upon them. A savepoint's commit is among the
-    former. `newest_extra` is the only source after a foreign archiver removed all commits of ours: without its ledgers, source
+    They are named by commits on the timeline and by `newest_extra`, or named ones build upon them. A savepoint's commit is among
+    the former. `newest_extra` is the only source after a foreign archiver removed all commits of ours: without its ledgers, source
     files would be taken twice.
 
     Raises:

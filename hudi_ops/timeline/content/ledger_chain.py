@@ -32,9 +32,10 @@ Version = tuple[int, int]
 
 @dataclass(frozen=True)
 class Link:
-    """Files that one ledger file adds, with earlier versions of those taken again.
+    """Files that one ledger file adds, and the ledgers that it builds upon.
 
-    `upon` holds the instants of the links before it, oldest first; empty for a base.
+    `retaken` has the earlier versions of files taken again, oldest first. `upon` holds the instants of the links
+    before it, oldest first; empty for a base.
     """
 
     instant: str
