@@ -37,6 +37,7 @@ bench: install ## Measure ingestion, compaction, many writers and the metadata t
 	$(VENV)/python -m benchmarks.compaction.kernel
 	$(VENV)/python -m benchmarks.compaction.memory
 	$(VENV)/python -m benchmarks.concurrency
+	$(VENV)/python -m benchmarks.growth
 	$(VENV)/python -m benchmarks.metadata
 	$(VENV)/python -m benchmarks.metadata.listing
 	$(VENV)/python -m benchmarks.metadata.skipping
