@@ -7,7 +7,6 @@ looked at again, since a writer may still be filling them.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -35,9 +34,6 @@ class KnownFiles:
 _known: WeakKeyDictionary[Storage, dict[str, KnownFiles]] = WeakKeyDictionary()
 """By storage and partition path. What is forgotten is looked at again."""
 
-_lock = threading.Lock()
-"""Held where `_known` changes: threads list several folders of a table at a time."""
-
 
 def data_file(partition_path: str, info: FileInfo) -> DataFile | None:
     """Return the data file of a listed name; None for any other file of a partition."""
@@ -49,9 +45,8 @@ def data_file(partition_path: str, info: FileInfo) -> DataFile | None:
 
 def listed_files(storage: Storage, partition_path: str, timeline: Timeline) -> list[DataFile]:
     """List the data files of a folder by path; `timeline` was read before."""
-    with _lock:
-        kept = _known.setdefault(storage, {})
-        last = kept.get(partition_path, KnownFiles())
+    kept = _known.setdefault(storage, {})
+    last = kept.pop(partition_path, KnownFiles())
     news = storage.list_new(partition_path, last.names)
     fresh = [file for info in news.files if (file := data_file(partition_path, info)) is not None]
     settled = {file.name: file for file in fresh if _is_settled(file, timeline)}
@@ -61,11 +56,10 @@ def listed_files(storage: Storage, partition_path: str, timeline: Timeline) -> l
         for name in news.gone:
             del files[name]
         known = KnownFiles(files, last.names.difference(news.gone).union(settled))
-    with _lock:
-        kept.pop(partition_path, None)
-        kept[partition_path] = known
-        while len(kept) > FOLDERS_KEPT_MAX:
-            del kept[next(iter(kept))]
+    kept[partition_path] = known
+    # A copy of the names: other threads list other folders meanwhile.
+    for forgotten in list(kept)[:-FOLDERS_KEPT_MAX]:
+        kept.pop(forgotten, None)
     # A file that was settled just now is in both.
     changing = (file for file in fresh if file.name not in settled)
     return sorted([*known.files.values(), *changing], key=_path_of)
