@@ -37,6 +37,7 @@ PARSERS = (
         "lock node",
         "intent",
         "ledger",
+        "ledger link",
         "index definitions",
     ),
     *("partition metadata", "delta", "history", "metadata table", "base file", "log file"),
