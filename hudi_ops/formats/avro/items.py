@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import accumulate, repeat
 from typing import Final, cast
 
@@ -54,7 +54,8 @@ class ItemChain:
             # One call into C an item: the place behind an item, looked up in a table of all places.
             steps = repeat(0, min(left, len(self._places) + 1) - 1)
             behind = cast("Callable[[int, int], int]", self._step.item)
-            chain = np.fromiter(accumulate(steps, behind, initial=at - self._start), np.int64)
+            followed: Iterator[int] = accumulate(steps, behind, initial=at - self._start)
+            chain = np.fromiter(followed, np.int64)
             chain = chain[chain < self._stop - self._start]
             last = int(np.searchsorted(self._places, chain[-1]))
             if last == len(self._places) or self._places[last] != chain[-1] or self._after[last] < 0:
