@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def ledger_bytes(files: int) -> int:
-    """Return the bytes of all ledgers after so many ingests of one file each, as they are stored."""
+    """Return the stored bytes of all ledgers after a number of ingests of one file each."""
     storage, path, source_id = MemoryStorage(), "", source_id_of(URI)
     for number in range(files):
         ledger = read_ledger(storage, {POINTER_PREFIX + source_id: path} if path else {}, URI)

@@ -169,7 +169,7 @@ class FaultyStorage:
         return self._call("list_folder", prefix, partial(self.inner.list_folder, prefix))
 
     def list_new(self, prefix: str, known: frozenset[str]) -> NewFiles:
-        """As `list_folder`: the whole answer is seen, whatever was known."""
+        """List as `list_folder` does: the faults see the whole listing, also known names."""
         return new_files(self.list_folder(prefix), known)
 
     def put(self, path: str, body: Bytes) -> None:

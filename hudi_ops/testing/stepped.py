@@ -73,7 +73,7 @@ class SteppedStorage:
         return self._call("list_folder", prefix, lambda: self._world.storage.list_folder(prefix), _told_folder)
 
     def list_new(self, prefix: str, known: frozenset[str]) -> NewFiles:
-        """As `list_folder`: the whole answer is seen, whatever was known."""
+        """List as `list_folder` does: the step returns the whole listing, also known names."""
         return new_files(self.list_folder(prefix), known)
 
     def put(self, path: str, body: Bytes) -> None:

@@ -57,7 +57,7 @@ def listed_files(storage: Storage, partition_path: str, timeline: Timeline) -> l
             del files[name]
         known = KnownFiles(files, last.names.difference(news.gone).union(settled))
     kept[partition_path] = known
-    # A copy of the names: other threads list other folders meanwhile.
+    # A copy of the names: other threads may list other folders at the same time.
     for forgotten in list(kept)[:-FOLDERS_KEPT_MAX]:
         kept.pop(forgotten, None)
     # A file that was settled just now is in both.

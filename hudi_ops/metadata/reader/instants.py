@@ -116,7 +116,7 @@ class MetadataInstants:
         begun = self.own.first_completion
         if not begun:
             return ()
-        # Few, whatever the tables have done: the others are on both timelines, and completed on the metadata table's.
+        # These are few: all others are on both timelines, and completed on the metadata table's.
         candidates = (self.data.by_time.keys() - self.own.by_time.keys()).union(one.time for one in self.own.pending)
         found = (
             one for time in candidates for one in self.data.by_time.get(time, ()) if one.is_completed and one.is_write

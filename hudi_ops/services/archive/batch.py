@@ -43,7 +43,7 @@ def write_batch(
     manifest names may be replaced: it is a leftover.
 
     Raises:
-        Conflict: an instant left the timeline meanwhile.
+        Conflict: an instant left the timeline while it was read.
         Corrupt: a history file of the same time cannot be read.
     """
     storage = session.ctx.storage
@@ -74,7 +74,7 @@ def archived_of(session: Session, timeline: Timeline, instant: Instant) -> Archi
     """Read what the history keeps of a completed instant.
 
     Raises:
-        Conflict: it left the timeline meanwhile.
+        Conflict: it left the timeline before it was read.
     """
     storage = session.ctx.storage
     try:

@@ -74,7 +74,7 @@ def _merge(storage: Storage, folder: str, level: int, locked: Locked) -> bool:
     gone = frozenset(part.name for part in group)
 
     def change(parts: Parts) -> Parts:
-        # Another archiver may have merged them meanwhile.
+        # Another archiver may have merged them since they were read.
         if not gone <= {part.name for part in parts}:
             return parts
         return without(parts, gone | {name}, [HistoryPart(name, len(body))])

@@ -33,7 +33,7 @@ def archive_metadata_timeline(session: Session, keep: int, at_most: int) -> int:
 
     Raises:
         Busy: the lock was not free in time, or was lost.
-        Conflict: the timeline changed meanwhile.
+        Conflict: the timeline changed while a batch was written.
         Corrupt: the history cannot be read.
     """
     state = session.loader.load()

@@ -79,10 +79,7 @@ def archive(session: Session, request: ArchiveRequest, *, batches: int | None = 
     folder = state.config.history_folder
     merged = merge_levels(session.ctx.storage, folder, lambda: hold_lock(session.ctx, "merge history files"))
     pruned = prune(session, state)
-    of_metadata = 0
-    own_keep = request.keep_min
-    if state.config.all_metadata_partitions:
-        of_metadata = archive_metadata_timeline(session, own_keep, BATCH_MAX)
+    of_metadata = archive_metadata_timeline(session, request.keep_min, BATCH_MAX)
     session.is_clean = True
     left = _explained(session, state, request)
     return replace(

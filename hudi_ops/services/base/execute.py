@@ -109,7 +109,7 @@ def execute(session: Session, service: Service, instant: str | None, how: Execut
     if run is None:
         state = session.loader.load()
         completed = state.timeline.find(found.time, service.action)
-        return _nothing(service, state, completed, "another program completed it meanwhile")
+        return _nothing(service, state, completed, "another program completed it first")
     return replace(service.result(run), seconds=round(session.ctx.clock.monotonic_s() - started_s, 3))
 
 

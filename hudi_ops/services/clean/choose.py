@@ -144,7 +144,7 @@ def choose(session: Session, state: TableState, request: CleanRequest) -> CleanC
 
     Raises:
         Busy: a clean or a restore is pending, or a pending plan cannot be read.
-        Conflict: a savepoint was deleted meanwhile.
+        Conflict: a savepoint was deleted while it was read.
         Corrupt: a file of the timeline cannot be read.
     """
     if not request.dry_run:

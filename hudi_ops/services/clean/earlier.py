@@ -62,7 +62,7 @@ class Earlier:
                 continue
             metadata = session.commits.metadata(timeline, write)
             if metadata is None:
-                return None  # it was archived or undone meanwhile
+                return None  # it was archived or undone since the timeline was listed
             found |= {stat.partition_path for stat in metadata.stats} | set(metadata.replaced or {})
         return frozenset(found)
 
@@ -80,7 +80,7 @@ def earlier_cleans(session: Session, state: TableState) -> Earlier:
     for one in sorted(cleans, key=lambda clean: clean.completion_time, reverse=True):
         said = read_result(session.ctx.storage, state.timeline, one)
         if not isinstance(said, CleanResult):
-            continue  # archived meanwhile
+            continue  # archived since the timeline was listed
         if newest is None:
             newest, start = one, said.earliest_retained
         floor = max(floor, said.earliest_retained)

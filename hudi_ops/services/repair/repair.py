@@ -17,7 +17,7 @@ from hudi_ops.errors import HudiOpsError, InvalidRequest
 from hudi_ops.services.base.result import Result
 from hudi_ops.services.indexing.build import build_metadata
 from hudi_ops.services.indexing.drop import drop_metadata
-from hudi_ops.services.recovery.attempts import recover_table
+from hudi_ops.services.recovery.attempts import RecoverResult, recover_table
 from hudi_ops.services.repair.deletion import (
     delete_inflight,
     delete_notes,
@@ -186,13 +186,15 @@ def _grouped(
     session: Session, problems: Sequence[Problem], abandoned: bool
 ) -> Iterable[tuple[Callable[[Problem], str], list[Problem]]]:
     """Yield the work and its findings: recovery first, single places, then the metadata table."""
-    recovered: list[str] = []
+    recovered: list[RecoverResult] = []
 
     def recover(problem: Problem) -> str:
         if not recovered:
-            left = recover_table(session, abandoned=abandoned).left
-            recovered.append("; ".join(f"{one.instant} stays: {one.reason}" for one in left) or "recovered the table")
-        return recovered[0]
+            recovered.append(recover_table(session, abandoned=abandoned))
+        for one in recovered[0].left:
+            if one.instant in problem.where:
+                raise Left(f"{one.instant} stays: {one.reason}")
+        return "recovered the table"
 
     def place(problem: Problem) -> str:
         return BY_PLACE[problem.invariant][1](session, problem.where, abandoned)

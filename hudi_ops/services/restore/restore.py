@@ -1,7 +1,7 @@
 """Return a table to a savepoint (docs/protocol.md §23).
 
-One RESTORE names every later write, then their files are deleted. Whatever happens after that slot, the same call by any
-process goes on: it finds the pending restore and finishes it.
+One RESTORE names every later write, then their files are deleted. If the process dies after that slot, the same call by any
+process finds the pending restore and finishes it.
 """
 
 from __future__ import annotations

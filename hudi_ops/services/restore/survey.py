@@ -135,7 +135,7 @@ def refuse_lost_files(session: Session, state: TableState, savepoint: str, found
     instant = state.timeline.find(savepoint, "savepoint")
     said = read_result(session.ctx.storage, state.timeline, instant) if instant is not None else None
     if not isinstance(said, Savepoint):
-        return  # deleted meanwhile: the decision refuses it
+        return  # the savepoint was deleted just now: the decision refuses it
     lost = sorted(
         path
         for partition, names in said.files.items()

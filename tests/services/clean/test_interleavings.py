@@ -216,7 +216,7 @@ def test_another_program_completes_our_clean() -> None:
     storage, moves = moved(table, DELETES, complete)
     done = table_of(storage, table.clock, "cleaner").clean.execute(instant=planned)
     assert moves.moved
-    assert (done.instant, done.note) == (planned, "another program completed it meanwhile")
+    assert (done.instant, done.note) == (planned, "another program completed it first")
     assert len([info for info in table.storage.list(TIMELINE) if info.name.endswith(".clean")]) == 1
     assert table.table.clean.execute(instant=planned).note == "it was completed before"
     assert by_key(table.table) == table.rows

@@ -14,7 +14,7 @@ from hudi_ops import Table
 from hudi_ops.services.repair.repair import KNOWN
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.verify import verify_table
-from tests.unit.cli.table_damages import DAMAGES, SCHEMA, Damage, foreign_write, rows
+from tests.unit.cli.table_damages import DAMAGES, SCHEMA, Damage, foreign_rollback, foreign_write, rows
 
 ROUNDS_MAX = 4
 REPAIRED = {name: damage for name, damage in DAMAGES.items() if set(damage.finds.split()) <= KNOWN}
@@ -79,6 +79,17 @@ def test_what_may_be_alive_stays_and_is_named(healthy: Path, tmp_path: Path, cal
     assert done.code == 20
     assert f"{instant} stays: no heartbeat tells whether its writer has ended; pass --abandoned" in done.out
     assert sorted(path.rglob("*")) == files
+
+
+def test_what_a_recovery_leaves_is_not_called_repaired(healthy: Path, tmp_path: Path, call: Callable[..., Any]) -> None:
+    path = tmp_path / "t"
+    shutil.copytree(healthy, path)
+    foreign_rollback(path)
+    told = call("repair", path, "rollback-pending", "--yes", "--json")
+    (one,) = told.json["repairs"]
+    assert (told.code, one["is_done"]) == (20, False)
+    assert "stays: " in one["note"]
+    assert "rollback-pending" in findings(path)
 
 
 def test_what_only_a_person_can_judge_stays_with_its_advice(
