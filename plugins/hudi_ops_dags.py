@@ -77,7 +77,8 @@ class ServiceDag:
     ) -> None:
         self.retries = int(os.environ.get("HUDI_OPS_RETRIES", "2"))
         self._service, self._declared = service, declared
-        self._given = schedule.request if schedule is not None else {}
+        declared_fields = declared.get(table).request_fields(service.name) if table else {}
+        self._given = {**declared_fields, **(schedule.request if schedule is not None else {})}
         self._tables = [table] if table else [name for name, one in declared.tables.items() if service.offers(one)]
         self._note = "" if self._tables else f"No table of {declared.file} is {service.needs}."
         timing = schedule.schedule if schedule is not None else self._schedule_of_environment()

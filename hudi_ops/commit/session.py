@@ -23,6 +23,7 @@ from hudi_ops.concurrency.markers import delete_markers
 from hudi_ops.concurrency.transaction import Decided, Prepare, decide, finish_decided
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.table import TableConfig
+from hudi_ops.config.upkeep_settings import UpkeepSettings
 from hudi_ops.config.write_settings import METADATA_COMPACT_AFTER, FileSizes, LogFormat, checked_compact_after
 from hudi_ops.context import TableContext
 from hudi_ops.errors import HudiOpsError
@@ -60,8 +61,8 @@ class Session:
 
     `adopter` proposes the commit log of a table that has none; without it such a table is refused.
     `log_format` applies to log files, `file_sizes` to base files that receive new keys. A write compacts the metadata table once
-    it has `metadata_compact_after` delta commits. `gives_way`: the current write waits for older overlapping ones; true while
-    retries remain.
+    it has `metadata_compact_after` delta commits. `upkeep`: what cleans and archives keep.
+    `gives_way`: the current write waits for older overlapping ones; true while retries remain.
     """
 
     ctx: TableContext
@@ -70,6 +71,7 @@ class Session:
     log_format: LogFormat = "parquet"
     file_sizes: FileSizes = field(default_factory=FileSizes)
     metadata_compact_after: int = METADATA_COMPACT_AFTER
+    upkeep: UpkeepSettings = field(default_factory=UpkeepSettings)
     gives_way: bool = field(default=False, init=False)
     strategy: ConflictStrategy = field(init=False)
     contenders: ContenderReader = field(init=False)
@@ -83,6 +85,10 @@ class Session:
     """Monotonic time of this session's last recovery."""
     metadata_deltas: int = field(default=0, init=False)
     """Delta commits of the metadata table since its last compaction, as of this session's last write."""
+    automatic: tuple[str, ...] | None = field(default=None, init=False)
+    """Services that the table's creation recorded as automatic; None: not read yet."""
+    waits: dict[str, int] = field(default_factory=dict, init=False)
+    """Commits of this session until an automatic service is tried again."""
     _monitors: dict[str, LeaseMonitor] = field(init=False, default_factory=dict)
     _payloads: dict[str, list[str]] = field(init=False, default_factory=dict)
     _groups: tuple[Basis, Mapping[MetadataPartition, int]] | None = field(init=False, default=None)
@@ -121,6 +127,11 @@ class Session:
             properties_slot=state.log.properties_slot,
             archive_slot=state.log.archive_slot,
         )
+
+    def waits_for(self, service: str) -> bool:
+        """Count one commit; return whether an automatic service may be tried after it."""
+        self.waits[service] = max(0, self.waits.get(service, 0) - 1)
+        return not self.waits[service]
 
     def settings(self, state: TableState) -> dict[str, str]:
         """Return the logged properties, which each PROPERTIES entry repeats for readers."""

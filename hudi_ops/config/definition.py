@@ -15,6 +15,7 @@ from hudi_ops.config.doors import Door
 from hudi_ops.config.key_generators import KeyGenerator, TimePartition
 from hudi_ops.config.requests import Names, Request, listed, refuse_unknown
 from hudi_ops.config.table import BUCKETS_MAX, WRITABLE_VERSIONS, IndexName, index_kind, table_type_of
+from hudi_ops.config.upkeep_settings import ArchiveSettings, CleanSettings, UpkeepSettings
 from hudi_ops.config.write_settings import (
     METADATA_COMPACT_AFTER,
     FileSizes,
@@ -100,6 +101,16 @@ class WriterFields(BaseModel):
         title="Metadata compaction",
         description="Delta commits of the metadata table after which a write compacts it.",
     )
+    clean: CleanSettings = Field(
+        default=CleanSettings(),
+        title="Clean",
+        description="What cleans retain (policy, retain), and whether writers clean after commits (automatic).",
+    )
+    archive: ArchiveSettings = Field(
+        default=ArchiveSettings(),
+        title="Archive",
+        description="How many writes archives keep (keep_min, keep_max), and whether writers archive after commits (automatic).",
+    )
     conflicts: ConflictSettings | None = Field(
         default=ConflictSettings(),
         title="Conflicts",
@@ -168,6 +179,11 @@ class WriterOptions(Request, WriterFields):
         title="File sizes",
         description="Size of base files where new keys may go to any file group. Default: up to 120 MB, as with Apache Hudi.",
     )
+
+    @property
+    def upkeep(self) -> UpkeepSettings:
+        """Return the settings of the services that keep a table small."""
+        return UpkeepSettings(self.clean, self.archive)
 
 
 class OpenOptions(WriterOptions):

@@ -6,10 +6,9 @@ to the file itself, so that a name means the same table wherever the process tha
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,10 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.definition import ColumnNames, DefinitionFields, TableKind, WriterFields
-from hudi_ops.config.doors import refuse_unoffered, refuse_unsafe, service_fields
-from hudi_ops.config.requests import SERVICES
+from hudi_ops.config.requests.schedule import Schedule, did_you_mean, refuse_credentials, schedule_of
+from hudi_ops.config.upkeep_settings import AUTOMATIC, UpkeepSettings
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.redaction import has_credentials
 
 ENVIRONMENT_VARIABLE = "HUDI_OPS_TABLES"
 FILE_NAME = "tables.yaml"
@@ -36,13 +34,6 @@ TableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.\-]*$", max_len
 
 class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class Schedule(_Model):
-    """Schedule of a service on one table, with fields of the request."""
-
-    schedule: str = Field(min_length=1, description="A cron expression, or a preset such as @hourly.")
-    request: dict[str, Any] = Field(default_factory=dict, description="Fields of the service's request.")
 
 
 class TableDeclaration(_Model, DefinitionFields, WriterFields):
@@ -65,6 +56,13 @@ class TableDeclaration(_Model, DefinitionFields, WriterFields):
         """Return what it says of the table, as keywords of a `TableDefinition`."""
         return {name: getattr(self, name) for name in DefinitionFields.model_fields} | {"table_type": self.type}
 
+    def request_fields(self, service: str) -> dict[str, Any]:
+        """Return fields of a service's request that are declared outside its schedule."""
+        if service not in AUTOMATIC:
+            return {}
+        found: dict[str, Any] = getattr(self, service).model_dump(exclude={"automatic"}, exclude_none=True)
+        return found
+
     @field_validator("record_key", "partition_by")
     @classmethod
     def _no_column_twice(cls, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -78,7 +76,7 @@ class TableDeclaration(_Model, DefinitionFields, WriterFields):
     def _known_services(cls, given: Any) -> Any:
         if not isinstance(given, Mapping):
             raise ValueError("must be a mapping of services and their schedules, such as {ingestion: '@hourly'}")
-        return {service: _schedule_of(str(service), one) for service, one in given.items()}
+        return {service: schedule_of(str(service), one) for service, one in given.items()}
 
     @model_validator(mode="after")
     def _has_work_for_schedules(self) -> TableDeclaration:
@@ -92,7 +90,7 @@ class TableDeclaration(_Model, DefinitionFields, WriterFields):
     @field_validator("path", "source")
     @classmethod
     def _no_credentials(cls, uri: str | None) -> str | None:
-        _refuse_credentials(uri)
+        refuse_credentials(uri)
         return uri
 
 
@@ -111,7 +109,7 @@ class TablesFile(_Model):
     @field_validator("lock")
     @classmethod
     def _lock_is_a_zookeeper_url(cls, lock: str | None) -> str | None:
-        _refuse_credentials(lock)
+        refuse_credentials(lock)
         if lock is not None and not _LOCK.fullmatch(lock):
             raise ValueError("must read zookeeper://host:port/path or in-process")
         return lock
@@ -139,7 +137,7 @@ class TablesFile(_Model):
                 f"{self.file} declares no table {name!r}",
                 expected=f"one of {', '.join(sorted(self.tables)) or '(none declared)'}",
                 found=name,
-                next_step=_did_you_mean(name, self.tables) or f"declare it in {self.file}, or give the table's path",
+                next_step=did_you_mean(name, self.tables) or f"declare it in {self.file}, or give the table's path",
             )
         return self.tables[name]
 
@@ -166,6 +164,8 @@ class TableLocation(_Model):
         found: dict[str, Any] = {}
         if self.declaration is not None:
             found = {name: getattr(self.declaration, name) for name in WriterFields.model_fields}
+            upkeep = UpkeepSettings(self.declaration.clean, self.declaration.archive).beside(self.declaration.schedules)
+            found |= {"clean": upkeep.clean, "archive": upkeep.archive}
             stated = {"index", "buckets"} & self.declaration.model_fields_set
             found |= {name: getattr(self.declaration, name) for name in stated}
         if accept_future:
@@ -284,42 +284,6 @@ def _declared_location(declared: TablesFile, name: str) -> TableLocation:
     )
 
 
-def _schedule_of(service: str, given: Any) -> dict[str, Any]:
-    """Return the fields of a schedule, as its request understands them; errors name the service.
-
-    Raises:
-        ValueError: an unknown service, or a value that its request refuses.
-    """
-    if service not in SERVICES:
-        guess = _did_you_mean(service, SERVICES)
-        raise ValueError(f"unknown service {service!r}, expected one of {', '.join(SERVICES)}. {guess}".strip())
-    values = {"schedule": given} if isinstance(given, str) else given
-    if not isinstance(values, Mapping) or not isinstance(values.get("schedule"), str):
-        raise ValueError(f"{service}: must be a cron expression, or a mapping with the key schedule")
-    request = {name: value for name, value in values.items() if name != "schedule"}
-    known = service_fields(SERVICES[service])
-    for name in request:
-        if name not in known:
-            guess = _did_you_mean(str(name), known)
-            raise ValueError(f"{service}.{name}: unknown setting. {guess}".strip())
-    if isinstance(source := request.get("source"), str):
-        _refuse_credentials(source, f"{service}.source: ")
-    try:
-        read = SERVICES[service](**request)
-        refuse_unoffered(SERVICES[service], {name: getattr(read, name) for name in request})
-        meant = read.model_dump(mode="json", include=set(request))
-        refuse_unsafe(SERVICES[service], meant)
-    except InvalidRequest as error:
-        raise ValueError(f"{service}: {error.what}, expected {error.expected}") from None
-    return {"schedule": values["schedule"], "request": meant}
-
-
-def _refuse_credentials(uri: str | None, field: str = "") -> None:
-    if uri is not None and has_credentials(uri):
-        # It would travel on: into leases, command lines, logs.
-        raise ValueError(f"{field}must hold no user and password: give them by `zookeeper`, or in the environment")
-
-
 class _NoDuplicates(yaml.SafeLoader):
     """Loader that refuses a key given twice; YAML would silently drop the first."""
 
@@ -365,7 +329,7 @@ def _describe(file: Path, error: ValidationError) -> str:
             known = TablesFile.model_fields if len(problem["loc"]) == 1 else TableDeclaration.model_fields
             if "conflicts" in problem["loc"][:-1]:
                 known = ConflictSettings.model_fields
-            guess = _did_you_mean(str(problem["loc"][-1]), [name for name in known if name != "file"])
+            guess = did_you_mean(str(problem["loc"][-1]), [name for name in known if name != "file"])
             text = f"unknown setting. {guess}".strip()
         elif problem["type"] == "tuple_type":
             text = f"must be a list of column names, found {problem['input']!r}"
@@ -388,8 +352,3 @@ def _resolved(table: TableDeclaration, folder: Path) -> TableDeclaration:
 
 def _absolute(path: str, folder: Path) -> str:
     return path.rstrip("/") if _URI.match(path) else os.path.normpath(folder / path)
-
-
-def _did_you_mean(word: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f"Did you mean {close[0]!r}?" if close else ""

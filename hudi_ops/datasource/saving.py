@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 
 from hudi_ops.commit.recover.staging import StagingArea
-from hudi_ops.commit.retry import retried
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.lock.open_lock import lock_of
 from hudi_ops.config.conflict_settings import ConflictSettings
@@ -22,6 +21,7 @@ from hudi_ops.datasource.staged_files import StagedFile, staged_batches
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.create.adoption import Adoption, AdoptionOptions
+from hudi_ops.services.write.automatic import written
 from hudi_ops.services.write.batch import Batch
 from hudi_ops.services.write.evolve import check_columns
 from hudi_ops.services.write.ingest import IngestResult, ingest
@@ -106,7 +106,7 @@ def ingest_staged(saving: Saving, files: Sequence[StagedFile]) -> IngestResult:
         batch = Batch(parse_operation(saving.operation), rows=rows, evolve=saving.evolve)
         if saving.batch_id is not None:
             return ingest_once(session, batch, saving.batch_id, engine, _REASON)
-        return retried(session, lambda started_s: ingest(session, batch, engine, _REASON, started_s))
+        return written(session, lambda started_s: ingest(session, batch, engine, _REASON, started_s))
 
 
 def open_session(path: str) -> Session:
@@ -128,6 +128,7 @@ def open_session(path: str) -> Session:
         checked_format(options.log_format),
         options.file_sizes or FileSizes(),
         options.metadata_compact_after,
+        options.upkeep,
     )
 
 

@@ -35,11 +35,14 @@ class ArchiveApi:
             Conflict: others changed the timeline again and again.
             Corrupt: the history is damaged; nothing was archived.
         """
-        return archive(self._session, merged(ArchiveRequest, request, keywords))
+        return archive(self._session, self._merged(request, keywords))
 
     def explain(self, request: ArchiveRequest | None = None, **keywords: Any) -> ArchiveResult:
         """Return why each instant stays on the timeline, or that it can leave.
 
         It is the same as `run` with `dry_run`.
         """
-        return explain(self._session, merged(ArchiveRequest, request, keywords))
+        return explain(self._session, self._merged(request, keywords))
+
+    def _merged(self, request: ArchiveRequest | None, keywords: dict[str, Any]) -> ArchiveRequest:
+        return self._session.upkeep.archive.completed(merged(ArchiveRequest, request, keywords))

@@ -17,6 +17,9 @@ class CleanApi(ServiceApi[CleanRequest, CleanOutcome]):
     service = CLEAN
     request_type = CleanRequest
 
+    def _merged(self, request: CleanRequest | None, keywords: dict[str, Any]) -> CleanRequest:
+        return self._session.upkeep.clean.completed(super()._merged(request, keywords))
+
     def explain(self, request: CleanRequest | None = None, **keywords: Any) -> PlanResult:
         """Return the reason for and against each file of the table, or of `files`; change nothing.
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from hudi_ops.commit.ledger import Offer
-from hudi_ops.commit.retry import retried
 from hudi_ops.commit.session import Session
 from hudi_ops.config.requests import EngineName, IngestRequest, listed
 from hudi_ops.engine.progress import TellProgress
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.base.engine import choose_engine, choose_frame_engine
+from hudi_ops.services.write.automatic import written
 from hudi_ops.services.write.batch import Batch
 from hudi_ops.services.write.folder import SourceFolder, ingest_folder
 from hudi_ops.services.write.ingest import IngestResult, ingest
@@ -56,7 +56,7 @@ class IngestApi:
                 else choose_frame_engine(engine, rows.frame, self._session.ctx.engine)
             )
             batch = Batch(kind, rows=rows, evolve=evolve)
-            return retried(self._session, lambda started_s: ingest(self._session, batch, chosen, reason, started_s))
+            return written(self._session, lambda started_s: ingest(self._session, batch, chosen, reason, started_s))
 
     def ingest_folder(self, folder: str, operation: str = "upsert", **keywords: Any) -> IngestResult:
         """Write the files of a folder that were not taken before, each exactly once.

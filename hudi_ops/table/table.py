@@ -8,16 +8,16 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from hudi_ops.commit.retry import retried
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.lock.in_process import in_process_lock
 from hudi_ops.concurrency.lock.locks import LockProvider
 from hudi_ops.concurrency.lock.open_lock import lock_of
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.definition import OpenOptions, TableDefinition, WriterOptions, split_keywords
-from hudi_ops.config.requests import merged, refuse_unknown
+from hudi_ops.config.requests import CleanRequest, merged, refuse_unknown
 from hudi_ops.config.table import TableConfig
 from hudi_ops.config.tables_file import TableLocation
+from hudi_ops.config.upkeep_settings import UpkeepSettings
 from hudi_ops.config.write_settings import METADATA_COMPACT_AFTER, FileSizes, LogFormat, checked_format
 from hudi_ops.context import TableContext
 from hudi_ops.engine.local import LocalEngine
@@ -25,6 +25,7 @@ from hudi_ops.engine.protocol import Engine
 from hudi_ops.formats.html_table import html_table
 from hudi_ops.read.plan import Opened
 from hudi_ops.services.base.result import PlanResult
+from hudi_ops.services.clean.policy import Policy
 from hudi_ops.services.compaction.result import CompactResult
 from hudi_ops.services.create.adopt import AdoptionResult, adopt_table
 from hudi_ops.services.create.adoption import Adoption, AdoptionOptions
@@ -33,6 +34,7 @@ from hudi_ops.services.create.given_columns import GivenColumns, given_columns
 from hudi_ops.services.indexing.build import BuildResult
 from hudi_ops.services.indexing.drop import DropResult
 from hudi_ops.services.metadata_table.compact import MetadataCompaction
+from hudi_ops.services.write.automatic import recorded_services, written
 from hudi_ops.services.write.operations import DELETE_PARTITION, TRUNCATE, WriteOperation
 from hudi_ops.services.write.remove import RemovalResult, preview_removal, remove
 from hudi_ops.storage.open import open_storage
@@ -65,6 +67,7 @@ class Table(ReadApi, IngestApi, UpkeepApi):
         log_format: LogFormat = "parquet",
         file_sizes: FileSizes | None = None,
         metadata_compact_after: int = METADATA_COMPACT_AFTER,
+        upkeep: UpkeepSettings | None = None,
     ) -> None:
         self._adoption = Adoption(ctx, adoption or AdoptionOptions())
         session = Session(
@@ -74,6 +77,7 @@ class Table(ReadApi, IngestApi, UpkeepApi):
             checked_format(log_format),
             file_sizes or FileSizes(),
             metadata_compact_after,
+            upkeep or UpkeepSettings(),
         )
         super().__init__(session, self._adoption.options.timezone)
         self._ctx = self._session.ctx
@@ -185,6 +189,7 @@ class Table(ReadApi, IngestApi, UpkeepApi):
             options.log_format,
             options.file_sizes,
             options.metadata_compact_after,
+            options.upkeep,
         )
 
     def adopt(
@@ -226,6 +231,18 @@ class Table(ReadApi, IngestApi, UpkeepApi):
     def config(self) -> TableConfig:
         """The table's settings as they are now."""
         return load_config(self._ctx.storage)
+
+    @property
+    def upkeep(self) -> dict[str, dict[str, Any]]:
+        """What cleans and archives keep, and whether this writer runs them after its commits."""
+        automatic = self._session.upkeep.automatic(recorded_services(self._session))
+        clean = self._session.upkeep.clean.completed(CleanRequest())
+        retained = {"policy": clean.policy, "retain": Policy.of(clean).retain}
+        kept = self._session.upkeep.archive.model_dump(include={"keep_min", "keep_max"})
+        return {
+            "clean": {"automatic": "clean" in automatic, **retained},
+            "archive": {"automatic": "archive" in automatic, **kept},
+        }
 
     @property
     def schema(self) -> pa.Schema:
@@ -293,7 +310,7 @@ class Table(ReadApi, IngestApi, UpkeepApi):
     def _removed(self, operation: WriteOperation, wanted: Sequence[str], dry_run: bool) -> RemovalResult:
         if dry_run:
             return preview_removal(self._session, operation, wanted)
-        return retried(self._session, lambda started_s: remove(self._session, operation, wanted, started_s))
+        return written(self._session, lambda started_s: remove(self._session, operation, wanted, started_s))
 
     def plan_compaction(self, strategy: str = "size", **keywords: Any) -> PlanResult:
         """Call `compaction.plan`."""

@@ -130,7 +130,7 @@ def _ingest_text(result: dict[str, Any]) -> str:
     counts = ", ".join(f"{result[what]:,} {what}" for what in ("inserted", "updated", "deleted", "ignored"))
     if result["logged"]:
         counts += f", {result['logged']:,} to log files"
-    notes = [*result["schema_changes"], *([result["note"]] if result["note"] else [])]
+    notes = [*result["schema_changes"], *([result["note"]] if result["note"] else []), *result["automatic"]]
     note = "".join(f"\n  {line}" for line in notes)
     replaced = f", {counted(result['replaced'], 'file group')} replaced" if result["replaced"] else ""
     return (

@@ -111,6 +111,8 @@ def _tell(result: RemovalResult, as_json: bool) -> None:
         write(
             f"{result.table}: {result.operation} {result.instant} removed {_amount(result)} in {result.seconds:.1f} s"
         )
+        for line in result.automatic:
+            write(f"  {line}")
 
 
 def _show(result: RemovalResult) -> None:

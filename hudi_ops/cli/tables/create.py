@@ -22,7 +22,8 @@ from hudi_ops.cli.tables.table_options import (
     TimeUnitOption,
     time_of,
 )
-from hudi_ops.config.definition import TableDefinition
+from hudi_ops.config.definition import TableDefinition, WriterOptions
+from hudi_ops.config.upkeep_settings import ArchiveSettings, CleanSettings
 from hudi_ops.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -63,6 +64,13 @@ def create(
     time_output: TimeOutputOption = None,
     time_unit: TimeUnitOption = None,
     time_format: TimeFormatOption = None,
+    no_automatic: Annotated[
+        bool,
+        typer.Option(
+            "--no-automatic",
+            help="Record that writers clean and archive the table only where their settings say so.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Make an empty table.
@@ -74,13 +82,14 @@ def create(
     time = time_of(input=time_input, output=time_output, unit=time_unit, input_format=time_format)
     definition = _definition(location, request if time is None else {**request, "time": time})
     schema = _schema(location.name, like, columns)
-    made = _make(location, definition, schema)
+    made = _make(location, definition, schema, no_automatic)
     if as_json:
         write_json(made)
         return
     write(
         f"{'created' if made['created'] else 'was there already, equally defined:'} {made['table']} at {made['path']}"
     )
+    write(_upkeep_text(made))
     write_table(["column", "type"], [(field["name"], field["type"]) for field in made["schema"]])
 
 
@@ -90,11 +99,27 @@ def _definition(location: TableLocation, given: dict[str, Any]) -> TableDefiniti
     return TableDefinition(**{"name": location.name, **declared, **given})
 
 
-def _make(location: TableLocation, definition: TableDefinition, schema: pa.Schema) -> dict[str, Any]:
+def _upkeep_text(made: dict[str, Any]) -> str:
+    clean, archive = made["clean"], made["archive"]
+    texts = [
+        f"writers clean after commits, {clean['retain']} {clean['policy']} retained"
+        if clean["automatic"]
+        else "writers do not clean",
+        f"they archive down to {archive['keep_min']} commits, above {archive['keep_max']}"
+        if archive["automatic"]
+        else "they do not archive",
+    ]
+    return "; ".join(texts)
+
+
+def _make(
+    location: TableLocation, definition: TableDefinition, schema: pa.Schema, no_automatic: bool
+) -> dict[str, Any]:
     from hudi_ops.concurrency.lock.open_lock import lock_of
     from hudi_ops.table.table import Table
 
-    table = Table.create(location.path, definition, schema=schema, locks=lock_of(location))
+    options = _options(location, no_automatic)
+    table = Table.create(location.path, definition, schema=schema, options=options, locks=lock_of(location))
     try:
         return {
             "table": table.config.name,
@@ -110,12 +135,26 @@ def _make(location: TableLocation, definition: TableDefinition, schema: pa.Schem
             "ordering": list(table.config.ordering_fields),
             "index": definition.index,
             "buckets": definition.buckets if definition.index == "bucket" else None,
+            **table.upkeep,
             "schema": [
                 {"name": field.name, "type": str(field.type), "nullable": field.nullable} for field in table.schema
             ],
         }
     finally:
         table.close()
+
+
+def _options(location: TableLocation, no_automatic: bool) -> WriterOptions:
+    """Return what is declared of cleans and archives; a schedule is no reason to record that writers do neither."""
+    declared = location.declaration
+    said = {"clean": declared.clean, "archive": declared.archive} if declared is not None else {}
+    if no_automatic:
+        off = {"automatic": False}
+        said = {
+            "clean": said.get("clean", CleanSettings()).model_copy(update=off),
+            "archive": said.get("archive", ArchiveSettings()).model_copy(update=off),
+        }
+    return WriterOptions(**said)
 
 
 def _schema(table: str, like: Path | None, columns: str | None) -> pa.Schema:

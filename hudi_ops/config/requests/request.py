@@ -65,7 +65,9 @@ def merged(model: type[M], given: M | None, keywords: Mapping[str, Any]) -> M:
     """Return the given values, with keywords in place of some of them."""
     if given is not None and not keywords:
         return given
-    return model(**{**(dict(given) if given is not None else {}), **current_names(keywords, model.renamed)})
+    # Only what was given: a default may stand for a value that `tables.yaml` declares.
+    before = {name: getattr(given, name) for name in given.model_fields_set} if given is not None else {}
+    return model(**{**before, **current_names(keywords, model.renamed)})
 
 
 def current_names(values: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:

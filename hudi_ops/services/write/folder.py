@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 from hudi_ops.commit.ledger import Ledger, Offer, offer_of, one_file, read_ledger, with_overlapping
 from hudi_ops.commit.recover.recover import finish_unfinished
-from hudi_ops.commit.retry import retried
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.config.requests import EngineName
 from hudi_ops.engine.progress import TellProgress
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.base.engine import choose_engine
+from hudi_ops.services.write.automatic import written
 from hudi_ops.services.write.batch import Batch, KeptChunks
 from hudi_ops.services.write.ingest import IngestResult, ingest, nothing_new
 from hudi_ops.services.write.operations import UPSERT, Replaces, WriteOperation
@@ -119,7 +119,7 @@ def ingest_folder(
         return replace(result, note=offer.note) if offer.note else result
 
     with KeptChunks() as kept:
-        return retried(session, attempt)
+        return written(session, attempt)
 
 
 def refuse_bounds(operation: WriteOperation, max_files: int | None, max_bytes: int | None) -> None:

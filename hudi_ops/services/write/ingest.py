@@ -59,7 +59,7 @@ class IngestResult(Result):
 
     `replaced` counts the file groups that an overwrite hid; their rows count as neither updated nor deleted. `logged` counts rows
     and deletes in log files of a merge-on-read table: readers and compactions find out which of them are updates.
-    `bytes_written` is the size of the files written.
+    `bytes_written` is the size of the files written. `automatic` says what an automatic clean and archive did after the commit.
     """
 
     table: str
@@ -81,6 +81,7 @@ class IngestResult(Result):
     seconds: float = 0.0
     note: str = ""
     schema_changes: tuple[str, ...] = ()
+    automatic: tuple[str, ...] = ()
 
 
 def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_s: float) -> IngestResult:

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 from hudi_ops.commit.ledger import read_ledger
 from hudi_ops.commit.recover.recover import finish_unfinished
-from hudi_ops.commit.retry import retried
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import InvalidRequest
+from hudi_ops.services.write.automatic import written
 from hudi_ops.services.write.batch import Batch
 from hudi_ops.services.write.ingest import IngestResult, ingest, nothing_new
 from hudi_ops.storage.protocol import FileInfo
@@ -81,4 +81,4 @@ def ingest_once(session: Session, batch: Batch, batch_id: BatchId, engine: Engin
         marked = replace(batch, ledger=ledger, files=(FileInfo(batch_id.id, 0, 0),))
         return replace(ingest(session, marked, engine, reason, started_s), files=0)
 
-    return retried(session, attempt)
+    return written(session, attempt)

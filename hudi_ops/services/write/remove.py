@@ -28,7 +28,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RemovalResult(Result):
-    """Result of a removal, or of its preview; `instant` is None if nothing was removed."""
+    """Result of a removal, or of its preview; `instant` is None if nothing was removed.
+
+    `automatic` says what an automatic clean and archive did after the commit.
+    """
 
     table: str
     operation: str
@@ -38,6 +41,7 @@ class RemovalResult(Result):
     dry_run: bool = False
     seconds: float = 0.0
     note: str = ""
+    automatic: tuple[str, ...] = ()
 
     @property
     def file_groups(self) -> int:

@@ -120,6 +120,9 @@ class Properties(_Entry):
 
     `doubled_keys` counts record keys that lay in more than one file group, of all writes that had completed by
     `counted_until`; None: they were not counted.
+
+    `automatic` names services that writers run after their commits (`config.upkeep_settings`); only that of slot 0 counts.
+    Entries of earlier releases and of adoptions lack it: there are none.
     """
 
     kind: Literal["PROPERTIES"] = "PROPERTIES"
@@ -134,6 +137,7 @@ class Properties(_Entry):
     doubled_keys: int | None = None
     counted_until: str = ""
     settings: dict[str, str] = {}
+    automatic: tuple[str, ...] = ()
 
 
 class Archive(_Entry):

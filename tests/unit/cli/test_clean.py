@@ -96,3 +96,24 @@ def test_a_wrong_call_exits_with_2(
     assert told.code == 2
     assert says in told.err
     assert tree(home) == before
+
+
+def test_what_tables_yaml_declares_is_the_default(written: Path, home: Path, call: Callable[..., Any]) -> None:
+    (home / "tables.yaml").write_text(f"{COW}    clean: {{policy: versions, retain: 1}}\n")
+    assert call("clean", "trips", "--dry-run", "--json").json["counts"]["planned"] == 6
+    assert call("clean", "trips", "--retain", "2", "--dry-run", "--json").json["counts"]["planned"] == 4
+    assert call("clean", "trips", "--policy", "commits", "--dry-run", "--json").json["counts"]["planned"] == 0
+
+
+def test_create_tells_whether_writers_clean(home: Path, call: Callable[..., Any]) -> None:
+    new = call("create", str(home / "one"), "--key", "id", "--columns", "id string")
+    assert "writers clean after commits, 10 commits retained; they archive down to 20 commits, above 30" in new.out
+    assert call("create", str(home / "one"), "--key", "id", "--columns", "id string", "--json").json["clean"][
+        "automatic"
+    ]
+    off = call("create", str(home / "two"), "--key", "id", "--columns", "id string", "--no-automatic")
+    assert "writers do not clean; they do not archive" in off.out
+    (home / "tables.yaml").write_text(f"{COW}    clean: {{automatic: false, policy: hours}}\n")
+    declared = call("create", "trips", "--columns", "id string, city string, ts bigint", "--json").json
+    assert declared["clean"] == {"automatic": False, "policy": "hours", "retain": 24}
+    assert declared["archive"]["automatic"]

@@ -8,6 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from hudi_ops.config.conflict_settings import ConflictSettings
+from hudi_ops.config.definition import OpenOptions
+from hudi_ops.config.requests import ArchiveRequest, CleanRequest
 from hudi_ops.config.tables_file import find_tables_file, load_tables, locate_table
 from hudi_ops.errors import InvalidRequest
 
@@ -210,3 +212,74 @@ def test_a_schedule_has_only_values_that_its_form_takes(tmp_path: Path, schedule
     with pytest.raises(InvalidRequest) as caught:
         load_tables(file)
     assert f"{file} is not valid:\n  tables.trips.schedules: {says}" in str(caught.value)
+
+
+UPKEEP = """
+tables:
+  trips:
+    path: data/trips
+    record_key: [id]
+    clean: {policy: hours, retain: 48}
+    archive: {keep_min: 5, keep_max: 9}
+    schedules: SCHEDULES
+"""
+
+
+@pytest.mark.parametrize(
+    ("schedules", "recorded", "runs"),
+    [
+        ("{}", ("clean", "archive"), ("clean", "archive")),
+        ("{}", (), ()),
+        ("{verify: '@daily'}", ("clean", "archive"), ("clean", "archive")),
+        ("{clean: '@daily'}", ("clean", "archive"), ()),
+        ("{archive: '@daily'}", ("clean", "archive"), ("clean",)),
+    ],
+)
+def test_a_schedule_takes_a_service_from_the_writers(
+    folder: Path, schedules: str, recorded: tuple[str, ...], runs: tuple[str, ...]
+) -> None:
+    write(folder, UPKEEP.replace("SCHEDULES", schedules))
+    options = OpenOptions(**locate_table("trips").options())
+    assert options.upkeep.automatic(recorded) == runs
+    assert (options.clean.policy, options.clean.retain, options.archive.keep_max) == ("hours", 48, 9)
+
+
+def test_what_is_declared_of_cleans_fills_in_a_request(folder: Path) -> None:
+    write(folder, UPKEEP.replace("SCHEDULES", "{}"))
+    options = OpenOptions(**locate_table("trips").options())
+
+    def filled(**given: object) -> tuple[str, int | None]:
+        found = options.clean.completed(CleanRequest(**given))
+        return found.policy, found.retain
+
+    assert filled() == ("hours", 48)
+    assert filled(retain=3) == ("hours", 3)
+    assert filled(policy="commits") == ("commits", None)
+    assert filled(policy="hours") == ("hours", 48)
+    kept = options.archive.completed(ArchiveRequest(keep_max=7))
+    assert (kept.keep_min, kept.keep_max) == (5, 7)
+
+
+def test_a_setting_wins_over_record_and_schedule(folder: Path) -> None:
+    declared = UPKEEP.replace("retain: 48", "retain: 48, automatic: true").replace(
+        "keep_max: 9", "keep_max: 9, automatic: false"
+    )
+    write(folder, declared.replace("SCHEDULES", "{clean: '@daily'}"))
+    assert OpenOptions(**locate_table("trips").options()).upkeep.automatic(()) == ("clean",)
+    assert OpenOptions(**locate_table("trips").options()).upkeep.automatic(("clean", "archive")) == ("clean",)
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("clean: {policy: days}", "clean.policy"),
+        ("clean: {retain: 0}", "clean.retain"),
+        ("clean: {automatic: sometimes}", "clean.automatic"),
+        ("archive: {keep_min: 9, keep_max: 5}", "keep_min is 9"),
+        ("archive: {keep: 5}", "archive.keep"),
+    ],
+)
+def test_wrong_settings_of_cleans_and_archives_are_named(folder: Path, setting: str, says: str) -> None:
+    write(folder, f"tables: {{trips: {{path: trips, record_key: [id], {setting}}}}}")
+    with pytest.raises(InvalidRequest, match=says):
+        load_tables()

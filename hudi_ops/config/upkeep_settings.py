@@ -1,0 +1,80 @@
+"""Settings of cleans and archives: what they keep, and whether writers run them after their commits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from hudi_ops.config.requests import ArchiveRequest, CleanRequest, PolicyName
+
+AUTOMATIC = ("clean", "archive")
+"""Services that writers may run after a commit."""
+
+_AUTOMATIC = "Whether writers do it after their commits. Default: as recorded when the table was created."
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class CleanSettings(_Settings):
+    """What cleans of a table retain, where a request does not say it; `automatic` ones delete a bounded number of files."""
+
+    automatic: bool | None = Field(default=None, description=_AUTOMATIC)
+    policy: PolicyName = Field(default="commits", description="commits, hours or versions.")
+    retain: int | None = Field(
+        default=None, ge=1, description="How many of them. Default: 10 commits, 24 hours, 3 slices."
+    )
+
+    def completed(self, request: CleanRequest) -> CleanRequest:
+        """Return a request with these values in place of those that it does not give."""
+        given = request.model_fields_set
+        policy = request.policy if "policy" in given else self.policy
+        retain = request.retain if "retain" in given or policy != self.policy else self.retain
+        return request.model_copy(update={"policy": policy, "retain": retain})
+
+
+class ArchiveSettings(_Settings):
+    """How many writes archives of a table keep on the timeline, where a request does not say it."""
+
+    automatic: bool | None = Field(default=None, description=_AUTOMATIC)
+    keep_min: int = Field(default=20, ge=1, description="Completed writes that stay on the timeline.")
+    keep_max: int = Field(default=30, ge=1, description="Archive once there are more than this.")
+
+    @model_validator(mode="after")
+    def _bounds_agree(self) -> ArchiveSettings:
+        if self.keep_min > self.keep_max:
+            raise ValueError(f"keep_min is {self.keep_min}, above keep_max, which is {self.keep_max}")
+        return self
+
+    def completed(self, request: ArchiveRequest) -> ArchiveRequest:
+        """Return a request with these values in place of those that it does not give."""
+        declared = {"keep_min": self.keep_min, "keep_max": self.keep_max}
+        return request.model_copy(
+            update={name: value for name, value in declared.items() if name not in request.model_fields_set}
+        )
+
+
+@dataclass(frozen=True)
+class UpkeepSettings:
+    """Settings of the services that keep a table small."""
+
+    clean: CleanSettings = field(default_factory=CleanSettings)
+    archive: ArchiveSettings = field(default_factory=ArchiveSettings)
+
+    def automatic(self, recorded: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the services that a writer runs after its commits; `recorded` are those of the table."""
+        chosen = {"clean": self.clean.automatic, "archive": self.archive.automatic}
+        return tuple(name for name in AUTOMATIC if (name in recorded if chosen[name] is None else chosen[name]))
+
+    def beside(self, scheduled: Collection[str]) -> UpkeepSettings:
+        """Return them where Airflow runs some services on a schedule; its cleans archive, too."""
+        by_schedule = {"automatic": False}
+        clean, archive = self.clean, self.archive
+        if "clean" in scheduled and clean.automatic is None:
+            clean = clean.model_copy(update=by_schedule)
+        if {"clean", "archive"} & {*scheduled} and archive.automatic is None:
+            archive = archive.model_copy(update=by_schedule)
+        return UpkeepSettings(clean, archive)

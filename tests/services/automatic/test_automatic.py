@@ -1,0 +1,191 @@
+"""Writers clean and archive a new table after their commits, and no table whose history they must not shorten."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pytest
+
+from hudi_ops.concurrency.lock.in_process import InProcessLock
+from hudi_ops.config.upkeep_settings import ArchiveSettings, CleanSettings, UpkeepSettings
+from hudi_ops.services.create.adoption import AdoptionOptions
+from hudi_ops.services.write import automatic
+from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.table.table import Table
+from hudi_ops.testing.clock import ManualClock
+from hudi_ops.testing.faults import Fault, FaultyStorage
+from hudi_ops.testing.simulated import simulated_context
+from hudi_ops.timeline.log.commit_log import slot_path
+from hudi_ops.verify.invariants import verify_table
+from tests.definitions import Definition, create_table
+from tests.protocol.foreign_table import make_foreign
+from tests.tables import DEFINITION, NOW_MS, START_MS, WITH_METADATA, by_key, made, rows, table_of
+
+COMMITS = 50
+OFF = UpkeepSettings(CleanSettings(automatic=False), ArchiveSettings(automatic=False))
+ON = UpkeepSettings(CleanSettings(automatic=True), ArchiveSettings(automatic=True))
+
+
+def row(number: int) -> pa.Table:
+    return rows(("k", "p0", number, number, None))
+
+
+def commit(table: Table, count: int = COMMITS, first: int = 1) -> list[str]:
+    """Write one row again and again; return the instants."""
+    instants = [table.ingest(row(number)).instant for number in range(first, first + count)]
+    assert None not in instants
+    return [str(instant) for instant in instants]
+
+
+def data_files(storage: MemoryStorage) -> int:
+    return sum(info.path.endswith(".parquet") and not info.path.startswith(".hoodie") for info in storage.list(""))
+
+
+def writes(table: Table) -> int:
+    return len(table._session.loader.load().timeline.completed_writes)
+
+
+@pytest.mark.parametrize(
+    "definition", [DEFINITION, WITH_METADATA], ids=["without metadata table", "with metadata table"]
+)
+def test_a_new_table_stays_small_and_keeps_what_is_promised(definition: Definition) -> None:
+    storage = made(definition)
+    table = table_of(storage, ManualClock(NOW_MS, tick_ms=1), "writer")
+
+    instants = commit(table)
+
+    assert data_files(storage) <= 2 * automatic.EVERY + 1
+    assert writes(table) <= 30
+    assert by_key(table) == {"k": COMMITS}
+    for number, instant in list(enumerate(instants, 1))[-10:]:
+        assert by_key(table, as_of=instant) == {"k": number}
+    assert verify_table(storage, deep=True, index=True).ok
+
+
+def test_the_result_of_a_commit_says_what_was_done() -> None:
+    storage = made()
+    table = table_of(storage, ManualClock(NOW_MS, tick_ms=1), "writer")
+
+    said = [line for number in range(1, 40) for line in table.ingest(row(number)).automatic]
+
+    assert any("old files deleted" in line for line in said)
+    assert any("left the timeline" in line for line in said)
+
+
+def test_processes_of_one_commit_each_keep_the_table_small() -> None:
+    storage, clock = made(), ManualClock(NOW_MS, tick_ms=1)
+    for number in range(1, COMMITS + 1):
+        table_of(storage, clock, f"process {number}").ingest(row(number))
+    assert data_files(storage) <= 2 * automatic.EVERY + 1
+    assert writes(table_of(storage, clock, "reader")) <= 30
+
+
+def without_record(storage: MemoryStorage) -> MemoryStorage:
+    """The table as the release before made it: its slot 0 says nothing of automatic services."""
+    entry = json.loads(storage.get(slot_path(0)))
+    assert entry.pop("automatic") == ["clean", "archive"]
+    storage.put(slot_path(0), json.dumps(entry).encode())
+    return storage
+
+
+def adopted(storage: MemoryStorage) -> MemoryStorage:
+    """The table as Apache Hudi would have made it; the first write adopts it."""
+    table_of(storage, ManualClock(NOW_MS, tick_ms=1), "first").ingest(row(0))
+    return make_foreign(storage)
+
+
+def beside_foreign_writer(storage: MemoryStorage) -> MemoryStorage:
+    """The table, with a completed write that the commit log does not know."""
+    table_of(storage, ManualClock(NOW_MS, tick_ms=1), "first").ingest(row(0))
+    foreign = make_foreign(storage)
+    for info in storage.list(".hoodie/timeline"):
+        storage.put(info.path, foreign.get(info.path))
+    return storage
+
+
+def recorded_off(_: MemoryStorage) -> MemoryStorage:
+    storage = MemoryStorage("crash", clock := ManualClock(START_MS, tick_ms=1))
+    create_table(table_of(storage, clock, "creator", upkeep=OFF)._session, DEFINITION)
+    return storage
+
+
+@pytest.mark.parametrize("kind", [without_record, adopted, beside_foreign_writer, recorded_off])
+def test_other_tables_lose_nothing_in_fifty_commits(kind: Callable[[MemoryStorage], MemoryStorage]) -> None:
+    storage = kind(made())
+    table = table_of(storage, ManualClock(NOW_MS + 60_000, tick_ms=1), "writer", AdoptionOptions(buckets=2))
+    before = data_files(storage)
+
+    instants = commit(table)
+
+    assert data_files(storage) == before + COMMITS
+    assert writes(table) >= COMMITS
+    for number, instant in list(enumerate(instants, 1))[::7]:
+        assert by_key(table, as_of=instant) == {"k": number}
+
+
+def test_settings_of_a_writer_win_over_the_record() -> None:
+    kept, shortened = made(), without_record(made())
+    commit(table_of(kept, ManualClock(NOW_MS, tick_ms=1), "writer", upkeep=OFF))
+    commit(table_of(shortened, ManualClock(NOW_MS, tick_ms=1), "writer", upkeep=ON))
+    assert data_files(kept) == COMMITS
+    assert data_files(shortened) <= 2 * automatic.EVERY + 1
+
+
+def test_the_settings_say_what_stays() -> None:
+    storage = made()
+    upkeep = UpkeepSettings(CleanSettings(policy="versions", retain=2), ArchiveSettings(keep_min=5, keep_max=6))
+    table = table_of(storage, ManualClock(NOW_MS, tick_ms=1), "writer", upkeep=upkeep)
+    commit(table)
+    assert data_files(storage) <= 2 + automatic.EVERY
+    assert writes(table) <= 6 + automatic.EVERY
+
+
+@dataclass(frozen=True)
+class AtPath:
+    """Fails each operation on paths that end so."""
+
+    ending: str
+
+    def fault_at(self, number: int, point: str) -> Fault | None:
+        return Fault.ERROR_BEFORE if point.startswith("put") and point.endswith(self.ending) else None
+
+
+def test_an_error_of_a_clean_is_a_line_of_the_result_and_the_commits_stand() -> None:
+    storage = made()
+    faulty = FaultyStorage(storage, AtPath(".clean.inflight"))
+    table = table_of(faulty, ManualClock(NOW_MS, tick_ms=1), "writer", upkeep=UpkeepSettings(archive=OFF.archive))
+
+    said = [line for number in range(1, 15) for line in table.ingest(row(number)).automatic]
+
+    assert faulty.fired
+    assert said
+    assert all(line.startswith("automatic clean failed: ") for line in said)
+    assert by_key(table_of(storage, ManualClock(NOW_MS, tick_ms=1), "reader")) == {"k": 14}
+    # The next process that has the service finishes the plan that was left.
+    commit(table_of(storage, ManualClock(NOW_MS + 600_000, tick_ms=1), "another"), 2 * automatic.EVERY, first=15)
+    assert data_files(storage) <= 2 * automatic.EVERY + 1
+
+
+@dataclass
+class WhereHeld:
+    """Disturbs nothing; notes at each deletion of a data file whether the lock is held."""
+
+    lock: InProcessLock
+    held: list[bool] = field(default_factory=list)
+
+    def fault_at(self, number: int, point: str) -> Fault | None:
+        if point.startswith("delete:part=p0/"):
+            self.held.append(self.lock.holder() is not None)
+        return None
+
+
+def test_files_go_while_the_lock_is_free() -> None:
+    lock = InProcessLock("watched")
+    watched = WhereHeld(lock)
+    ctx = simulated_context(FaultyStorage(made(), watched), ManualClock(NOW_MS, tick_ms=1), "writer")
+    commit(Table(replace(ctx, locks=lock)))
+    assert watched.held
+    assert not any(watched.held)
