@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from hudi_ops.commit.session import Session
+from hudi_ops.context import TableContext
 from hudi_ops.errors import Corrupt, InvalidRequest, NotFound
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
@@ -133,14 +134,14 @@ def list_holds(storage: Storage) -> list[Hold]:
     return sorted(found, key=lambda one: (one.instant, one.id))
 
 
-def live_holds(session: Session) -> Sequence[Hold]:
+def live_holds(ctx: TableContext) -> Sequence[Hold]:
     """Return the holds that have not expired, oldest instant first.
 
     Raises:
         Corrupt: a file below `.hoodie/.holds` is no hold.
     """
-    now_ms = session.ctx.clock.now_ms()
-    return [hold for hold in list_holds(session.ctx.storage) if hold.until_ms > now_ms]
+    now_ms = ctx.clock.now_ms()
+    return [hold for hold in list_holds(ctx.storage) if hold.until_ms > now_ms]
 
 
 def drop_expired_holds(session: Session) -> int:

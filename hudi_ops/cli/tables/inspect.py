@@ -284,11 +284,13 @@ def timeline(
 
 def show(table: TableArgument, as_json: JsonOption = False) -> None:
     """Describe a table."""
+    from hudi_ops.config.definition import OpenOptions
     from hudi_ops.services.inspect.summary import describe_table
 
     location = locate(table)
     with working(f"looking at {location.name}"):
-        facts = describe_table(storage_of(location)).as_dict()
+        options = OpenOptions(**location.options())
+        facts = describe_table(storage_of(location), options.upkeep).as_dict()
     if as_json:
         write_json(facts)
         return

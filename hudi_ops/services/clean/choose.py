@@ -151,13 +151,13 @@ def choose(session: Session, state: TableState, request: CleanRequest) -> CleanC
         refuse_pending(state, lambda instant: session.was_cancelled(state, instant))
     choice = empty_choice(request)
     choice.earlier = earlier_cleans(session, state)
-    choice.keepers = keepers(session, state)
-    holds = [(hold.instant, hold.reason) for hold in live_holds(session)]
+    choice.keepers = keepers(session.ctx, state.config, state.timeline)
+    holds = [(hold.instant, hold.reason) for hold in live_holds(session.ctx)]
     choice.earliest = earliest_retained(choice.policy, state, session.ctx.clock.now_ms(), holds, choice.earlier.floor)
     partitions = _partitions(session, state, choice, request)
     listed = _listed(session, state, partitions)
     choice.partitions = None if partitions is None else len(partitions)
-    _judge(choice, state, past_slices(state, session.commits, listed))
+    _judge(choice, state, past_slices(state.config, state.timeline, session.commits, listed))
     if request.files:
         _only(choice, request.files, listed)
     _limit(choice, request.max_files)

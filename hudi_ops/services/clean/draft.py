@@ -71,7 +71,7 @@ def refuse_changed(begun: TableState, state: TableState) -> None:
     """
     undone = Since(begun, state).undone
     cleans = [one for one in _completed_cleans(state) if one not in _completed_cleans(begun)]
-    saved = [one for one in savepoints(state) if one not in savepoints(begun)]
+    saved = [one for one in savepoints(state.timeline) if one not in savepoints(begun.timeline)]
     for what, found in (("was undone", undone), ("completed", cleans), ("was made", saved)):
         if found:
             one = found[0]

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from hudi_ops.timeline.state import CommitReader, TableState
+from hudi_ops.config.table import TableConfig
+from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.state import CommitReader
 from hudi_ops.timeline.writer_times import WriterTimes
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.snapshot import TableView
@@ -38,7 +40,9 @@ class PastSlice:
     age: int
 
 
-def past_slices(state: TableState, commits: CommitReader, listed: Mapping[str, Sequence[DataFile]]) -> list[PastSlice]:
+def past_slices(
+    config: TableConfig, timeline: Timeline, commits: CommitReader, listed: Mapping[str, Sequence[DataFile]]
+) -> list[PastSlice]:
     """Return the committed slices of listed files, by partition, file id and instant.
 
     Files of instants that did not complete, and files that their instant does not name, are in no slice: a rollback deletes these.
@@ -47,12 +51,12 @@ def past_slices(state: TableState, commits: CommitReader, listed: Mapping[str, S
         Corrupt: commit metadata, or the history where it tells to which slice a log file belongs, cannot be read.
         Unavailable: the history is rewritten faster than it can be read.
     """
-    view = TableView(state.config, state.timeline, commits, listed)
+    view = TableView(config, timeline, commits, listed)
     bases: dict[GroupKey, list[DataFile]] = {}
     logs: dict[GroupKey, list[DataFile]] = {}
     for file in view.committed_files():
         (logs if file.is_log else bases).setdefault((file.partition_path, file.file_id), []).append(file)
-    times = WriterTimes(state.timeline, state.config.history_folder, commits.archived)
+    times = WriterTimes(timeline, config.history_folder, commits.archived)
     found: list[PastSlice] = []
     for key, upon in sorted(_assigned(bases, logs, times).items()):
         found += _of_group(key, upon, view.replaced.get(key, ""))

@@ -55,11 +55,12 @@ def inputs_of_plan(session: Session, state: TableState, instant: str, plan: Clea
     """
     at_ms = session.ctx.clock.now_ms()
     refuse_strange(session, state, instant, plan)
-    keeping = keepers(session, state)
+    keeping = keepers(session.ctx, state.config, state.timeline)
     listing = StorageListing(session.ctx.storage, is_partitioned=True, engine=session.ctx.local_engine)
     listed = listing.files(sorted(plan.files))
     there = {file.path: file.size_bytes for files in listed.values() for file in files}
-    slices = {file.path: slice_ for slice_ in past_slices(state, session.commits, listed) for file in slice_.files}
+    past = past_slices(state.config, state.timeline, session.commits, listed)
+    slices = {file.path: slice_ for slice_ in past for file in slice_.files}
     present, gone, held = _Names(), _Names(), _Names()
     sizes = {}
     for partition, names in plan.files.items():

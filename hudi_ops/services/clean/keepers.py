@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hudi_ops.commit.holds import Hold, live_holds
-from hudi_ops.commit.session import Session
+from hudi_ops.config.table import TableConfig
+from hudi_ops.context import TableContext
 from hudi_ops.errors import Busy, Conflict
 from hudi_ops.files.names import data_path
 from hudi_ops.services.base.choice import Reason
 from hudi_ops.services.clean.history import GroupKey, PastSlice
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.content.plans import CompactionPlan, PlannedSlice, ReplacePlan, Savepoint, read_plan, read_result
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import REWRITING_ACTIONS
@@ -51,7 +54,7 @@ class Keepers:
         return next((hold for hold in self.holds if not slice_.superseded or hold.instant < slice_.superseded), None)
 
 
-def keepers(session: Session, state: TableState) -> Keepers:
+def keepers(ctx: TableContext, config: TableConfig, timeline: Timeline) -> Keepers:
     """Read what keeps files of a table.
 
     Raises:
@@ -59,39 +62,39 @@ def keepers(session: Session, state: TableState) -> Keepers:
         Conflict: a savepoint was deleted while it was read.
         Corrupt: a savepoint, a plan or a hold cannot be read.
     """
-    saved = savepoints(state)
+    saved = savepoints(timeline)
     named: dict[str, str] = {}
     for savepoint in saved:
-        said = read_result(session.ctx.storage, state.timeline, savepoint)
+        said = read_result(ctx.storage, timeline, savepoint)
         if not isinstance(said, Savepoint):
             raise Conflict(
                 f"the savepoint of {savepoint.time} was deleted while the clean was planned",
-                table=state.config.name,
+                table=config.name,
                 instant=savepoint.time,
                 next_step="run the same call again",
             )
         for partition, names in said.files.items():
             for name in names:
                 named.setdefault(data_path(partition, name), savepoint.time)
-    reads = _reads(session, state)
-    return Keepers(named, frozenset(one.time for one in saved), reads, live_holds(session))
+    reads = _reads(ctx.storage, config, timeline)
+    return Keepers(named, frozenset(one.time for one in saved), reads, live_holds(ctx))
 
 
-def savepoints(state: TableState) -> list[Instant]:
+def savepoints(timeline: Timeline) -> list[Instant]:
     """Return the completed savepoints, oldest first."""
-    return [one for one in state.timeline if one.kind == "savepoint" and one.is_completed]
+    return [one for one in timeline if one.kind == "savepoint" and one.is_completed]
 
 
-def _reads(session: Session, state: TableState) -> dict[GroupKey, tuple[str, str]]:
+def _reads(storage: Storage, config: TableConfig, timeline: Timeline) -> dict[GroupKey, tuple[str, str]]:
     found: dict[GroupKey, tuple[str, str]] = {}
-    for one in state.timeline.pending:
+    for one in timeline.pending:
         if one.action not in REWRITING_ACTIONS:
             continue
-        plan = read_plan(session.ctx.storage, state.timeline, one)
+        plan = read_plan(storage, timeline, one)
         if plan is None:
             raise Busy(
                 f"{one.action} {one.time} is pending, and its plan is empty: the files that it needs are unknown",
-                table=state.config.name,
+                table=config.name,
                 instant=one.time,
                 expected="a plan in its requested file",
                 found="an empty file",

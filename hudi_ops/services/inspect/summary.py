@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hudi_ops.clock import Clock, SystemClock
 from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.config.table import TableConfig, TableFacts
+from hudi_ops.config.upkeep_settings import UpkeepSettings
+from hudi_ops.context import TableContext
 from hudi_ops.errors import Corrupt, HudiOpsError, Unsupported
 from hudi_ops.metadata.reader.listing import open_listing
+from hudi_ops.metadata.reader.table import MetadataTable
 from hudi_ops.read.prune import with_metadata
 from hudi_ops.services.base.result import Result
 from hudi_ops.services.inspect.notes import note_of
+from hudi_ops.services.inspect.sizes import sizes_by_reason
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.content.archived import ArchivedInstant, load_history
@@ -21,11 +26,13 @@ from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.plans import decode_result, read_plan, read_result
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.commit_log import POINTER_KEY, Log, Pointer, read_slot
-from hudi_ops.timeline.log.entries import ADOPTS
+from hudi_ops.timeline.log.entries import ADOPTS, Properties
 from hudi_ops.timeline.log.head import open_log
 from hudi_ops.timeline.names import WRITE_ACTIONS
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.timeline.state import CommitReader
+from hudi_ops.view.file_group import DataFile
+from hudi_ops.view.listing import Listing, StorageListing
 from hudi_ops.view.schema import row_schema, table_schema
 from hudi_ops.view.slices import visible_slices
 
@@ -57,8 +64,9 @@ class TimelineRow(Result):
 class TableSummary(Result):
     """Settings and content of a table.
 
-    File groups, files, bytes and rows count what readers see now; `rows` is None if write statistics are missing. `columns` are
-    (name, type). `commit_log` describes the commit log. `why_not_writable` is empty if this library can write the table.
+    File groups, files, bytes and rows count what readers see now; `rows` is None if write statistics are missing. The other bytes
+    are those of `inspect.sizes`. `automatic` names the services that writers run after commits. `columns` are (name, type).
+    `commit_log` describes the commit log. `why_not_writable` is empty if this library can write the table.
     """
 
     name: str
@@ -85,8 +93,13 @@ class TableSummary(Result):
     base_files: int
     log_files: int
     total_bytes: int
+    as_of_bytes: int
+    held_bytes: int
+    pending_bytes: int
+    leftover_bytes: int | None
     rows: int | None
     metadata_partitions: tuple[str, ...]
+    automatic: tuple[str, ...]
     writable: bool
     why_not_writable: str
     last_instants: tuple[TimelineRow, ...]
@@ -123,8 +136,13 @@ def describe_timeline(storage: Storage, *, archived: bool = False, limit: int | 
     return rows
 
 
-def describe_table(storage: Storage) -> TableSummary:
+def describe_table(storage: Storage, upkeep: UpkeepSettings | None = None, clock: Clock | None = None) -> TableSummary:
     """Return a table's settings, schema, visible content, and whether it can be written.
+
+    Args:
+        storage: of the table.
+        upkeep: settings of its writers; None: the defaults.
+        clock: tells which holds have expired; None: this machine's.
 
     Raises:
         InvalidRequest: the path is not a table.
@@ -134,10 +152,13 @@ def describe_table(storage: Storage) -> TableSummary:
     timeline = load_timeline(storage, config)
     commits = CommitReader(storage)
     reader = _Reader(storage, timeline, commits)
-    listed = with_metadata(
-        storage, config, timeline, "auto", lambda metadata: open_listing(storage, config, metadata).walk().files
+    listing, listed = with_metadata(
+        storage, config, timeline, "auto", lambda metadata: _walked(storage, config, metadata)
     )
     slices = visible_slices(config, timeline, commits, listed)
+    ctx = TableContext(storage=storage, locks=None, clock=clock or SystemClock())
+    lists_all = isinstance(listing, StorageListing)
+    sizes = sizes_by_reason(ctx, config, timeline, commits, listed, slices, lists_all=lists_all)
     log = _load_log(storage, timeline, commits)
     facts = log.properties.facts if log is not None else None
     why_not = _why_not_writable(config, log)
@@ -168,13 +189,30 @@ def describe_table(storage: Storage) -> TableSummary:
         base_files=len(bases),
         log_files=len(logs),
         total_bytes=sum(file.size_bytes for file in (*bases, *logs)),
+        as_of_bytes=sizes.as_of,
+        held_bytes=sizes.held,
+        pending_bytes=sizes.pending,
+        leftover_bytes=sizes.leftover,
         rows=None if logs else _rows(timeline, commits, {file.path for file in bases}),
         metadata_partitions=config.metadata_partitions,
+        automatic=(upkeep or UpkeepSettings()).automatic(_recorded(storage)),
         writable=not why_not,
         why_not_writable=why_not,
         last_instants=tuple(map(reader.row, timeline.instants[-LAST_INSTANTS:])),
         pending_instants=tuple(map(reader.row, timeline.pending)),
     )
+
+
+def _walked(
+    storage: Storage, config: TableConfig, metadata: MetadataTable | None
+) -> tuple[Listing, Mapping[str, list[DataFile]]]:
+    listing = open_listing(storage, config, metadata)
+    return listing, listing.walk().files
+
+
+def _recorded(storage: Storage) -> tuple[str, ...]:
+    first = read_slot(storage, 0)
+    return first.automatic if isinstance(first, Properties) else ()
 
 
 @dataclass(frozen=True)

@@ -45,21 +45,21 @@ def begin_clean(storage: Storage, clock: ManualClock, instant: str) -> bool:
     """Take a planned clean over, and return whether its executor sees a hold."""
     session = session_of(storage, clock, "executor")
     assert take_over(session, instant, "clean") is not None
-    return bool(live_holds(session))
+    return bool(live_holds(session.ctx))
 
 
 def test_a_hold_lasts_until_it_expires_or_is_released() -> None:
     (storage, writes), clock = table_with_writes(), ManualClock(NOW_MS, tick_ms=1)
     table = table_of(storage, clock, "consumer")
     with table.holds(writes[0], seconds=60, purpose="nightly export") as hold:
-        assert [one.id for one in live_holds(table._session)] == [hold.id]
+        assert [one.id for one in live_holds(table.context)] == [hold.id]
         assert "nightly export" in hold.reason
         assert writes[0] in hold.reason
     assert table.holds.list() == []
     short = table.holds.take(writes[1], seconds=60)
     long = table.holds.renew(table.holds.take(writes[0], seconds=60), seconds=3 * DAY_S)
     clock.advance_ms(2 * 86_400_000)
-    assert [one.id for one in live_holds(table._session)] == [long.id]
+    assert [one.id for one in live_holds(table.context)] == [long.id]
     assert drop_expired_holds(table._session) == 1
     assert [one.id for one in table.holds.list()] == [long.id]
     assert not table.holds.release(short.id)
@@ -84,7 +84,7 @@ def test_what_is_no_completed_write_and_what_is_no_hold_are_refused() -> None:
             table.holds.release(name)
     storage.put(f"{FOLDER}/broken.json", b'{"instant": 1}')
     with pytest.raises(Corrupt, match=r"broken\.json is not a hold"):
-        live_holds(table._session)
+        live_holds(table.context)
 
 
 def test_a_hold_below_a_clean_that_began_or_completed_is_refused() -> None:
