@@ -1,4 +1,4 @@
-"""Settings of cleans and archives: what they keep, and whether writers run them after their commits."""
+"""Settings of cleans and archives, and whether writers run them after commits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Settings(BaseModel):
 
 
 class CleanSettings(_Settings):
-    """What cleans of a table retain, where a request does not say it; `automatic` ones delete a bounded number of files."""
+    """What cleans of a table retain, where a request does not say it."""
 
     automatic: bool | None = Field(default=None, description=_AUTOMATIC)
     policy: PolicyName = Field(default="commits", description="commits, hours or versions.")
@@ -37,7 +37,7 @@ class CleanSettings(_Settings):
 
 
 class ArchiveSettings(_Settings):
-    """How many writes archives of a table keep on the timeline, where a request does not say it."""
+    """How many writes archives keep on the timeline, where a request does not say it."""
 
     automatic: bool | None = Field(default=None, description=_AUTOMATIC)
     keep_min: int = Field(default=20, ge=1, description="Completed writes that stay on the timeline.")
@@ -65,7 +65,11 @@ class UpkeepSettings:
     archive: ArchiveSettings = field(default_factory=ArchiveSettings)
 
     def automatic(self, recorded: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the services that a writer runs after its commits; `recorded` are those of the table."""
+        """Return the services that a writer runs after its commits.
+
+        Args:
+            recorded: those that the table's creation recorded.
+        """
         chosen = {"clean": self.clean.automatic, "archive": self.archive.automatic}
         return tuple(name for name in AUTOMATIC if (name in recorded if chosen[name] is None else chosen[name]))
 

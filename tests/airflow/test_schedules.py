@@ -105,6 +105,17 @@ def test_values_that_are_written_as_text_are_those_of_the_form(tables_file: Path
     assert vars(load_dag("metadata"))["metadata__trips"].params.dump()["rebuild"] is True
 
 
+def test_a_scheduled_clean_takes_what_the_table_declares(tables_file: Path, load_dag, airflow_home: Path) -> None:
+    tables_file.write_text(
+        "tables: {trips: {path: trips, record_key: [id], clean: {policy: hours, retain: 48}, archive: {keep_min: 7, keep_max: 9}, "
+        "schedules: {clean: {schedule: '@hourly', retain: 24}, archive: '@daily'}}}"
+    )
+    form = vars(load_dag("clean"))["clean__trips"].params.dump()
+    assert (form["policy"], form["retain"]) == ("hours", 24)
+    form = vars(load_dag("archive"))["archive__trips"].params.dump()
+    assert (form["keep_min"], form["keep_max"]) == (7, 9)
+
+
 @pytest.mark.parametrize("given", [True, False])
 def test_a_field_whose_default_is_true_can_be_switched_off(scheduled: Path, load_dag, given: bool) -> None:
     task = load_dag("verify").dag.get_task("verify")

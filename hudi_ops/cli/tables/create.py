@@ -145,7 +145,10 @@ def _make(
 
 
 def _options(location: TableLocation, no_automatic: bool) -> WriterOptions:
-    """Return what is declared of cleans and archives; a schedule is no reason to record that writers do neither."""
+    """Return what is declared of cleans and archives.
+
+    A schedule does not count: it may end, and the record stays.
+    """
     declared = location.declaration
     said = {"clean": declared.clean, "archive": declared.archive} if declared is not None else {}
     if no_automatic:

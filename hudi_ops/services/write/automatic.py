@@ -1,4 +1,4 @@
-"""Clean and archive a table after a commit, where the table or the writer's settings ask for it.
+"""Clean and archive a table after a commit, where the table or the settings ask for it.
 
 Source: docs/protocol.md §25.
 """
@@ -56,7 +56,11 @@ def written(session: Session, attempt: Callable[[float], R]) -> R:
 
 
 def keep_small(session: Session) -> tuple[str, ...]:
-    """Clean and archive a table as far as that is automatic and due; return a line for each that did something, or failed."""
+    """Clean and archive a table, as far as that is automatic and due.
+
+    Returns:
+        A line for each service that changed something, or failed.
+    """
     try:
         wanted = session.upkeep.automatic(recorded_services(session))
         due = [name for name in wanted if session.waits_for(name)]
@@ -82,7 +86,10 @@ def keep_small(session: Session) -> tuple[str, ...]:
 
 
 def recorded_services(session: Session) -> tuple[str, ...]:
-    """Return the services that the table's creation recorded as automatic; none for adopted and older tables."""
+    """Return the services that the table's creation recorded as automatic.
+
+    Adopted tables and those of earlier releases record none.
+    """
     if session.automatic is None:
         first = read_slot(session.ctx.storage, 0)
         session.automatic = first.automatic if isinstance(first, Properties) else ()
@@ -90,7 +97,7 @@ def recorded_services(session: Session) -> tuple[str, ...]:
 
 
 def has_foreign_writes(session: Session, state: TableState) -> bool:
-    """Return whether the timeline has a completed write without a slot of the commit log."""
+    """Return whether a completed write on the timeline has no slot of the commit log."""
     for one in state.timeline.newest_first:
         metadata = session.commits.metadata(state.timeline, one)
         if metadata is not None and POINTER_KEY not in metadata.extra:
@@ -110,7 +117,7 @@ def _tried(session: Session, name: str) -> str:
 
 
 def _is_clean_due(session: Session, state: TableState) -> bool:
-    """Return whether enough writes completed since the last clean, beyond those that the policy retains."""
+    """Return whether enough writes completed since the last clean."""
     writes = state.timeline.completed_writes
     last = max((one.time for one in state.timeline if one.action == "clean" and one.is_completed), default="")
     retained = session.upkeep.clean.completed(CleanRequest())
