@@ -12,13 +12,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def airflow(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def airflow(home: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
         "AIRFLOW_HOME": str(home),
         "HUDI_OPS_VENV": str(Path(sys.executable).parent.parent),
         "HUDI_OPS_SPARK_MASTER": "local[2]",
         "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        **variables,
     }
     return subprocess.run(
         [str(ROOT / "bin" / "airflow"), *arguments],

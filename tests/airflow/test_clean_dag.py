@@ -1,4 +1,7 @@
-"""The DAG `clean`: plan and execute are two applications, and the second gets the first one's plan, or is skipped."""
+"""The DAG `clean`: plan and execute are two applications, and the second gets the first one's plan, or is skipped.
+
+Each task may be killed, and tried again.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,13 @@ def trips(tables_file: Path) -> Path:
 
     path = tables_file.parent / "trips"
     table = Table.create(
-        str(path), name="trips", record_key=["id"], schema=TRIPS.schema, partition_by=["city"], ordering="ts"
+        str(path),
+        name="trips",
+        record_key=["id"],
+        schema=TRIPS.schema,
+        partition_by=["city"],
+        ordering="ts",
+        metadata_compact_after=1,  # an archive waits for this
     )
     for at in (1, 2, 3):
         table.ingest(TRIPS.set_column(2, "ts", pa.array([at] * 3)).set_column(3, "fare", pa.array([at * 1.0] * 3)))
@@ -89,3 +98,59 @@ def test_a_plan_that_was_left_is_executed_once(trips: Path, airflow_home: Path) 
     # A retry of the same task finds it done.
     again = Table.open(str(trips)).clean.execute(instant=planned)
     assert (again.instant, again.deleted, again.note) == (planned, 0, "it was completed before")
+
+
+DIES_ONCE = """
+import os, signal
+
+if "PYSPARK_GATEWAY_PORT" in os.environ:  # a driver of spark-submit
+    from hudi_ops.storage.local import LocalStorage
+
+    def deadly(call):
+        def called(self, path, *others):
+            found = call(self, path, *others)
+            mark = os.environ["DIES_MARK"]
+            if os.environ["DIES_AT"] in path and not os.path.exists(mark):
+                open(mark, "x").close()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return found
+        return called
+
+    for name in ("put", "put_if_absent", "delete"):
+        setattr(LocalStorage, name, deadly(getattr(LocalStorage, name)))
+"""
+
+
+def test_each_task_can_be_killed_and_tried_again(
+    trips: Path, tables_file: Path, airflow_home: Path, tmp_path: Path
+) -> None:
+    """Goal: a retry of any task goes on. Method: its driver is killed at an operation of storage that only this task has."""
+    from hudi_ops import Table
+    from hudi_ops.verify import verify_table
+
+    declared = "source: landing, clean: {retain: 1}, archive: {keep_min: 2, keep_max: 3}}"
+    tables_file.write_text(tables_file.read_text().replace("source: landing}", declared))
+    assert declared in tables_file.read_text()
+    (tmp_path / "sitecustomize.py").write_text(DIES_ONCE)
+
+    def run(task: str, dies_at: str) -> None:
+        mark = tmp_path / f"{task} died"
+        call = ("tasks", "test", "clean", task, "2026-03-01")
+        hook = {"PYTHONPATH": str(tmp_path), "DIES_AT": dies_at, "DIES_MARK": str(mark)}
+        died = airflow(airflow_home, *call, **hook)
+        assert mark.exists(), died.stdout[-3000:]
+        assert "Cannot execute: spark-submit" in died.stdout  # `tasks test` exits with 0 all the same
+        again = airflow(airflow_home, *call, **hook)
+        assert "Cannot execute" not in again.stdout, again.stdout[-3000:]
+        assert last_result(again.stdout)["ok"]
+
+    files = set(trips.glob("**/*.parquet"))
+    run("plan", ".clean.requested")
+    run("execute", ".parquet")
+    run("archive", "_version_")
+
+    assert len(files - set(trips.glob("**/*.parquet"))) == 2
+    table = Table.open(str(trips))
+    assert len(table._session.loader.load().timeline.completed_writes) == 2
+    assert fares(trips) == {"a": 3.0, "b": 3.0, "c": 3.0}
+    assert verify_table(table.context.storage, deep=True, index=True).ok
