@@ -209,6 +209,23 @@ def make_folder(folder: Path) -> None:
     sync_folder(folder.parent)
 
 
+def sync_deletion(folder: Path | None, path: Path) -> None:
+    """Wait until a file that was deleted from a folder is gone from the disk.
+
+    Args:
+        folder: lost the name; a later deletion may have removed it, too. None: there was no file.
+        path: the file, for an error.
+
+    Raises:
+        Unavailable: it may still be there.
+    """
+    try:
+        if folder is not None:
+            sync_folder(next(one for one in (folder, *folder.parents) if one.is_dir()))
+    except OSError as error:
+        fail_untouched(error, path, "deleted")
+
+
 def sync_folder(folder: Path) -> None:
     """Wait until the names in the folder are on the disk.
 

@@ -204,25 +204,29 @@ class LocalStorage:
         Raises:
             Unavailable: it may still be there.
         """
-        target = self._file(path)
-        try:
-            target.unlink()
-            # Undoing relies on order across folders (outputs before inflight): each removal is durable before the next.
-            disk.sync_folder(self._prune(target.parent))
-        except OSError as error:
-            # On a folder: Linux says EISDIR, POSIX EPERM.
-            if error.errno in disk.ABSENT or (error.errno == errno.EPERM and target.is_dir()):
-                return
-            disk.fail_untouched(error, self._root / path, "deleted")
+        # Undoing relies on order across folders (outputs before inflight): each removal is durable before the next.
+        disk.sync_deletion(self._delete_from(path), self._root / path)
 
     def delete_all(self, paths: Sequence[str]) -> None:
-        """Delete files, in that order.
+        """Delete files in that order; all are gone for good once it returns.
 
         Raises:
             Unavailable: some of them may still be there.
         """
-        for path in paths:
-            self.delete(path)
+        for folder, path in {self._delete_from(path): path for path in paths}.items():
+            disk.sync_deletion(folder, self._root / path)
+
+    def _delete_from(self, path: str) -> Path | None:
+        # Returns the folder that lost a name, if any did.
+        target = self._file(path)
+        try:
+            target.unlink()
+            return self._prune(target.parent)
+        except OSError as error:
+            # On a folder: Linux says EISDIR, POSIX EPERM.
+            if error.errno in disk.ABSENT or (error.errno == errno.EPERM and target.is_dir()):
+                return None
+            disk.fail_untouched(error, self._root / path, "deleted")
 
     def sweep_temp(self, older_than_ms: int, now_ms: int) -> int:
         """Remove temp files of killed puts, older than `older_than_ms`; return their number.

@@ -231,3 +231,18 @@ def test_links_to_folders_beside_are_followed(tmp_path: Path) -> None:
     storage.put("a/file", b"1")
     (tmp_path / "root" / "b").symlink_to("a")
     assert [info.path for info in storage.list()] == ["a/file", "b/file"]
+
+
+def test_many_deletions_wait_for_the_disk_once_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = LocalStorage(tmp_path)
+    for name in ("a/1", "a/2", "b/c/1", "b/c/2", "b/d/1"):
+        storage.put(name, b"x")
+    synced: list[tuple[str, list[str]]] = []
+
+    def sync(folder: Path) -> None:
+        synced.append((str(folder.relative_to(tmp_path)), [info.path for info in storage.list()]))
+
+    monkeypatch.setattr(disk, "sync_folder", sync)
+    storage.delete_all(["a/1", "b/c/1", "gone/1", "b/c/2", "b/d/1"])
+    assert [folder for folder, _ in synced] == ["a", ".", ".", "."]
+    assert all(left == ["a/2"] for _, left in synced)
