@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from hudi_ops.clock import Clock
+from hudi_ops.config.upkeep_settings import ArchiveSettings, CleanSettings, UpkeepSettings
 from hudi_ops.services.create.adoption import AdoptionOptions
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
@@ -21,6 +22,8 @@ START_MS = 1_900_000_000_000
 NOW_MS = START_MS + 60_000
 """When processes begin: a minute after a table was made, so that no instant of theirs meets one of its."""
 TIMELINE = ".hoodie/timeline"
+BY_HAND = UpkeepSettings(CleanSettings(automatic=False), ArchiveSettings(automatic=False))
+"""Settings of writers that neither clean nor archive after their commits."""
 
 SCHEMA = pa.schema([
     ("id", pa.string()),
@@ -66,12 +69,19 @@ def table_of(storage: Storage, clock: Clock, actor: str, *terms: AdoptionOptions
 
 
 def made(
-    definition: Definition = DEFINITION, *batches: pa.Table, clock: ManualClock | None = None, after: int | None = None
+    definition: Definition = DEFINITION,
+    *batches: pa.Table,
+    clock: ManualClock | None = None,
+    after: int | None = None,
+    automatic: bool = False,
 ) -> MemoryStorage:
-    """A table in memory after its first ingests; `after` so many deltas its metadata table is compacted."""
+    """A table in memory after its first ingests.
+
+    `after` so many deltas its metadata table is compacted; `automatic`: its writers clean and archive it.
+    """
     clock = clock or ManualClock(START_MS, tick_ms=1)
     storage = MemoryStorage(definition.name, clock)
-    table = table_of(storage, clock, "creator")
+    table = table_of(storage, clock, "creator", upkeep=None if automatic else BY_HAND)
     if after is not None:
         table._session.metadata_compact_after = after
     create_table(table._session, definition)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NoReturn
 
@@ -24,6 +25,7 @@ _RIGHTS = {
     "listed": "list the folder",
     "written": "create files in the folder",
     "deleted": "delete files in the folder",
+    "deleted from": "read the folder",
     "swept": "delete files in the folder",
 }
 _NEXT_STEPS = {
@@ -209,21 +211,20 @@ def make_folder(folder: Path) -> None:
     sync_folder(folder.parent)
 
 
-def sync_deletion(folder: Path | None, path: Path) -> None:
-    """Wait until a file that was deleted from a folder is gone from the disk.
+def sync_deletions(folders: Iterable[Path]) -> None:
+    """Wait until files that were deleted from folders are gone from the disk.
 
     Args:
-        folder: lost the name; a later deletion may have removed it, too. None: there was no file.
-        path: the file, for an error.
+        folders: lost names; some may be gone themselves.
 
     Raises:
-        Unavailable: it may still be there.
+        Unavailable: some files may still be there.
     """
-    try:
-        if folder is not None:
-            sync_folder(next(one for one in (folder, *folder.parents) if one.is_dir()))
-    except OSError as error:
-        fail_untouched(error, path, "deleted")
+    for folder in {next(one for one in (lost, *lost.parents) if one.is_dir()) for lost in folders}:
+        try:
+            sync_folder(folder)
+        except OSError as error:
+            fail_untouched(error, folder, "deleted from")
 
 
 def sync_folder(folder: Path) -> None:

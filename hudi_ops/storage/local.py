@@ -205,28 +205,31 @@ class LocalStorage:
             Unavailable: it may still be there.
         """
         # Undoing relies on order across folders (outputs before inflight): each removal is durable before the next.
-        disk.sync_deletion(self._delete_from(path), self._root / path)
+        self.delete_all([path])
 
     def delete_all(self, paths: Sequence[str]) -> None:
-        """Delete files in that order; all are gone for good once it returns.
+        """Delete files in that order, then emptied folders; all are gone for good once it returns.
 
         Raises:
             Unavailable: some of them may still be there.
         """
-        for folder, path in {self._delete_from(path): path for path in paths}.items():
-            disk.sync_deletion(folder, self._root / path)
+        changed = {self._file(path).parent for path in paths if self._unlink(path)}
+        emptied = changed
+        while emptied:
+            emptied = {folder.parent for folder in emptied if self._prune(folder)}
+        disk.sync_deletions(changed)
 
-    def _delete_from(self, path: str) -> Path | None:
-        # Returns the folder that lost a name, if any did.
+    def _unlink(self, path: str) -> bool:
+        # Returns whether there was a file.
         target = self._file(path)
         try:
             target.unlink()
-            return self._prune(target.parent)
         except OSError as error:
             # On a folder: Linux says EISDIR, POSIX EPERM.
             if error.errno in disk.ABSENT or (error.errno == errno.EPERM and target.is_dir()):
-                return None
+                return False
             disk.fail_untouched(error, self._root / path, "deleted")
+        return True
 
     def sweep_temp(self, older_than_ms: int, now_ms: int) -> int:
         """Remove temp files of killed puts, older than `older_than_ms`; return their number.
@@ -323,17 +326,17 @@ class LocalStorage:
                 "repeated)",
             ) from error
 
-    def _prune(self, folder: Path) -> Path:
-        """Remove empty folders upwards and return the first that stays."""
-        while folder != self._root and folder.parent != self._root / ".hoodie" and folder != self._root / ".hoodie":
-            try:
-                folder.rmdir()
-            except FileNotFoundError:
-                pass  # another deleter was faster; its parent may be empty all the same
-            except OSError:
-                break  # not empty, or owned by another user: an empty folder is never listed, so nothing is lost
-            folder = folder.parent
-        return folder
+    def _prune(self, folder: Path) -> bool:
+        # Removes an empty folder; returns whether the one above may be empty, too.
+        top = self._root / ".hoodie"
+        if folder in {self._root, top} or folder.parent == top:
+            return False
+        try:
+            folder.rmdir()
+        except OSError as error:
+            # Another deleter was faster. A folder that is not empty, or another user's, stays: no listing shows empty folders.
+            return error.errno == errno.ENOENT
+        return True
 
     def _scan(self, folder: str) -> _FilesAndFolders:
         # Files directly in a folder, and the paths of its folders; those that vanish concurrently are left out.

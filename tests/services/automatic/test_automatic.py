@@ -22,10 +22,9 @@ from hudi_ops.timeline.log.commit_log import slot_path
 from hudi_ops.verify.invariants import verify_table
 from tests.definitions import Definition, create_table
 from tests.protocol.foreign_table import make_foreign
-from tests.tables import DEFINITION, NOW_MS, START_MS, WITH_METADATA, by_key, made, rows, table_of
+from tests.tables import BY_HAND, DEFINITION, NOW_MS, START_MS, WITH_METADATA, by_key, made, rows, table_of
 
 COMMITS = 50
-OFF = UpkeepSettings(CleanSettings(automatic=False), ArchiveSettings(automatic=False))
 ON = UpkeepSettings(CleanSettings(automatic=True), ArchiveSettings(automatic=True))
 
 
@@ -52,7 +51,7 @@ def writes(table: Table) -> int:
     "definition", [DEFINITION, WITH_METADATA], ids=["without metadata table", "with metadata table"]
 )
 def test_a_new_table_stays_small_and_keeps_what_is_promised(definition: Definition) -> None:
-    storage = made(definition)
+    storage = made(definition, automatic=True)
     table = table_of(storage, ManualClock(NOW_MS, tick_ms=1), "writer")
 
     instants = commit(table)
@@ -66,7 +65,7 @@ def test_a_new_table_stays_small_and_keeps_what_is_promised(definition: Definiti
 
 
 def test_the_result_of_a_commit_says_what_was_done() -> None:
-    storage = made()
+    storage = made(automatic=True)
     table = table_of(storage, ManualClock(NOW_MS, tick_ms=1), "writer")
 
     said = [line for number in range(1, 40) for line in table.ingest(row(number)).automatic]
@@ -76,7 +75,7 @@ def test_the_result_of_a_commit_says_what_was_done() -> None:
 
 
 def test_processes_of_one_commit_each_keep_the_table_small() -> None:
-    storage, clock = made(), ManualClock(NOW_MS, tick_ms=1)
+    storage, clock = made(automatic=True), ManualClock(NOW_MS, tick_ms=1)
     for number in range(1, COMMITS + 1):
         table_of(storage, clock, f"process {number}").ingest(row(number))
     assert data_files(storage) <= 2 * automatic.EVERY + 1
@@ -108,13 +107,13 @@ def beside_foreign_writer(storage: MemoryStorage) -> MemoryStorage:
 
 def recorded_off(_: MemoryStorage) -> MemoryStorage:
     storage = MemoryStorage("crash", clock := ManualClock(START_MS, tick_ms=1))
-    create_table(table_of(storage, clock, "creator", upkeep=OFF)._session, DEFINITION)
+    create_table(table_of(storage, clock, "creator", upkeep=BY_HAND)._session, DEFINITION)
     return storage
 
 
 @pytest.mark.parametrize("kind", [without_record, adopted, beside_foreign_writer, recorded_off])
 def test_other_tables_lose_nothing_in_fifty_commits(kind: Callable[[MemoryStorage], MemoryStorage]) -> None:
-    storage = kind(made())
+    storage = kind(made(automatic=True))
     table = table_of(storage, ManualClock(NOW_MS + 60_000, tick_ms=1), "writer", AdoptionOptions(buckets=2))
     before = data_files(storage)
 
@@ -127,15 +126,15 @@ def test_other_tables_lose_nothing_in_fifty_commits(kind: Callable[[MemoryStorag
 
 
 def test_settings_of_a_writer_win_over_the_record() -> None:
-    kept, shortened = made(), without_record(made())
-    commit(table_of(kept, ManualClock(NOW_MS, tick_ms=1), "writer", upkeep=OFF))
+    kept, shortened = made(automatic=True), without_record(made(automatic=True))
+    commit(table_of(kept, ManualClock(NOW_MS, tick_ms=1), "writer", upkeep=BY_HAND))
     commit(table_of(shortened, ManualClock(NOW_MS, tick_ms=1), "writer", upkeep=ON))
     assert data_files(kept) == COMMITS
     assert data_files(shortened) <= 2 * automatic.EVERY + 1
 
 
 def test_the_settings_say_what_stays() -> None:
-    storage = made()
+    storage = made(automatic=True)
     upkeep = UpkeepSettings(CleanSettings(policy="versions", retain=2), ArchiveSettings(keep_min=5, keep_max=6))
     table = table_of(storage, ManualClock(NOW_MS, tick_ms=1), "writer", upkeep=upkeep)
     commit(table)
@@ -154,9 +153,9 @@ class AtPath:
 
 
 def test_an_error_of_a_clean_is_a_line_of_the_result_and_the_commits_stand() -> None:
-    storage = made()
+    storage = made(automatic=True)
     faulty = FaultyStorage(storage, AtPath(".clean.inflight"))
-    table = table_of(faulty, ManualClock(NOW_MS, tick_ms=1), "writer", upkeep=UpkeepSettings(archive=OFF.archive))
+    table = table_of(faulty, ManualClock(NOW_MS, tick_ms=1), "writer", upkeep=UpkeepSettings(archive=BY_HAND.archive))
 
     said = [line for number in range(1, 15) for line in table.ingest(row(number)).automatic]
 
@@ -185,7 +184,7 @@ class WhereHeld:
 def test_files_go_while_the_lock_is_free() -> None:
     lock = InProcessLock("watched")
     watched = WhereHeld(lock)
-    ctx = simulated_context(FaultyStorage(made(), watched), ManualClock(NOW_MS, tick_ms=1), "writer")
+    ctx = simulated_context(FaultyStorage(made(automatic=True), watched), ManualClock(NOW_MS, tick_ms=1), "writer")
     commit(Table(replace(ctx, locks=lock)))
     assert watched.held
     assert not any(watched.held)
