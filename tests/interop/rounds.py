@@ -7,9 +7,10 @@ of the rows; savepoints keep copies of it.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 
@@ -21,6 +22,8 @@ from tests.interop.conftest import HudiRsReader
 from tests.tables import VERSIONED, of_schema
 
 KEYS, PARTS = 24, 3
+DUE_MAX = 6
+"""Number of writes after which a clean must be due."""
 NAME = "rounds"
 ACTIONS = ("clean", "archive", "save", "restore", "finish", "merge")
 """What either side does beside its writes; `finish` is the other side's pending clean, `merge` a compaction."""
@@ -209,20 +212,34 @@ class Rounds:
 
     def _finish(self, ours: bool) -> str:
         """Let the other side plan a clean, and finish it."""
-        for _ in range(2):
-            self.write(ours=not ours, parts=(0, 1))
         if ours:
-            options = {**self._metadata, **CLEANING}
-            planned = self.hudi.schedule_clean(self.path, NAME, options)
-            assert planned is not None
+            planned = self._until_due(
+                lambda: self.hudi.schedule_clean(self.path, NAME, self._metadata | CLEANING), False
+            )
+            self._is_alone(planned)
             assert self.table.clean.run().instant == planned
             return planned
-        plan = self.table.clean.plan(retain=1)
-        assert plan.instant is not None
+        planned = self._until_due(lambda: self.table.clean.plan(retain=1).instant, True)
+        self._is_alone(planned)
         self.write(ours=False, parts=(2,), **CLEANING)
-        again = self.table.clean.execute(instant=plan.instant)
-        assert again.note == "it was completed before"
-        return f"{plan.instant}, {plan.counts['planned']} files"
+        assert self.table.clean.execute(instant=planned).note == "it was completed before"
+        return planned
+
+    def _until_due(self, plan: Callable[[], str | None], ours: bool) -> str:
+        """Make slices until a clean plans to delete one; return the plan's instant."""
+        for _ in range(DUE_MAX):
+            self.write(ours=ours, parts=(0,), **({} if ours or self.terms.kind == "cow" else MERGING))
+            if ours and self.terms.kind == "mor":
+                self.table.compact()
+            planned = plan()
+            if planned is not None:
+                return planned
+        raise AssertionError(f"no clean was due after {DUE_MAX} writes")
+
+    def _is_alone(self, planned: str) -> None:
+        """Hold that this clean is pending, and nothing else."""
+        pending = self.table._session.loader.load().timeline.pending
+        assert [(one.time, one.action) for one in pending] == [(planned, "clean")]
 
     def check(self) -> None:
         """Every reader shows the rows of the model, the savepoints theirs; nothing is pending, and nothing is wrong."""
