@@ -208,6 +208,9 @@ class Rounds:
         self.ours = [one for one in self.ours if one <= instant]
         if self.dice.random() < 0.6:
             self._unsave(instant, ours=self.dice.random() < 0.5)
+        self.check()
+        # Neither side saves a write below the earliest retained instant of a clean, and that may be an undone one.
+        self.write(ours=self.dice.random() < 0.5)
         return instant
 
     def _finish(self, ours: bool) -> str:

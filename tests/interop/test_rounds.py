@@ -16,6 +16,8 @@ from tests.interop.apache_hudi import HudiPeer
 from tests.interop.conftest import HudiRsReader
 from tests.interop.rounds import ACTIONS, Rounds, Terms
 
+pytestmark = pytest.mark.timeout(1800)
+
 ROUNDS = 20 if SOAK else 4
 SHORT = [("mor", True, 9), ("cow", True, 8)]
 """Type of table, whether it has a metadata table, and its version."""

@@ -101,14 +101,9 @@ class Wedged:
         assert_same_rows(self.peer.read(self.path, options=self.options), ours, with_meta=True)
 
 
-def killed_when(start: Callable[[HudiPeer], object], reached: Callable[[], bool]) -> bool:
-    """Start a call of a process of Apache Hudi, and kill the process at a point; return whether it died there."""
-    with HudiPeer() as peer:
-        peer.call("ping")
-        return _kill(peer, lambda: start(peer), reached)
+def moved_when(start: Callable[[], object], reached: Callable[[], bool], move: Callable[[], object]) -> bool:
+    """Start a call of Apache Hudi, make a move at a point, and wait for its end; return whether the point was reached."""
 
-
-def _kill(peer: HudiPeer, start: Callable[[], object], reached: Callable[[], bool]) -> bool:
     def call() -> None:
         with suppress(HudiPeerError, BrokenPipeError):
             start()
@@ -118,11 +113,19 @@ def _kill(peer: HudiPeer, start: Callable[[], object], reached: Callable[[], boo
     deadline = time.monotonic() + DEADLINE_S
     while worker.is_alive() and not reached():
         assert time.monotonic() < deadline, "the point was not reached"
-    died = worker.is_alive()
-    peer.kill()
+    was_reached = worker.is_alive()
+    if was_reached:
+        move()
     worker.join(DEADLINE_S)
     assert not worker.is_alive()
-    return died
+    return was_reached
+
+
+def killed_when(start: Callable[[HudiPeer], object], reached: Callable[[], bool]) -> bool:
+    """Start a call of a process of Apache Hudi, and kill the process at a point; return whether it died there."""
+    with HudiPeer() as peer:
+        peer.call("ping")
+        return moved_when(lambda: start(peer), reached, peer.kill)
 
 
 def pause_when(start: Callable[[HudiPeer], object], reached: Callable[[], bool], between: Callable[[], object]) -> None:
