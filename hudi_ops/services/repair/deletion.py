@@ -17,7 +17,7 @@ from hudi_ops.timeline.state import TableState
 
 
 def delete_inflight(session: Session, where: str, abandoned: bool) -> str:
-    """Roll back an instant with an inflight file and without a requested one; return what was done.
+    """Roll back an instant that has an inflight file alone; return what was done.
 
     Its data files go before the inflight file: a base file without an instant on the timeline would hide the log files that
     Apache Hudi writes later (docs/format.md §9.2).
