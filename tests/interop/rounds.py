@@ -119,7 +119,10 @@ class Rounds:
     def write(self, *, ours: bool, parts: tuple[int, ...] = (), **options: str) -> None:
         """Write once, to some partitions or to any; the model follows."""
         self.version += 1
-        operation = self.dice.choice(("upsert", "upsert", "upsert", "delete", "insert_overwrite"))
+        operations = ("upsert", "upsert", "upsert", "delete", "insert_overwrite")
+        # Apache Hudi 1.0.2 fails to read a key that a delete block and then an upsert name (docs/format.md §11.2).
+        has_delete_blocks = self.terms.kind == "mor" and self.terms.version == 8
+        operation = self.dice.choice(operations[:3] + operations[4:] if has_delete_blocks else operations)
         keys = [n for n in range(KEYS) if not parts or n % PARTS in parts]
         chosen = sorted(self.dice.sample(keys, self.dice.randint(1, min(12, len(keys)))))
         if not self.rows or parts:
