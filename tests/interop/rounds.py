@@ -225,11 +225,19 @@ class Rounds:
             self._is_alone(planned)
             assert self.table.clean.run().instant == planned
             return planned
-        planned = self._until_due(lambda: self.table.clean.plan(retain=1).instant, True)
+        planned = self._until_due(self._plan_of_ours, True)
         self._is_alone(planned)
         self.write(ours=False, parts=(2,), **CLEANING)
         assert self.table.clean.execute(instant=planned).note == "it was completed before"
         return planned
+
+    def _plan_of_ours(self) -> str | None:
+        """Plan a clean; one without files is executed at once, since Apache Hudi fails on it (docs/format.md §3.2)."""
+        plan = self.table.clean.plan(retain=1)
+        if plan.instant is None or plan.counts["planned"]:
+            return plan.instant
+        self.table.clean.execute(instant=plan.instant)
+        return None
 
     def _until_due(self, plan: Callable[[], str | None], ours: bool) -> str:
         """Make slices until a clean plans to delete one; return the plan's instant."""
