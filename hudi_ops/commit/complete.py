@@ -30,7 +30,7 @@ from hudi_ops.timeline.log.commit_log import POINTER_KEY, Pointer
 from hudi_ops.timeline.log.entries import Complete, Entry
 from hudi_ops.timeline.log.reserve import newest_known
 from hudi_ops.timeline.log.unique_keys import may_double, newest_count, why_doubtful
-from hudi_ops.timeline.names import REWRITING_ACTIONS
+from hudi_ops.timeline.names import REWRITING_ACTIONS, WRITE_ACTIONS, completes_as
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import schema_text, table_schema
 
@@ -304,7 +304,11 @@ def _newest_extra(session: Session, state: TableState, ahead: Ahead) -> Mapping[
     newest = session.commits.newest_with(state.timeline, POINTER_KEY)
     if newest is not None:
         return newest.extra
-    since = [entry for slot, entry in state.log.completes() if slot > ahead.head and entry.action != "rollback"]
+    since = [
+        entry
+        for slot, entry in state.log.completes()
+        if slot > ahead.head and completes_as(entry.action) in WRITE_ACTIONS
+    ]
     if not since:
         return ahead.extra
     return CommitMetadata.from_bytes(session.ctx.storage.get(since[-1].payload), since[-1].payload).extra

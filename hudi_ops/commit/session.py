@@ -253,6 +253,17 @@ class Session:
         newest = self.commits.newest_with(state.timeline, POINTER_KEY)
         if newest is not None:
             return newest.extra
+        entry = self.newest_complete(state)
+        if entry is None:
+            return {}
+        return CommitMetadata.from_bytes(self.ctx.storage.get(entry.payload), entry.payload).extra
+
+    def newest_complete(self, state: TableState, upto: str | None = None) -> Complete | None:
+        """Return the newest COMPLETE of a write that was neither voided nor undone, or None.
+
+        Args:
+            upto: newest instant that it may have; None: any.
+        """
         voided, undone = set(state.log.voided), set[str]()
         for slot, entry in chain(reversed(list(state.log.since(-1))), older_entries(self.ctx.storage, state.log)):
             if isinstance(entry, Void):
@@ -261,9 +272,9 @@ class Session:
                 undone.update(entry.undone)
             elif not isinstance(entry, Complete) or slot in voided or entry.instant in undone:
                 continue
-            elif completes_as(entry.action) in WRITE_ACTIONS:
-                return CommitMetadata.from_bytes(self.ctx.storage.get(entry.payload), entry.payload).extra
-        return {}
+            elif completes_as(entry.action) in WRITE_ACTIONS and (upto is None or entry.instant <= upto):
+                return entry
+        return None
 
     def was_cancelled(self, state: TableState, instant: str) -> bool:
         """Return whether a CANCEL slot of any age names an instant."""

@@ -325,6 +325,13 @@ GUARDS = [
         "services/archive/test_prune.py",
     ),
     _row(
+        "the payload of the newest archived write stays",
+        "services/archive/prune.py",
+        "    return session.newest_complete(state, upto=state.log.boundary)\n",
+        "    return session.newest_complete(state)\n",
+        "services/archive/test_prune.py::test_a_restore_to_a_foreign_write_finds_the_ledgers_of_archived_ones",
+    ),
+    _row(
         "the metadata table keeps instants up to the start of the table",
         "services/archive/metadata_timeline.py",
         "    limit = min([writes[-keep].time, state.timeline.start, compaction, *pending])\n",

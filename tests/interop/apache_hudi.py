@@ -136,6 +136,12 @@ class HudiPeer:
         told: dict[str, Any] = self.call("timeline", path=str(path))
         return told
 
+    def schedule_clean(self, path: Path | str, table: str, options: dict[str, str]) -> str | None:
+        """Plan a clean and leave it pending; returns its instant, None if nothing is due."""
+        merged = {**table_options(Path(path)), **options}
+        planned: str | None = self.call("schedule_clean", path=str(path), table=table, options=merged)
+        return planned
+
     def bucket_ids(self, keys: Sequence[str], fields: str, buckets: int) -> list[int]:
         """The bucket of each record key by Apache Hudi's own hash."""
         found: list[int] = self.call("bucket_id", keys=list(keys), fields=fields, buckets=buckets)

@@ -162,6 +162,19 @@ class Peer:
         identifier = self.jvm.org.apache.hudi.index.bucket.BucketIdentifier
         return [int(identifier.getBucketId(key, fields, buckets)) for key in keys]
 
+    def do_schedule_clean(self, path: str, table: str, options: dict[str, str]) -> str | None:
+        """Plans a clean by `SparkRDDWriteClient`, without executing it; returns its instant, None if nothing is due."""
+        hudi, given = self.jvm.org.apache.hudi, self.jvm.java.util.HashMap()
+        for key, value in {**WRITE_DEFAULTS, **options}.items():
+            given.put(key, value)
+        client = hudi.DataSourceUtils.createHoodieClient(self.spark.sparkContext._jsc, "", path, table, given)
+        try:
+            empty = hudi.common.util.Option.empty()
+            planned = client.scheduleTableService(empty, hudi.common.model.TableServiceType.CLEAN)
+            return str(planned.get()) if planned.isPresent() else None
+        finally:
+            client.close()
+
     def _meta_client(self, path: str) -> Any:
         conf = self.jvm.org.apache.hudi.storage.hadoop.HadoopStorageConfiguration(
             self.spark.sparkContext._jsc.hadoopConfiguration()

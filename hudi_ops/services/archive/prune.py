@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 
 from hudi_ops.commit.ledger import pointers
 from hudi_ops.commit.session import Session
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.ledger_chain import FOLDER as LEDGERS
 from hudi_ops.timeline.content.ledger_chain import built_upon
 from hudi_ops.timeline.log.commit_log import FOLDER as LOG
-from hudi_ops.timeline.log.entries import Complete, Restore, Void
-from hudi_ops.timeline.log.head import older_entries
-from hudi_ops.timeline.names import WRITE_ACTIONS, completes_as, is_instant
+from hudi_ops.timeline.log.entries import Complete
+from hudi_ops.timeline.names import is_instant
 from hudi_ops.timeline.state import TableState
 
 PAYLOADS = f"{LOG}/payload"
@@ -49,35 +48,36 @@ def prune(session: Session, state: TableState) -> Pruned:
 def ledgers_kept(session: Session, state: TableState) -> frozenset[str]:
     """Return the ledgers that a retry may ask for.
 
-    They are named by commits on the timeline and by `newest_extra`, or named ones build upon them. A savepoint's commit is among
-    the former. `newest_extra` is the only source after a foreign archiver removed all commits of ours: without its ledgers, source
-    files would be taken twice.
+    They are named by commits on the timeline, by `newest_extra` or by the newest archived COMPLETE, or named ones build upon them.
+    A savepoint's commit is among the former. The archived COMPLETE is the only source once a foreign archiver removed our commits,
+    or a restore undid all above the savepoint of a foreign write: without its ledgers, source files would be taken twice.
 
     Raises:
         Corrupt: one of them cannot be read.
         NotFound: one of them is missing.
     """
+    storage = session.ctx.storage
     commits = (session.commits.metadata(state.timeline, write) for write in state.timeline.completed_writes)
     extras = [session.newest_extra(state), *(metadata.extra for metadata in commits if metadata is not None)]
+    if (archived := _newest_archived(session, state)) is not None:
+        extras.append(CommitMetadata.from_bytes(storage.get(archived.payload), archived.payload).extra)
     named = sorted({path for extra in extras for path in pointers(extra).values()})
-    below = session.ctx.local_engine.map(partial(built_upon, session.ctx.storage), named)
+    below = session.ctx.local_engine.map(partial(built_upon, storage), named)
     return frozenset(named).union(*below)
 
 
 def payloads_kept(session: Session, state: TableState) -> frozenset[str]:
-    """Return the payloads of the newest COMPLETE of a write, from which `newest_extra` reads."""
-    voided, undone = set(state.log.voided), set[str]()
-    entries = chain(reversed(list(state.log.since(-1))), older_entries(session.ctx.storage, state.log))
-    for slot, entry in entries:
-        if isinstance(entry, Void):
-            voided.add(entry.slot)
-        elif isinstance(entry, Restore):
-            undone.update(entry.undone)
-        elif not isinstance(entry, Complete) or slot in voided or entry.instant in undone:
-            continue
-        elif completes_as(entry.action) in WRITE_ACTIONS:
-            return entry.notes
-    return frozenset()
+    """Return the payloads of the newest COMPLETE of a write, and of the newest archived one.
+
+    `newest_extra` reads one of them: the latter once a restore undid every newer write. A savepoint may protect a foreign write,
+    which names no slot.
+    """
+    found = (session.newest_complete(state), _newest_archived(session, state))
+    return frozenset[str]().union(*(entry.notes for entry in found if entry is not None))
+
+
+def _newest_archived(session: Session, state: TableState) -> Complete | None:
+    return session.newest_complete(state, upto=state.log.boundary)
 
 
 def _below(session: Session, folder: str, boundary: str) -> list[str]:

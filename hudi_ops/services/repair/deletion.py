@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hudi_ops.commit.session import Session
+from hudi_ops.commit.undo.rollback import roll_back
 from hudi_ops.commit.undo.rollback_files import delete_files, delete_own_notes, delete_pending
 from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.concurrency.markers import delete_markers, list_markers
@@ -11,22 +12,30 @@ from hudi_ops.services.recovery.attempts import rollback_write
 from hudi_ops.services.repair.owners import Gone, Left, cancelled, ended
 from hudi_ops.timeline.content.plans import RollbackPlan, read_plan
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.names import State, parse_file_name
+from hudi_ops.timeline.names import WRITE_ACTIONS, State, parse_file_name
 from hudi_ops.timeline.state import TableState
 
 
 def delete_inflight(session: Session, where: str, abandoned: bool) -> str:
-    """Delete an inflight file without a requested one; return what was done.
+    """Roll back an instant that has an inflight file alone; return what was done.
+
+    Its data files go before the inflight file: a base file without an instant on the timeline would hide the log files that
+    Apache Hudi writes later (docs/format.md §9.2).
 
     Raises:
-        Left: its writer may be alive, or it is another state by now.
+        Left: its writer may be alive, another process rolls it back, or it is another state by now.
     """
     state, found = _instant_at(session, where)
     if found.states != {State.INFLIGHT}:
         raise Left(f"{found} has changed since")
     cancelled(session, found.time, abandoned=abandoned)
-    delete_pending(session, state.timeline.folder, found, foreign=True)
-    return f"cancelled {found.time}, and deleted its inflight file"
+    if found.kind not in WRITE_ACTIONS:
+        delete_pending(session, state.timeline.folder, found, foreign=True)
+        return f"cancelled {found.time}, and deleted its inflight file"
+    undone = roll_back(session, found)
+    if undone is None:
+        raise Left(f"{found.time} stays: another process rolls it back")
+    return f"rolled back {found.time}, {len(undone.files)} files"
 
 
 def delete_rollback(session: Session, where: str, abandoned: bool) -> str:

@@ -87,7 +87,7 @@ Work: TypeAlias = Callable[[Session, str, bool], str]
 """Repairs what lies at a place, where the flag states that programs without a heartbeat have ended; returns what was done."""
 
 BY_PLACE: Mapping[str, tuple[str, Work]] = {
-    "inflight-without-requested": ("cancel the instant, and delete its inflight file", delete_inflight),
+    "inflight-without-requested": ("roll the instant back", delete_inflight),
     "rollback-refused": ("delete the rollback: its target has a savepoint", delete_rollback),
     "rollback-orphan": ("cancel the instant, and delete the file", delete_orphan),
     "leftover-visible": ("delete the file: its instant does not name it", delete_unnamed),

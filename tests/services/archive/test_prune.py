@@ -15,7 +15,9 @@ from hudi_ops.context import Owner
 from hudi_ops.services.archive.prune import ledgers_kept, payloads_kept
 from hudi_ops.storage.open import open_storage
 from hudi_ops.testing.faults import Crash, FaultyStorage
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.ledger_chain import FOLDER, built_upon
+from hudi_ops.timeline.names import instant_of_ms, ms_of_instant
 from tests.fault_plans import DiesBefore
 from tests.tables import TIMELINE
 
@@ -47,6 +49,32 @@ def test_a_source_whose_commits_were_archived_takes_no_file_twice(
     for folder in (once, often):
         assert again.ingest_folder(str(folder)).instant is None
     assert again.read(["id"]).num_rows == 7
+
+
+def test_a_restore_to_a_foreign_write_finds_the_ledgers_of_archived_ones(
+    fed: tuple[Table, Path, Path], tmp_path: Path
+) -> None:
+    """No commit on the timeline names a slot then: the newest archived COMPLETE says which files were taken."""
+    table, once, often = fed
+    storage = table.context.storage
+    foreign = instant_of_ms(table.context.clock.now_ms())
+    storage.put(f"{TIMELINE}/{foreign}.commit.requested", b"")
+    storage.put(f"{TIMELINE}/{foreign}.inflight", b"")
+    completed = instant_of_ms(ms_of_instant(foreign) + 1)
+    storage.put(f"{TIMELINE}/{foreign}_{completed}.commit", CommitMetadata(operation="UPSERT").to_bytes())
+    table.savepoints.create(foreign)
+    for number in (7, 8):
+        pq.write_table(
+            pa.Table.from_pylist([{"id": f"n{number}", "value": 9}], schema=SCHEMA), often / f"g{number}.parquet"
+        )
+        assert table.ingest_folder(str(often)).files == 1
+    done = table.archive.run(keep_min=1, keep_max=1)
+    assert (done.boundary < foreign, done.instants) == (True, 8), done
+    assert len(table.savepoints.restore(foreign).undone) == 2
+    again = Table.open(str(tmp_path / "t"))
+    assert again.ingest_folder(str(often)).files == 2, "those of the undone writes"
+    assert again.ingest_folder(str(once)).instant is None
+    assert again.read(["id"]).num_rows == 9
 
 
 def test_the_file_of_a_writer_that_died_is_taken_once_after_archiving(
