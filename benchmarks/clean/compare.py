@@ -1,7 +1,7 @@
 """Clean, archive and restore by hudi_ops and by Apache Hudi upon copies of one table; a JSON line a run, then a report.
 
-Variants run in turn, each in one process that stays alive; the table is put back before every run, the first round is dropped. After
-each run both hold the same rows; after a clean and a restore also the same data files. See README.md.
+Variants run in turn, each in one process that stays alive; the table is put back before every run, the first round is dropped.
+After each run both hold the same rows; after a clean and a restore also the same data files. See README.md.
 """
 
 from __future__ import annotations
@@ -67,6 +67,8 @@ def made(folder: Path, case: Case, options: argparse.Namespace) -> dict[str, Any
         table_type="cow",
         metadata=False,
         meta_fields=True,
+        clean={"automatic": False},
+        archive={"automatic": False},
     )
     savepoint = ""
     for number in range(commits):

@@ -50,6 +50,8 @@ class Serviced:
             ordering="ts",
             table_type=self.table_type,
             metadata=self.metadata,
+            clean={"automatic": False},
+            archive={"automatic": False},
         )
         if self.source is not None:
             self.source.mkdir(parents=True)

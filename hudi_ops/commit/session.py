@@ -91,7 +91,7 @@ class Session:
     waits: dict[str, int] = field(default_factory=dict, init=False)
     """Commits of this session until an automatic service is tried again."""
     metadata_timeline: Timeline | None = field(init=False, default=None)
-    """The metadata table's timeline as this session's last decision listed it; a delta is made from it, and checked under the lock."""
+    """The metadata table's timeline as the last decision listed it: the next delta is made from it, and checked under the lock."""
     _monitors: dict[str, LeaseMonitor] = field(init=False, default_factory=dict)
     _payloads: dict[str, list[str]] = field(init=False, default_factory=dict)
     _groups: tuple[Basis, Mapping[MetadataPartition, int]] | None = field(init=False, default=None)

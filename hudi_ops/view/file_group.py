@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-
 CDC_SUFFIX = ".cdc"
 """End of the name of a log of changes."""
 
