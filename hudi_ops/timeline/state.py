@@ -95,7 +95,10 @@ class CommitReader:
         return self.writers().get(file)
 
     def writers(self) -> Mapping[str, Instant]:
-        """Return data files that the writes read before made and name, with these writes; some may be undone."""
+        """Return data files with the writes that made and name them; some may be undone.
+
+        Of the writes that were read before.
+        """
         for path, instant in self._fresh:
             for named in self._named_in(path):
                 if f"_{instant.time}." in named:

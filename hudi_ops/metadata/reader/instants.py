@@ -97,7 +97,7 @@ class MetadataInstants:
         return self.is_committed(time) and (of_data is None or of_data.is_completed)
 
     def completed_below(self, base: str) -> frozenset[str]:
-        """Return request times below a base file's instant that completed below it, too, on the metadata table's timeline.
+        """Return request times of instants that began and completed below a base file's.
 
         Log files of these do not lie upon that base file.
         """

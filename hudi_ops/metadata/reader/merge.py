@@ -74,7 +74,7 @@ def merge(older: Records, newer: Records, *, version: int) -> Records:
 
 
 def is_order_free(blocks: Sequence[Records], *, version: int) -> bool:
-    """Return whether blocks of `files` may be merged with each other before they meet older records.
+    """Return whether blocks of `files` may be merged before they meet older records.
 
     The result is the same, byte for byte, unless a name that one of them deletes stands in another, too: the deletion would cancel
     that one instead of the older file.
