@@ -45,6 +45,8 @@ def main() -> None:
         ordering="ts",
         table_type=options.type,
         metadata=options.metadata,
+        clean={"automatic": False},
+        archive={"automatic": False},
     )
     count = 0
 

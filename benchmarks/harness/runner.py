@@ -93,17 +93,18 @@ class Runner:
         os.sync()
 
     def measured(self, command: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        """One command on the table: wall and CPU seconds, peak resident bytes of the process tree."""
+        """One command on the table: wall and CPU seconds, peak resident bytes of the process tree, what the command found."""
         pid = self.pid
         process_tree.reset_peaks(pid)
         before = process_tree.cpu_times(pid)
-        wall_s = self.call(command, self.table, request)["wall_s"]
+        answer = self.call(command, self.table, request)
         cpu_s, ended = process_tree.cpu_between(before, process_tree.cpu_times(pid))
         return {
-            "wall_s": round(wall_s, 4),
+            "wall_s": round(answer["wall_s"], 4),
             "cpu_s": round(cpu_s, 2),
             "ended_processes": ended,
             "peak_rss_mb": round(process_tree.peak_rss_bytes(pid) / 1e6),
+            "found": answer["found"],
         }
 
     def call(self, command: str, table: Path, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from hudi_ops.errors import HudiOpsError
 from hudi_ops.metadata.reader.layout import Basis, group_counts, kept_partitions
 from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.metadata.writer.delta import MetadataDelta
+from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.footprint import Footprint
 from hudi_ops.timeline.log.cancelled import cancel_slot, fate_of
@@ -89,6 +90,8 @@ class Session:
     """Services that the table's creation recorded as automatic; None: not read yet."""
     waits: dict[str, int] = field(default_factory=dict, init=False)
     """Commits of this session until an automatic service is tried again."""
+    metadata_timeline: Timeline | None = field(init=False, default=None)
+    """The metadata table's timeline as the last decision listed it: the next delta is made from it, and checked under the lock."""
     _monitors: dict[str, LeaseMonitor] = field(init=False, default_factory=dict)
     _payloads: dict[str, list[str]] = field(init=False, default_factory=dict)
     _groups: tuple[Basis, Mapping[MetadataPartition, int]] | None = field(init=False, default=None)

@@ -10,7 +10,6 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import takewhile
 from operator import attrgetter
 from typing import TypeAlias
 from weakref import WeakKeyDictionary
@@ -77,6 +76,11 @@ class Timeline:
         return frozenset((one.time, one.completion_time) for one in self.completed_writes)
 
     @cached_property
+    def deltas(self) -> frozenset[str]:
+        """Request times of the completed delta commits."""
+        return frozenset(one.time for one in self.completed_writes if one.kind == "deltacommit")
+
+    @cached_property
     def pending(self) -> tuple[Instant, ...]:
         """Instants without a completed file, by request time."""
         return tuple(instant for instant in self.instants if not instant.is_completed)
@@ -96,7 +100,9 @@ class Timeline:
 
     def completed_since(self, time: str) -> Iterator[Instant]:
         """Yield the completed writes with this completion time or a later one, the newest first."""
-        return takewhile(lambda one: one.completion_time >= time, self.newest_first)
+        latest = self.newest_first
+        end = bisect_left(range(len(latest)), True, key=lambda at: latest[at].completion_time < time)
+        return iter(latest[:end])
 
     def completed_beyond(self, known: frozenset[tuple[str, str]], time: str) -> list[Instant]:
         """Return the completed writes that are not `known`, or completed after a time.
@@ -266,6 +272,8 @@ def _keep_writes(before: Timeline, kept: dict[str, object], moved: Mapping[Key, 
     derived = vars(before)
     if "completions" in derived:
         kept["completions"] = before.completions | {(one.time, one.completion_time) for one in done}
+    if "deltas" in derived:
+        kept["deltas"] = before.deltas.union(one.time for one in done if one.kind == "deltacommit")
     if "completed_writes" in derived:
         held = before.completed_writes
         if not done or not held or _order(held[-1]) < _order(done[0]):

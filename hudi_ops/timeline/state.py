@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -92,21 +92,28 @@ class CommitReader:
 
     def writer_of(self, file: str) -> Instant | None:
         """Return the write that made a data file and names it, if it was read before."""
+        return self.writers().get(file)
+
+    def writers(self) -> Mapping[str, Instant]:
+        """Return data files with the writes that made and name them; some may be undone.
+
+        Of the writes that were read before.
+        """
         for path, instant in self._fresh:
             for named in self._named_in(path):
                 if f"_{instant.time}." in named:
                     self._made[named] = instant
         self._fresh.clear()
-        return self._made.get(file)
+        return self._made
 
     def made_beside(self, timeline: Timeline, present: Set[str]) -> Iterator[tuple[str, Instant]]:
         """Yield the files of completed writes that are not `present`, with their writers.
 
         Of the writes that were read before; no storage call. A file is of the write whose instant it carries.
         """
-        self.writer_of("")
-        for file in sorted(self._made.keys() - present):
-            writer = self._made.get(file)
+        made = self.writers()
+        for file in sorted(made.keys() - present):
+            writer = made.get(file)
             found = timeline.find(writer.time, writer.kind) if writer is not None else None
             if writer is None:
                 continue  # of a write that was forgotten just now

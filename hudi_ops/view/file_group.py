@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+CDC_SUFFIX = ".cdc"
+"""End of the name of a log of changes."""
+
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
@@ -24,4 +27,4 @@ class DataFile:
     @property
     def is_cdc(self) -> bool:
         """Whether it is a log of changes, which holds no rows of the table's."""
-        return self.is_log and self.path.endswith(".cdc")
+        return self.is_log and self.path.endswith(CDC_SUFFIX)

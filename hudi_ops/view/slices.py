@@ -80,13 +80,17 @@ def visible_slices(
     view = TableView(config, timeline, commits, listed)
     bases = {(file.partition_path, file.file_id): file for file in view.base_files(as_of=as_of)}
     logs: dict[tuple[str, str], list[DataFile]] = {key: [] for key in bases}
-    seen = view.log_files(as_of=as_of)
-    on_bases = [
-        (file.instant, base.instant if (base := bases.get((file.partition_path, file.file_id))) else "")
-        for file in seen
-    ]
-    for file in compress(seen, _lie_upon(config, timeline, commits, on_bases)):
-        logs.setdefault((file.partition_path, file.file_id), []).append(file)
+    of_groups: dict[tuple[str, str], list[DataFile]] = {}
+    for file in view.log_files(as_of=as_of):
+        of_groups.setdefault((file.partition_path, file.file_id), []).append(file)
+    on_bases: list[tuple[str, str]] = []
+    for key, files in of_groups.items():
+        instant = base.instant if (base := bases.get(key)) is not None else ""
+        on_bases += [(file.instant, instant) for file in files]
+    upon = iter(_lie_upon(config, timeline, commits, on_bases))
+    for key, files in of_groups.items():
+        if lying := list(compress(files, upon)):
+            logs[key] = lying
     return [Slice(*key, bases.get(key), merge_order(files)) for key, files in sorted(logs.items())]
 
 

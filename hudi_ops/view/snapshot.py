@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -10,7 +11,7 @@ from operator import attrgetter
 from hudi_ops.config.table import TableConfig
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.state import CommitReader
-from hudi_ops.view.file_group import DataFile
+from hudi_ops.view.file_group import CDC_SUFFIX, DataFile
 
 _instant_of = attrgetter("instant")
 _path_of = attrgetter("path")
@@ -47,12 +48,14 @@ class TableView:
         In version 6 a log file carries the instant of its base file, or of the compaction that is to take it: its writers' instants
         are those of its blocks.
         """
+        listed = [file for _, files in sorted(self.files.items()) for file in _logs(files)]
+        told = self._told_logs(listed) if self.config.layout == 2 and as_of is None else frozenset()
+        replaced = self.replaced
         return [
             file
-            for _, files in sorted(self.files.items())
-            for file in sorted((one for one in files if one.is_log), key=_path_of)
-            if not file.is_cdc and self._is_visible_log(file, as_of)
-            if not (self.replaced and self._is_replaced(file, as_of))
+            for file in listed
+            if (file.path in told or self._is_visible_log(file, as_of))
+            if not file.path.endswith(CDC_SUFFIX) and not (replaced and self._is_replaced(file, as_of))
         ]
 
     def committed_files(self) -> list[DataFile]:
@@ -63,6 +66,21 @@ class TableView:
             for file in sorted(files, key=_path_of)
             if (self._is_visible_log(file, None) if file.is_log else self._is_visible(file, None))
         ]
+
+    def _told_logs(self, files: Sequence[DataFile]) -> AbstractSet[str]:
+        """Return log files that completed delta commits of the timeline, read before, made and name.
+
+        `_is_visible_log` finds the same of them. A group that is not compacted has a log file for each commit, which should not
+        cost a call each.
+        """
+        made, by_time = self.commits.writers(), self.timeline.by_time
+        return {
+            file.path
+            for file in files
+            if (writer := made.get(file.path)) is not None and writer.time == file.instant
+            if writer.kind == "deltacommit" and writer.time in by_time
+            if by_time[writer.time][0].file_name == writer.file_name
+        }
 
     def _is_visible_log(self, file: DataFile, as_of: str | None) -> bool:
         if self._is_told(file, "deltacommit", as_of):
@@ -129,3 +147,7 @@ class TableView:
                 for file_id in ids:
                     hidden.setdefault((partition, file_id), instant.time)
         return hidden
+
+
+def _logs(files: Sequence[DataFile]) -> list[DataFile]:
+    return sorted((one for one in files if one.is_log), key=_path_of)

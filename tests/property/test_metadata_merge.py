@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hudi_ops.files.statistics.statistics import ColumnRange, FileStatistics
-from hudi_ops.metadata.reader.merge import compacted, merge
+from hudi_ops.metadata.reader.merge import compacted, is_order_free, merge
 from hudi_ops.metadata.records.bloom_filters import bloom_filter_records, decoded_filters, removed_filters
 from hudi_ops.metadata.records.file_lists import FileChanges, decoded_entries, files_records, listed_files
 from hudi_ops.metadata.records.keys import ALL_PARTITIONS_KEY, bloom_filter_key, partition_name, partition_stats_key
@@ -72,6 +73,35 @@ def test_file_lists_are_merged_as_dicts_are(changes: list[dict[str, FileChanges]
         for name, (_, is_gone) in partitions.items()
         if not is_gone
     }
+
+
+@given(_file_change(), st.lists(_file_change(), min_size=1, max_size=5), _VERSIONS)
+def test_file_lists_that_are_free_of_order_give_equal_bytes_in_either(
+    before: dict[str, FileChanges], changes: list[dict[str, FileChanges]], version: int
+) -> None:
+    def joined_by(older: Records, newer: Records) -> Records:
+        return merge(older, newer, version=version)
+
+    base = compacted(files_records(before, version=version), version=version)
+    blocks = [files_records(change, version=version) for change in changes]
+    one_by_one, at_once = reduce(joined_by, blocks, base), joined_by(base, reduce(joined_by, blocks))
+    if is_order_free(blocks, version=version):
+        assert (one_by_one.keys, one_by_one.values) == (at_once.keys, at_once.values)
+
+
+def test_blocks_that_delete_what_they_add_are_merged_one_by_one() -> None:
+    base, added, removed = (
+        files_records({"p": change}, version=9)
+        for change in (FileChanges({"f": 5}), FileChanges({"f": 7, "g": 1}), FileChanges({}, ["f"]))
+    )
+    other = files_records({"p": FileChanges({"g": 2}, ["h"])}, version=9)
+    assert not is_order_free([added, removed], version=9)
+    assert is_order_free([added, other], version=9)  # `g` is added twice: the larger size counts in either order
+    assert is_order_free([removed, other], version=9)
+    at_once = merge(base, merge(added, removed, version=9), version=9)
+    one_by_one = merge(merge(base, added, version=9), removed, version=9)
+    assert listed_files(one_by_one, "a test") == {"p": {"g": 1}}
+    assert listed_files(at_once, "a test") == {"p": {"f": 5, "g": 1}}
 
 
 def _entries_of(change: Mapping[str, FileChanges]) -> dict[str, dict[str, tuple[int, bool]]]:

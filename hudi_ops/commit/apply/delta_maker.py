@@ -67,7 +67,8 @@ class DeltaMaker(ABC):
             self._basis, self._path, self._delta, self._records = None, "", None, {}
             return
         storage = self.session.ctx.storage
-        own = load_metadata_timeline(storage)
+        # That of the last `fits` is new enough: if it is not, the next `fits` says so, and leaves the present one here.
+        own = self.session.metadata_timeline or load_metadata_timeline(storage)
         basis = basis_of(storage, state, own)
         self._upon = None
         self._records = self.made(state)
@@ -90,7 +91,7 @@ class DeltaMaker(ABC):
             return True
         storage = self.session.ctx.storage
         own = load_metadata_timeline(storage)
-        self._own = own
+        self._own = self.session.metadata_timeline = own
         self.session.metadata_deltas = deltas_since_compaction(own) + 1
         if self._basis != basis_of(storage, state, own):
             return False

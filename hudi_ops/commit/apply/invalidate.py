@@ -111,7 +111,13 @@ def completed_between(
     It completed at or after the entry's time, or before it by a slow clock.
     """
     begun = entry.completion_time if entry.seen_from is None else min(entry.seen_from, entry.completion_time)
-    since = (other for other in state.timeline.completed_since(begun) if not _is_known(other, state, entry))
+    told, until = state.log.completed, entry.completion_time
+    # Most completions are of a slot: they are passed without a call.
+    since = [
+        other
+        for other in state.timeline.completed_since(begun)
+        if not (other.time in told and other.completion_time < until) and not _is_known(other, state, entry)
+    ]
     for other in sorted(since, key=lambda other: other.time):
         # Earlier slots have earlier completion times, and later slots are applied later.
         if other.completion_time >= entry.completion_time:

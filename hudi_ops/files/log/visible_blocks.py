@@ -38,14 +38,12 @@ class BlockInstants:
         cls, config: TableConfig, timeline: Timeline, as_of: str | None = None, only: frozenset[str] | None = None
     ) -> BlockInstants:
         """Return the instants of a table, at one reading of its timeline."""
-        completed = [instant.time for instant in timeline.completed_writes if as_of is None or instant.time <= as_of]
-        known = frozenset(completed) if config.layout == 1 else None
-        own = (
-            instant.time
-            for instant in timeline.completed_writes
-            if instant.kind == "deltacommit" and config.layout == 2
-        )
-        return cls(max(completed, default=""), known, timeline.start, only, frozenset(own))
+        writes = timeline.completed_writes  # by request time
+        if as_of is not None:
+            writes = tuple(instant for instant in writes if instant.time <= as_of)
+        known = frozenset(instant.time for instant in writes) if config.layout == 1 else None
+        named = timeline.deltas if config.layout == 2 else frozenset()
+        return cls(writes[-1].time if writes else "", known, timeline.start, only, named)
 
     def show(self, instant: str) -> bool:
         """Return whether the blocks of this writer count."""

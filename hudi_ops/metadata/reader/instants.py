@@ -5,10 +5,12 @@ Source: docs/format.md §14.4.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import takewhile
+from operator import attrgetter
 
 from hudi_ops.metadata.records.partitions import HISTORY_FOLDER, TIMELINE_FOLDER
 from hudi_ops.storage.protocol import Storage
@@ -21,6 +23,7 @@ INIT_PREFIX = "00000000000000"
 """Prefix of the instants that are numbers rather than times: those at which partitions are first filled."""
 
 _LAYOUT = 2
+_time_of = attrgetter("time")
 _DELTA = "deltacommit"
 
 
@@ -62,9 +65,8 @@ def completed_beside(own: Timeline, instant: str, completion_time: str) -> list[
 
     `completion_time` is that of the delta, and the request time of the instant above it.
     """
-    return [
-        completed for completed in own if completed.is_completed and completed.time not in {instant, completion_time}
-    ]
+    left_out = {instant, completion_time}
+    return [completed for completed in own if completed.is_completed and completed.time not in left_out]
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,17 @@ class MetadataInstants:
         """
         of_data = self.data.find(time)
         return self.is_committed(time) and (of_data is None or of_data.is_completed)
+
+    def completed_below(self, base: str) -> frozenset[str]:
+        """Return request times of instants that began and completed below a base file's.
+
+        Log files of these do not lie upon that base file.
+        """
+        return frozenset(
+            one.time
+            for one in self.own.instants[: bisect_left(self.own.instants, base, key=_time_of)]
+            if one.is_completed and one.completion_time < base and self.own.find(one.time) is one
+        )
 
     def lie_upon(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
         """Return whether log files completed at or after the base files of their groups.

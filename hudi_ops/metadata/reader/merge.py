@@ -6,6 +6,7 @@ more than the newer record. Source: docs/format.md §14.7.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -70,6 +71,26 @@ def merge(older: Records, newer: Records, *, version: int) -> Records:
         gone,
         version=version,
     )
+
+
+def is_order_free(blocks: Sequence[Records], *, version: int) -> bool:
+    """Return whether blocks of `files` may be merged before they meet older records.
+
+    The result is the same, byte for byte, unless a name that one of them deletes stands in another, too: the deletion would cancel
+    that one instead of the older file.
+    """
+    if any(len(block.deletes) for block in blocks):
+        return False
+    written = [current(block, version=version).decoded() for block in blocks if len(block.keys)]
+    if len(written) < 2:
+        return True
+    values = joined([block.values for block in written], pa.binary())
+    _, maps = file_maps(values, written[0].schema, _RECORDS)
+    keys = joined([block.keys for block in written], pa.string())
+    owners = keys.take(pa.array(np.repeat(np.arange(len(maps)), _lengths(maps))))
+    names = pc.binary_join_element_wise(owners, maps.keys, "/")
+    gone = names.filter(pa.array(_infos(maps)[1]))
+    return bool(pc.sum(pc.is_in(names, gone)).as_py() in {None, len(gone)})
 
 
 def compacted(records: Records, *, version: int) -> Records:

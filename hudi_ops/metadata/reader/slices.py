@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from itertools import compress
 
-from hudi_ops.files.names import parse_data_file
+from hudi_ops.files.names import DataFileName, parse_data_file
 from hudi_ops.metadata.reader.instants import MetadataInstants
 from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, group_id
 from hudi_ops.storage.protocol import FileInfo, Folder, Storage
@@ -57,15 +57,27 @@ def newest_slices(
     It is the newest committed base file, and the log files completed after that was requested (docs/format.md §9.2).
     """
     bases: dict[str, DataFile] = {}
-    logs: dict[str, list[DataFile]] = {}
-    for file in _data_files(partition, folder):
-        of_group = logs.setdefault(file.file_id, [])
-        if file.is_log:
-            of_group.append(file)
-        elif instants.is_committed(file.instant):
-            held = bases.get(file.file_id)
-            bases[file.file_id] = file if held is None or held.instant < file.instant else held
-    counted = [log for of_group in logs.values() for log in of_group if instants.counts(log.instant)]
+    logs: dict[str, list[tuple[FileInfo, str]]] = {}
+    for info in folder.files:
+        name = parse_data_file(info.name)
+        if name is None:
+            continue
+        of_group = logs.setdefault(name.file_id, [])
+        if name.is_log:
+            of_group.append((info, name.instant))
+        elif instants.is_committed(name.instant):
+            held = bases.get(name.file_id)
+            if held is None or held.instant < name.instant:
+                bases[name.file_id] = _data_file(partition, info, name)
+    counted: list[DataFile] = []
+    for file_id, of_group in logs.items():
+        # Log files of older slices lie there until they are cleaned: most of a folder.
+        merged = instants.completed_below(bases[file_id].instant) if file_id in bases else frozenset()
+        counted += [
+            _data_file(partition, info, name)
+            for info, instant in of_group
+            if instant not in merged and instants.counts(instant) and (name := parse_data_file(info.name)) is not None
+        ]
     upon = instants.lie_upon([
         (log.instant, base.instant if (base := bases.get(log.file_id)) else "") for log in counted
     ])
@@ -96,12 +108,9 @@ def newer_bases(partition: MetadataPartition, folder: Folder, instants: Metadata
 
 
 def _data_files(partition: MetadataPartition, folder: Folder) -> list[DataFile]:
-    found = (_data_file(partition, info) for info in folder.files)
-    return [file for file in found if file is not None]
+    named = ((info, parse_data_file(info.name)) for info in folder.files)
+    return [_data_file(partition, info, name) for info, name in named if name is not None]
 
 
-def _data_file(partition: MetadataPartition, info: FileInfo) -> DataFile | None:
-    name = parse_data_file(info.name)
-    if name is None:
-        return None
+def _data_file(partition: MetadataPartition, info: FileInfo, name: DataFileName) -> DataFile:
     return DataFile(partition.value, info.path, name.file_id, name.instant, info.size_bytes, name.is_log)

@@ -15,7 +15,7 @@ from hudi_ops.files.names import base_file_name
 from hudi_ops.formats.hfile.reader import write_hfile
 from hudi_ops.formats.log.hfile_blocks import encode_empty_init_log
 from hudi_ops.metadata.reader.instants import MetadataInstants
-from hudi_ops.metadata.reader.merge import compacted, merge
+from hudi_ops.metadata.reader.merge import compacted, is_order_free, merge
 from hudi_ops.metadata.reader.slice_files import WantedRecords, read_records
 from hudi_ops.metadata.reader.slices import MetadataSlice, newest_slices
 from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition
@@ -222,7 +222,8 @@ def _merged(base: Records, blocks: Sequence[Records], version: int) -> Records:
     def both(older: Records, newer: Records) -> Records:
         return merge(older, newer, version=version)
 
-    if base.partition in _FROM_THE_OLDEST:
+    is_files = base.partition is MetadataPartition.FILES
+    if base.partition in _FROM_THE_OLDEST and not (is_files and is_order_free(blocks, version=version)):
         return reduce(both, blocks, base)
-    # A large base file is copied once, not once for each block.
+    # A large base file is read and copied once, not once for each block.
     return both(base, reduce(both, blocks)) if blocks else base

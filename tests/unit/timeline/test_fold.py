@@ -21,6 +21,7 @@ DERIVED = (
     "completions",
     "pending",
     "start",
+    "deltas",
     "by_kind",
     "done",
     "raised",

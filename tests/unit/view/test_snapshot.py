@@ -48,3 +48,31 @@ def test_commits_of_older_files_are_not_read(tmp_path: Any) -> None:
     (newest,) = TableView(opened.config, opened.timeline, commits, files).base_files()
     assert newest.instant == opened.timeline.completed_writes[-1].time
     assert commits.asked == 1
+
+
+def test_log_files_of_an_undone_write_that_was_read_before_are_not_visible(tmp_path: Any) -> None:
+    schema = pa.schema([("id", pa.int64()), ("ts", pa.int64())])
+    table = Table.create(
+        str(tmp_path / "t"), name="t", record_key=["id"], schema=schema, ordering="ts", table_type="mor"
+    )
+    for number in range(4):
+        table.ingest(pa.table({"id": [1], "ts": [number]}, schema=schema))
+    storage, commits = table.context.storage, CommitReader(table.context.storage)
+    opened = Opened.of(storage, commits)
+    files = StorageListing(storage, is_partitioned=False).files([""])
+    for write in opened.timeline.completed_writes:
+        commits.metadata(opened.timeline, write)
+    seen = [file.instant for file in TableView(opened.config, opened.timeline, commits, files).log_files()]
+    assert seen == [write.time for write in opened.timeline.completed_writes[2:]]
+    # Another program undoes the newest write, and the one before is pending again.
+    newest, before = opened.timeline.completed_writes[:-3:-1]
+    for name in [newest.file_name, before.file_name]:
+        storage.delete(opened.timeline.path(name))
+    now = Opened.of(storage, commits)
+    left = [file.instant for file in TableView(now.config, now.timeline, commits, files).log_files()]
+    assert left == seen[:-2]
+    # It completes again, at another time and under another name: it counts, by its metadata as it is now.
+    storage.put(now.timeline.path(f"{before.time}_{newest.completion_time}.deltacommit"), b"{}")
+    again = Opened.of(storage, commits)
+    found = [file.instant for file in TableView(again.config, again.timeline, commits, files).log_files()]
+    assert found == seen[:-2]

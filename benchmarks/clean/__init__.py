@@ -1,0 +1,1 @@
+"""Clean, archive and restore of one table: by this library, and by Apache Hudi."""
