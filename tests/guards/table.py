@@ -559,4 +559,25 @@ GUARDS = [
         "if taken is not None:",
         "services/clean/test_interleavings.py",
     ),
+    _row(
+        "a foreign writer switches automatic services off",
+        "services/write/automatic.py",
+        "if name not in explicit and has_foreign_writes(session, state):",
+        "if False:",
+        "services/automatic/test_automatic.py",
+    ),
+    _row(
+        "only a table that records it is cleaned automatically",
+        "services/write/automatic.py",
+        "session.automatic = first.automatic if isinstance(first, Properties) else ()",
+        'session.automatic = ("clean", "archive")',
+        "services/automatic/test_automatic.py",
+    ),
+    _row(
+        "an automatic clean deletes a bounded number of files",
+        "services/write/automatic.py",
+        "CleanRequest(max_files=FILES_MAX)",
+        "CleanRequest()",
+        "services/automatic/test_automatic.py",
+    ),
 ]

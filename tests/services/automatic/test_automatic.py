@@ -25,6 +25,7 @@ from tests.protocol.foreign_table import make_foreign
 from tests.tables import BY_HAND, DEFINITION, NOW_MS, START_MS, WITH_METADATA, by_key, made, rows, table_of
 
 COMMITS = 50
+ONLY_CLEAN = UpkeepSettings(archive=BY_HAND.archive)
 ON = UpkeepSettings(CleanSettings(automatic=True), ArchiveSettings(automatic=True))
 
 
@@ -155,7 +156,7 @@ class AtPath:
 def test_an_error_of_a_clean_is_a_line_of_the_result_and_the_commits_stand() -> None:
     storage = made(automatic=True)
     faulty = FaultyStorage(storage, AtPath(".clean.inflight"))
-    table = table_of(faulty, ManualClock(NOW_MS, tick_ms=1), "writer", upkeep=UpkeepSettings(archive=BY_HAND.archive))
+    table = table_of(faulty, ManualClock(NOW_MS, tick_ms=1), "writer", upkeep=ONLY_CLEAN)
 
     said = [line for number in range(1, 15) for line in table.ingest(row(number)).automatic]
 
@@ -188,3 +189,14 @@ def test_files_go_while_the_lock_is_free() -> None:
     commit(Table(replace(ctx, locks=lock)))
     assert watched.held
     assert not any(watched.held)
+
+
+def test_one_commit_pays_for_a_bounded_number_of_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = made(automatic=True)
+    commit(table_of(storage, ManualClock(NOW_MS, tick_ms=1), "before", upkeep=BY_HAND), 30)
+    monkeypatch.setattr(automatic, "FILES_MAX", 3)
+    table = table_of(storage, ManualClock(NOW_MS + 60_000, tick_ms=1), "writer", upkeep=ONLY_CLEAN)
+    table.ingest(row(31))
+    assert data_files(storage) == 31 - 3
+    commit(table, automatic.EVERY, first=32)
+    assert data_files(storage) == 41 - 2 * 3
