@@ -105,6 +105,9 @@ class Choice:
         """Return whether there is anything to plan."""
         return bool(self.planned)
 
+    def leave_unfit_to_wait(self) -> None:
+        """Leave out what must not be planned without being executed at once."""
+
     def waiting(self) -> Iterator[Candidate]:
         """Yield the candidates that are not planned."""
         yield from (found.candidate for found in (*self.below, *self.beyond))

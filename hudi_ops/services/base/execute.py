@@ -124,7 +124,7 @@ def plan_and_execute(
     instant = instant or left_plan(session, service, abandoned=how.abandoned)
     if instant is not None:
         return execute(session, service, instant, how)
-    planned = plan(session, service, request)
+    planned = plan(session, service, request, waits=False)
     if planned.instant is None:
         return service.result_type(planned.table, None, note=planned.note)
     try:

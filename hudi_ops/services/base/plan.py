@@ -33,8 +33,14 @@ def preview(session: Session, service: Service, request: Any) -> PlanResult:
     return _result(session, service, state, service.choose(session, state, request), dry_run=True)
 
 
-def plan(session: Session, service: Service, request: Any) -> PlanResult:
+def plan(session: Session, service: Service, request: Any, *, waits: bool = True) -> PlanResult:
     """Publish a plan, if there is anything to plan.
+
+    Args:
+        session: of this process.
+        service: which plans.
+        request: what is planned.
+        waits: the plan may wait for its execution; else the caller executes it at once.
 
     Raises:
         InvalidRequest: a wrong request, or a table that the service has no work on; nothing was changed.
@@ -50,6 +56,8 @@ def plan(session: Session, service: Service, request: Any) -> PlanResult:
         state = session.loader.load()
         session.silent.refuse(state)  # the plan could not be executed
         choice = service.choose(session, state, request)
+        if waits:
+            choice.leave_unfit_to_wait()
         if not choice.is_due:
             service.refuse_nothing(state, choice)
             break
