@@ -232,12 +232,7 @@ class Rounds:
         return planned
 
     def _plan_of_ours(self) -> str | None:
-        """Plan a clean; one without files is executed at once, since Apache Hudi fails on it (docs/format.md §3.2)."""
-        plan = self.table.clean.plan(retain=1)
-        if plan.instant is None or plan.counts["planned"]:
-            return plan.instant
-        self.table.clean.execute(instant=plan.instant)
-        return None
+        return self.table.clean.plan(retain=1).instant
 
     def _until_due(self, plan: Callable[[], str | None], ours: bool) -> str:
         """Make slices until a clean plans to delete one; return the plan's instant."""
