@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -64,7 +64,23 @@ class UpkeepSettings:
     clean: CleanSettings = field(default_factory=CleanSettings)
     archive: ArchiveSettings = field(default_factory=ArchiveSettings)
 
-    def automatic(self, recorded: tuple[str, ...]) -> tuple[str, ...]:
+    def record(self) -> dict[str, dict[str, str | int]]:
+        """Return what the creation of a table records: the services that its writers run, and what each keeps."""
+        kept = {"clean": self.clean, "archive": self.archive}
+        return {
+            name: kept[name].model_dump(exclude={"automatic"}, exclude_none=True) for name in self.automatic(AUTOMATIC)
+        }
+
+    def upon(self, recorded: Mapping[str, Mapping[str, str | int]]) -> UpkeepSettings:
+        """Return these settings, with recorded ones in place of those that were not given."""
+        clean, archive = self.clean, self.archive
+        if not {"policy", "retain"} & clean.model_fields_set:
+            clean = CleanSettings(**{**recorded.get("clean", {}), "automatic": clean.automatic})
+        if not {"keep_min", "keep_max"} & archive.model_fields_set:
+            archive = ArchiveSettings(**{**recorded.get("archive", {}), "automatic": archive.automatic})
+        return UpkeepSettings(clean, archive)
+
+    def automatic(self, recorded: Collection[str]) -> tuple[str, ...]:
         """Return the services that a writer runs after its commits.
 
         Args:

@@ -221,10 +221,14 @@ def sync_deletions(folders: Iterable[Path]) -> None:
         Unavailable: some files may still be there.
     """
     for folder in {next(one for one in (lost, *lost.parents) if one.is_dir()) for lost in folders}:
-        try:
-            sync_folder(folder)
-        except OSError as error:
-            fail_untouched(error, folder, "deleted from")
+        for one in (folder, *folder.parents):
+            try:
+                sync_folder(one)
+                break
+            except FileNotFoundError:
+                continue  # another deleter removed it just now
+            except OSError as error:
+                fail_untouched(error, one, "deleted from")
 
 
 def sync_folder(folder: Path) -> None:

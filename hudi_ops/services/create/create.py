@@ -26,7 +26,6 @@ from hudi_ops.config.table import (
     TableFacts,
     index_kind,
 )
-from hudi_ops.config.upkeep_settings import AUTOMATIC
 from hudi_ops.errors import HudiOpsError, InvalidRequest, Unsupported
 from hudi_ops.formats.arrow_types import table_columns
 from hudi_ops.formats.avro.schema import to_avro
@@ -89,7 +88,7 @@ def create_table(session: Session, definition: TableDefinition, columns: pa.Sche
             set=properties,
             facts=facts,
             doubled_keys=0,
-            automatic=session.upkeep.automatic(AUTOMATIC),
+            automatic=session.upkeep.record(),
         )
         claim(ctx.storage, slot_path(0), encode_entry(entry), entry.decision_id, decision_id_of)
         first = read_slot(ctx.storage, 0)

@@ -121,7 +121,7 @@ class Properties(_Entry):
     `doubled_keys` counts record keys that lay in more than one file group, of all writes that had completed by
     `counted_until`; None: they were not counted.
 
-    `automatic` names services that writers run after their commits (`config.upkeep_settings`); only that of slot 0 counts.
+    `automatic` names services that writers run after commits, with what each keeps (`config.upkeep_settings`). Slot 0's counts.
     Entries of earlier releases and of adoptions lack it: there are none.
     """
 
@@ -137,7 +137,7 @@ class Properties(_Entry):
     doubled_keys: int | None = None
     counted_until: str = ""
     settings: dict[str, str] = {}
-    automatic: tuple[str, ...] = ()
+    automatic: dict[str, dict[str, str | int]] = {}
 
 
 class Archive(_Entry):
