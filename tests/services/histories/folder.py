@@ -61,10 +61,9 @@ def newest_before(table: Table, promised: list[str]) -> set[str]:
         path: list(files) for path, files in open_listing(session.ctx.storage, state.config, None).walk().files.items()
     }
     found = set()
-    writes = [one.time for one in state.timeline.completed_writes]
     for time in promised:
-        before = max((one for one in writes if one < time), default="")
-        for slice_ in visible_slices(state.config, state.timeline, session.commits, listed, before) if before else ():
+        before = str(int(time) - 1)
+        for slice_ in visible_slices(state.config, state.timeline, session.commits, listed, before):
             found |= {file.path for file in (slice_.base, *slice_.logs) if file is not None}
     return found
 

@@ -75,6 +75,7 @@ class World:
     floor: str = ""
     count: int = 0
     restoring: str = ""
+    shown: list[dict[str, int]] = field(default_factory=list)
     story: list[str] = field(default_factory=list)
     died: dict[str, int] = field(default_factory=dict)
 
@@ -141,8 +142,12 @@ class World:
         twin = self.twin()
         timeline = timeline_of(twin._session.ctx.storage)
         if self._is_restored(timeline):
+            shown = by_key(self.table(actor="reader"))
+            assert shown in [before.shown, self.now.shown], "rows amid a restore are those before it, or after it"
             before = after = self.now
+            self.shown = [shown]
         if self.restoring:
+            assert by_key(twin) == self.now.shown, "a pending restore is read as its savepoint"
             return
         writes = [one for one in timeline if one.is_write or one.action in {"compaction", "clustering"}]
         new = [one for one in writes if one.time not in self.born]
@@ -156,8 +161,13 @@ class World:
             if one.is_completed and one.time not in self.past:
                 self.past[one.time] = self.born[one.time]
         self.saved = {one.time for one in timeline if one.kind == "savepoint" and one.is_completed}
+        # A write that was decided by a process that died shows once another one decides something.
+        is_written = is_done and bool(changed)
+        self.shown = [self.now.shown] if is_written else [*self.shown, before.shown, self.now.shown]
         shown = by_key(self.table(actor="reader"))
-        assert shown in ([self.now.shown] if is_done else [before.shown, self.now.shown]), "rows of the table"
+        assert shown in self.shown, "rows of the table"
+        if shown == self.now.shown:
+            self.shown = [shown]
         assert by_key(twin) == self.now.shown, "rows of the recovered table"
         assert by_key(twin, listing="storage") == self.now.shown, "rows of the recovered table, by a listing"
 
