@@ -56,7 +56,8 @@ def archive_boundary(
 
     Raises:
         InvalidRequest: no completed write would remain.
-        Conflict: the history file is missing, an instant that the history does not keep completed below the boundary, or a savepoint was made there.
+        Conflict: the history file is missing, an instant that it does not keep completed below the boundary, or a savepoint
+            was made there.
         Busy: an instant at or below the boundary is pending, or the lock was not free in time.
         OutcomeUnknown: storage did not say whether it was decided; the same call settles that.
     """

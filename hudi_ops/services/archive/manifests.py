@@ -131,9 +131,7 @@ def drop_unnamed(storage: Storage, folder: str, now_ms: int) -> list[str]:
     old = [
         info
         for info in listed
-        if range_of(info.name) is not None
-        and info.name not in named
-        and info.modified_ms < now_ms - TEMP_AGE_MS
+        if range_of(info.name) is not None and info.name not in named and info.modified_ms < now_ms - TEMP_AGE_MS
     ]
     # Readers may still have an older manifest, and the next one may be a leftover that counts.
     others = [info.path for info in listed if info.name.startswith(manifest_name(0)[:-1])] if old else []

@@ -72,7 +72,7 @@ def ledgers_kept(session: Session, state: TableState) -> frozenset[str]:
 def savepoint_payloads(session: Session, state: TableState) -> list[str]:
     """Return payloads of savepoints whose makers died before they deleted them.
 
-    A later slot is decided only after a savepoint was applied. So a payload for a slot below the head was applied, or lost its slot.
+    A later slot is decided only after a savepoint was applied. So a payload for a slot below the head was applied, or lost it.
     """
     storage = session.ctx.storage
     folders = [name for name in storage.list_folder(PAYLOADS).folders if name.endswith(SAVEPOINT_SUFFIX)]

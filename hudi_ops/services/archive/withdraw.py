@@ -73,9 +73,7 @@ def _read(
 def _put(session: Session, folder: str, manifest: Manifest, kept: list[ArchivedInstant]) -> HistoryPart:
     """Put a history file of instants under a name that no file of the manifest has."""
     times = [one.time for one in kept]
-    name = next(
-        name for level in range(LEVEL_MAX + 1) if (name := part_name(times, level)) not in manifest.names
-    )
+    name = next(name for level in range(LEVEL_MAX + 1) if (name := part_name(times, level)) not in manifest.names)
     body = encode_part(kept)
     session.ctx.storage.put(f"{folder}/{name}", body)
     return HistoryPart(name, len(body))

@@ -13,19 +13,17 @@ from hudi_ops.metadata.reader.listing import open_listing
 from hudi_ops.metadata.records.partitions import FOLDER, HISTORY_FOLDER, TIMELINE_FOLDER
 from hudi_ops.metadata.writer.begin import PROPERTIES_PATH
 from hudi_ops.read.plan import plan_read, request_of
-from hudi_ops.services.archive.levels import MANIFESTS_KEPT
 from hudi_ops.services.archive.manifests import current
 from hudi_ops.services.archive.prune import ledgers_kept, payloads_kept
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.timeline.content.archived import VERSION_FILE, load_history_of, manifest_parts
-from hudi_ops.timeline.content.ledger_chain import FOLDER as LEDGERS
 from hudi_ops.timeline.log.cancelled import MARKS
 from hudi_ops.timeline.log.commit_log import FOLDER as LOG
 from hudi_ops.timeline.log.entries import Cancel, Complete, Plan, Restore, Savepoint
 from hudi_ops.timeline.names import parse_file_name
 from hudi_ops.view.slices import visible_slices
-from tests.protocol.log_actors import timeline_of, whole_log
+from tests.protocol.log_actors import whole_log
 from tests.services.clean.cleaned import data_files
 
 
@@ -83,7 +81,9 @@ def known_notes(table: Table, storage: MemoryStorage) -> set[str]:
     for info in storage.list(".hoodie"):
         file = parse_file_name(info.name, 2) if info.path.startswith(f"{state.timeline.folder}/") else None
         is_slot = info.path.startswith(f"{LOG}/0") and info.name.endswith(".json")
-        if is_slot or (file is not None and state.timeline.find(file.time) is not None and file.time > state.log.boundary):
+        if is_slot or (
+            file is not None and state.timeline.find(file.time) is not None and file.time > state.log.boundary
+        ):
             known.add(info.path)
     known |= history_files(storage, state.config.history_folder)
     if state.config.all_metadata_partitions:
@@ -116,6 +116,3 @@ def metadata_files(storage: MemoryStorage) -> set[str]:
         if is_known or is_own or info.name == ".hoodie_partition_metadata":
             known.add(info.path)
     return known
-
-
-__all__ = ["LEDGERS", "MANIFESTS_KEPT", "assert_needed", "timeline_of"]

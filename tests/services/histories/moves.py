@@ -111,9 +111,7 @@ class Game:
         part = self.world.chance.choice(PARTS)
         if any(held == part for held, _ in self.world.now.held.values()):
             after = self.world.now.without(lambda _, held: held == part)
-            self.world.act(
-                "delete_partition", lambda table: table.delete_partition([f"part={part}"]).instant, after
-            )
+            self.world.act("delete_partition", lambda table: table.delete_partition([f"part={part}"]).instant, after)
 
     def truncate(self) -> None:
         self.world.act("truncate", lambda table: table.truncate().instant, self.world.now.without(lambda *_: True))
@@ -194,7 +192,7 @@ class Game:
 
     def release(self) -> None:
         for hold in self.world.table().holds.list()[:1]:
-            self.world.act("release a hold", lambda table: table.holds.release(hold.id))
+            self.world.act("release a hold", lambda table, name=hold.id: table.holds.release(name))
 
     def repair(self) -> None:
         self._tolerant("repair", lambda table: table.repair())
