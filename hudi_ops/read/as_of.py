@@ -14,7 +14,7 @@ from hudi_ops.timeline.state import CommitReader
 
 
 def as_of_restore(storage: Storage, timeline: Timeline, as_of: str | None) -> str | None:
-    """Return the instant as of which a table is read: that of the savepoint while a restore to it is pending.
+    """Return the instant as of which a table is read: the savepoint, while a restore is pending.
 
     The restore removes undone writes one after another; a clean may have removed files that the table needed between two of them.
 

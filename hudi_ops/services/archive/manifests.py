@@ -119,7 +119,7 @@ def without(parts: Parts, names: frozenset[str], instead: Sequence[HistoryPart])
 
 
 def drop_unnamed(storage: Storage, folder: str, now_ms: int) -> list[str]:
-    """Delete history files that no manifest names, a day after they were written; return their paths.
+    """Delete history files that no manifest names, a day after their put; return their paths.
 
     Archivers that died before their manifest left them. One that sleeps longer than that is refused by `publish`.
 
@@ -159,7 +159,7 @@ def _refuse_gone(storage: Storage, folder: str, now: Manifest, parts: Parts) -> 
 
 
 def _put_version(storage: Storage, folder: str, now: Manifest) -> Manifest:
-    """Name a manifest in the version file, or the newest one after it; return what the file names."""
+    """Name a manifest, or the newest one after it, in the version file; return it."""
     path = f"{folder}/{VERSION_FILE}"
     if (later := _version_above(storage, path, now.number)) is not None:
         return Manifest(later, manifest_parts(storage, f"{folder}/{manifest_name(later)}"))

@@ -7,7 +7,7 @@ from itertools import chain
 
 from hudi_ops.commit.holds import FOLDER as HOLDS
 from hudi_ops.config.table import INDEX_DEFINITIONS_PATH
-from hudi_ops.files.names import parse_data_file
+from hudi_ops.files.names import data_path, parse_data_file
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
 from hudi_ops.metadata.reader.listing import open_listing
 from hudi_ops.metadata.records.partitions import FOLDER, HISTORY_FOLDER, TIMELINE_FOLDER
@@ -18,12 +18,14 @@ from hudi_ops.services.archive.prune import ledgers_kept, payloads_kept
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.timeline.content.archived import VERSION_FILE, load_history_of, manifest_parts
+from hudi_ops.timeline.content.plans import Savepoint as SavepointFile
+from hudi_ops.timeline.content.plans import read_result
 from hudi_ops.timeline.log.cancelled import MARKS
 from hudi_ops.timeline.log.commit_log import FOLDER as LOG
 from hudi_ops.timeline.log.entries import Cancel, Complete, Plan, Restore, Savepoint
 from hudi_ops.timeline.names import parse_file_name
 from hudi_ops.view.slices import visible_slices
-from tests.protocol.log_actors import whole_log
+from tests.protocol.log_actors import timeline_of, whole_log
 from tests.services.clean.cleaned import data_files
 
 
@@ -34,6 +36,7 @@ def assert_needed(table: Table, promised: Iterable[str]) -> None:
     wanted = sorted(promised)
     needed = set(chain(read_files(storage, None), *(read_files(storage, time) for time in wanted)))
     found = data_files(storage)
+    needed |= named_by_savepoints(storage)
     assert not needed - found, f"missing: {sorted(needed - found)}"
     rest = found - needed - newest_before(table, wanted)
     assert not rest, f"data files that no promised instant needs: {sorted(rest)}"
@@ -49,6 +52,19 @@ def read_files(storage: MemoryStorage, instant: str | None) -> frozenset[str]:
         found |= {getattr(task, "path", None) or getattr(task, "base", None)}
         found |= {path for path, _ in getattr(task, "logs", ())}
     return frozenset(path for path in found if path)
+
+
+def named_by_savepoints(storage: MemoryStorage) -> set[str]:
+    """Return the files that savepoints name; those below a compaction that completed later are read no more."""
+    timeline = timeline_of(storage)
+    found = (read_result(storage, timeline, one) for one in timeline if one.kind == "savepoint")
+    return {
+        data_path(partition, name)
+        for said in found
+        if isinstance(said, SavepointFile)
+        for partition, names in said.files.items()
+        for name in names
+    }
 
 
 def newest_before(table: Table, promised: list[str]) -> set[str]:
