@@ -234,6 +234,13 @@ GUARDS = [
         "services/archive/test_kept.py::test_a_metadata_table_that_was_never_compacted_keeps_everything",
     ),
     _row(
+        "a clean keeps what a read as of a savepoint opens",
+        "services/clean/keepers.py",
+        "if seen_by is not None:",
+        "if False:",
+        "services/savepoint/test_savepoints.py::test_a_savepoint_above_a_waiting_compaction_stays_readable_after_cleans",
+    ),
+    _row(
         "a version is not put over a higher one",
         "services/archive/manifests.py",
         "if (later := _version_above(storage, path, now.number)) is not None:",

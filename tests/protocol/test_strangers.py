@@ -249,8 +249,10 @@ def test_slots_are_never_deleted(storage: MemoryStorage, source: Path) -> None:
 
 def test_a_plan_that_waits_is_no_sign_of_a_foreign_writer() -> None:
     """It has no lease, and its slot soon lies below the part of the log that is read: what was decided late would be voided."""
-    storage, clock = made(MERGE_ON_READ, rows(("k0", "p0", 1, 1, None))), ManualClock(NOW_MS, tick_ms=1)
+    batches = [rows(("k0", "p0", version, version, None)) for version in (0, 1)]
+    storage, clock = made(MERGE_ON_READ, *batches), ManualClock(NOW_MS, tick_ms=1)
     planned = table_of(storage, clock, "planner").compaction.plan(threshold=0).instant
+    assert planned is not None
     for version in (2, 3):
         table_of(storage, clock, "writer").ingest(rows(("k0", "p0", version, version, None)))
     late = FaultyStorage(storage, DiesBehind("put_if_absent:.hoodie/.commit_log/0", f"put_if_absent:{TIMELINE}/20"))

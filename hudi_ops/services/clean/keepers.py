@@ -55,8 +55,8 @@ class Keepers:
     def savepoint_of(self, slice_: PastSlice, path: str) -> str | None:
         """Return a savepoint as of which a read opens a file that the savepoint does not name.
 
-        A compaction that was planned below the savepoint completed above it: its base file has the rows of the files that are named,
-        and a read as of the savepoint takes it for them.
+        A compaction that was planned below the savepoint completed above it: its base file has the rows of the named files, and
+        a read as of the savepoint takes it for them.
         """
         file = parse_data_file(path.rpartition("/")[2]) if self.saved else None
         if file is None:
