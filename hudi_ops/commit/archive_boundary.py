@@ -55,8 +55,9 @@ def archive_boundary(
         False when an earlier ARCHIVE had passed the boundary.
 
     Raises:
-        InvalidRequest: the history file is missing, or no completed write would remain.
-        Conflict: an instant that the history does not keep completed below the boundary, or a savepoint was made there.
+        InvalidRequest: no completed write would remain.
+        Conflict: the history file is missing, an instant that it does not keep completed below the boundary, or a savepoint
+            was made there.
         Busy: an instant at or below the boundary is pending, or the lock was not free in time.
         OutcomeUnknown: storage did not say whether it was decided; the same call settles that.
     """
@@ -64,12 +65,12 @@ def archive_boundary(
     def prepare(state: TableState, slot: int) -> Entry | None:
         if boundary <= state.log.boundary:
             return None
+        check(state)
         refuse_missing_history(session, state, history)
         refuse_pending_below(state, boundary)
         refuse_not_kept(state, boundary, history)
         refuse_empty_timeline(state, boundary)
         refuse_savepoint_below(state, boundary)
-        check(state)
         publish()
         entry = session.entry(state, f"archive {boundary} {session.ctx.ids.new_id()}")
         return Archive(**entry, boundary=boundary, history=history.path)
@@ -138,15 +139,16 @@ def refuse_missing_history(session: Session, state: TableState, history: History
     """Refuse an ARCHIVE whose history file does not exist.
 
     Raises:
-        InvalidRequest: no such file.
+        Conflict: no such file.
     """
     if session.ctx.storage.head(history.path) is None:
-        raise InvalidRequest(
-            "the history file does not exist",
+        raise Conflict(
+            "the history file does not exist: its archiver slept for so long that another one took it for a leftover",
             table=state.config.name,
+            instant=max(history.instants, default=""),
             expected=history.path,
             found="no such file",
-            next_step="write the history first",
+            next_step="run the same call again: the history is written anew",
         )
 
 

@@ -4,12 +4,28 @@ from __future__ import annotations
 
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.timeline.active import load_timeline
+from hudi_ops.timeline.active import Timeline, load_timeline
+from hudi_ops.timeline.content.plans import RestorePlan, read_plan
 from hudi_ops.timeline.log.commit_log import POINTER_KEY, Pointer
 from hudi_ops.timeline.log.head import open_log
 from hudi_ops.timeline.names import is_instant, parse_instant
 from hudi_ops.timeline.settings.settings_check import parsed_config
 from hudi_ops.timeline.state import CommitReader
+
+
+def as_of_restore(storage: Storage, timeline: Timeline, as_of: str | None) -> str | None:
+    """Return the instant as of which a table is read: the savepoint, while a restore is pending.
+
+    The restore removes undone writes one after another; a clean may have removed files that the table needed between two of them.
+
+    Raises:
+        Corrupt: the plan of the restore cannot be read.
+    """
+    for one in timeline.pending:
+        plan = read_plan(storage, timeline, one) if one.action == "restore" else None
+        if isinstance(plan, RestorePlan) and plan.savepoint and timeline.find(plan.savepoint) is not None:
+            return plan.savepoint if as_of is None else min(as_of, plan.savepoint)
+    return as_of
 
 
 def instant_meant(storage: Storage, text: str, timezone: str | None = None) -> str:

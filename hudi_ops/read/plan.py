@@ -21,6 +21,7 @@ from hudi_ops.files.slice.slice_scan import SliceTask
 from hudi_ops.kernels.condition import Condition, both, computed, possible_units
 from hudi_ops.metadata.reader.listing import ListingChoice, listing_choice, open_listing
 from hudi_ops.metadata.reader.table import MetadataTable
+from hudi_ops.read.as_of import as_of_restore
 from hudi_ops.read.fixed_keys import fixed_keys
 from hudi_ops.read.prune import (
     NOTHING_LEFT_OUT,
@@ -244,6 +245,7 @@ def plan_read(storage: Storage, request: ReadRequest, commits: CommitReader | No
     """
     opened = Opened.of(storage, commits)
     config = opened.config
+    request = replace(request, as_of=as_of_restore(storage, opened.timeline, request.as_of))
     _refuse_before_start(opened, request.as_of)
     plain = row_schema(config, table_schema(config, opened.timeline, opened.commits, request.as_of))
     wanted = Wanted.of(config, plain, request)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.config.table import BACKUP_PATH, PROPERTIES_PATH
 from hudi_ops.errors import Busy, Conflict, HudiOpsError
@@ -25,11 +26,11 @@ from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from hudi_ops.timeline.log.commit_log import slot_path
 from hudi_ops.timeline.names import instant_of_ms
 from tests.definitions import create_table
-from tests.fault_plans import MoveBefore
+from tests.fault_plans import DiesBehind, MoveBefore
 from tests.protocol.crash_table import FIRST, NEW, OLD, SECOND, make_base, unaccounted, visible
 from tests.protocol.foreign_table import clustering_plan, group_of, rollback_plan
 from tests.protocol.sweep import fault_sweep
-from tests.tables import DEFINITION, NOW_MS, TIMELINE, table_of
+from tests.tables import DEFINITION, MERGE_ON_READ, NOW_MS, TIMELINE, by_key, made, rows, table_of
 
 FLOORS = {Fault.ERROR_BEFORE: 42, Fault.ERROR_AFTER: 15, Fault.EXISTS_THOUGH_ABSENT: 5, Fault.EXISTS_BY_ITSELF: 5}
 """Operations of one ingest that can go wrong in each way, at least: a test that visits fewer has gone blind."""
@@ -244,3 +245,27 @@ def test_slots_are_never_deleted(storage: MemoryStorage, source: Path) -> None:
     table.ingest_folder(str(source))
     slots = [info.path for info in storage.list(".hoodie/.commit_log/00000000")]
     assert slots == [slot_path(number) for number in range(len(slots))]
+
+
+def test_a_plan_that_waits_is_no_sign_of_a_foreign_writer() -> None:
+    """It has no lease, and its slot soon lies below the part of the log that is read: what was decided late would be voided."""
+    batches = [rows(("k0", "p0", version, version, None)) for version in (0, 1)]
+    storage, clock = made(MERGE_ON_READ, *batches), ManualClock(NOW_MS, tick_ms=1)
+    planned = table_of(storage, clock, "planner").compaction.plan(threshold=0).instant
+    assert planned is not None
+    for version in (2, 3):
+        table_of(storage, clock, "writer").ingest(rows(("k0", "p0", version, version, None)))
+    late = FaultyStorage(storage, DiesBehind("put_if_absent:.hoodie/.commit_log/0", f"put_if_absent:{TIMELINE}/20"))
+    with pytest.raises(Crash):
+        table_of(late, clock, "late").ingest(rows(("k0", "p0", 4, 4, None)))
+    clock.advance_ms(EXPIRY_MS + 1_000)
+    second = table_of(storage, clock, "second")
+    state = second._session.loader.load()
+    assert planned not in state.log.instants, "its slot is not in the part that was read"
+    assert not has_foreign_writers(storage, second._session.commits, state)
+    second.recover()
+    assert by_key(second) == {"k0": 4}, "the decided write is finished, not voided"
+    # A plan of another program is such a sign.
+    clock.advance_ms(10_000)
+    storage.put(f"{TIMELINE}/{instant_of_ms(clock.now_ms())}.compaction.requested", b"")
+    assert has_foreign_writers(storage, second._session.commits, second._session.loader.load())

@@ -12,7 +12,7 @@ from hudi_ops.context import TableContext
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.log.commit_log import Pointer
+from hudi_ops.timeline.log.commit_log import Pointer, payload_folder
 from hudi_ops.timeline.state import CommitReader, TableState
 
 LOOKED_BACK_MAX = 32
@@ -32,9 +32,17 @@ def has_foreign_writers(storage: Storage, commits: CommitReader, state: TableSta
         lease = read_lease(storage, instant.time)
         if lease is None and not _is_pending_still(storage, state, instant):
             continue  # a hudi_ops write that ended during the check, with its lease
-        if lease is None or lease.owner is None:
+        if (lease is None or lease.owner is None) and not _has_payload(storage, instant.time):
             return True
     return False
+
+
+def _has_payload(storage: Storage, instant: str) -> bool:
+    """Return whether an instant has a payload, as a plan of ours has until it ends.
+
+    Its slot may lie below the part of the log that was read, and a plan without an executor has no lease.
+    """
+    return bool(storage.list_folder(payload_folder(instant)).files)
 
 
 def _is_pending_still(storage: Storage, state: TableState, instant: Instant) -> bool:

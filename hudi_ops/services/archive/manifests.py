@@ -2,7 +2,8 @@
 
 Manifests form a chain: `_version_` holds the number of the current one. An archiver that died may have left the next one without
 the version. It is taken for the current one only if all that it names exists and it loses nothing; otherwise it is removed, as
-Apache Hudi's archiver does.
+Apache Hudi's archiver does. The number in `_version_` never falls: an archiver that slept with a lost lock may not hide what
+others archived since.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from hudi_ops.commit.recover.sweep import TEMP_AGE_MS
 from hudi_ops.errors import AlreadyExists, Conflict, Corrupt, NotFound, OutcomeUnknown
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.content.archived import VERSION_FILE, HistoryPart, manifest_parts, newest_manifest
-from hudi_ops.timeline.content.history_parts import encode_manifest, manifest_name
+from hudi_ops.timeline.content.history_parts import encode_manifest, manifest_name, range_of
 
 logger = logging.getLogger(__name__)
 
@@ -86,15 +88,15 @@ def publish(storage: Storage, folder: str, change: Callable[[Parts], Parts]) -> 
     The number is created only if it is free.
 
     Raises:
-        Conflict: other archivers took the numbers.
+        Conflict: other archivers took the numbers, or a file that it adds is gone.
         Corrupt: the current manifest cannot be read.
     """
     now = current(storage, folder)
     for _ in range(TRIES):
         parts = change(now.parts)
         if parts == now.parts and now.number:
-            _put_version(storage, folder, now.number)
-            return now
+            return _put_version(storage, folder, now)
+        _refuse_gone(storage, folder, now, parts)
         path, body = f"{folder}/{manifest_name(now.number + 1)}", encode_manifest(parts)
         try:
             storage.put_if_absent(path, body)
@@ -102,8 +104,7 @@ def publish(storage: Storage, folder: str, change: Callable[[Parts], Parts]) -> 
             if not _holds(storage, path, body):
                 now = _passed(storage, folder, now)
                 continue
-        _put_version(storage, folder, now.number + 1)
-        return Manifest(now.number + 1, parts)
+        return _put_version(storage, folder, Manifest(now.number + 1, parts))
     raise Conflict(
         "other archivers published manifests at the same time",
         table=storage.uri,
@@ -117,10 +118,70 @@ def without(parts: Parts, names: frozenset[str], instead: Sequence[HistoryPart])
     return (*(part for part in parts if part.name not in names), *instead)
 
 
-def _put_version(storage: Storage, folder: str, number: int) -> None:
-    path, body = f"{folder}/{VERSION_FILE}", str(number).encode()
-    if not _holds(storage, path, body):
-        storage.put(path, body)
+def drop_unnamed(storage: Storage, folder: str, now_ms: int) -> list[str]:
+    """Delete history files that no manifest names, a day after their put; return their paths.
+
+    Archivers that died before their manifest left them. One that sleeps longer than that is refused by `publish`.
+
+    Raises:
+        Corrupt: a manifest cannot be read.
+    """
+    listed = storage.list_folder(folder).files
+    named = current(storage, folder).names
+    old = [
+        info
+        for info in listed
+        if range_of(info.name) is not None and info.name not in named and info.modified_ms < now_ms - TEMP_AGE_MS
+    ]
+    # Readers may still have an older manifest, and the next one may be a leftover that counts.
+    others = [info.path for info in listed if info.name.startswith(manifest_name(0)[:-1])] if old else []
+    named = named.union(*(frozenset(part.name for part in manifest_parts(storage, path)) for path in others))
+    gone = [info.path for info in old if info.name not in named]
+    storage.delete_all(gone)
+    return gone
+
+
+def _refuse_gone(storage: Storage, folder: str, now: Manifest, parts: Parts) -> None:
+    """Refuse a manifest that adds a missing file: its archiver slept for a day before it.
+
+    Raises:
+        Conflict: names the file.
+    """
+    gone = [part.name for part in parts if part.name not in now.names and storage.head(f"{folder}/{part.name}") is None]
+    if gone:
+        raise Conflict(
+            f"{folder}/{gone[0]} was deleted before a manifest named it",
+            table=storage.uri,
+            expected="the history file as it was written",
+            found="no such file: it was taken for the leftover of an archiver that died",
+            next_step="run the same call again",
+        )
+
+
+def _put_version(storage: Storage, folder: str, now: Manifest) -> Manifest:
+    """Name a manifest, or the newest one after it, in the version file; return it."""
+    path = f"{folder}/{VERSION_FILE}"
+    if (later := _version_above(storage, path, now.number)) is not None:
+        return Manifest(later, manifest_parts(storage, f"{folder}/{manifest_name(later)}"))
+    if not _holds(storage, path, str(now.number).encode()):
+        storage.put(path, str(now.number).encode())
+    # The lock may have been lost before the put: others published since, and their manifests are not to be hidden.
+    for _ in range(TRIES):
+        ahead = _ahead(storage, folder, now)
+        if ahead is None:
+            break
+        now = ahead
+        storage.put(path, str(now.number).encode())
+    return now
+
+
+def _version_above(storage: Storage, path: str, number: int) -> int | None:
+    """Return the number in the version file if it lies above this one."""
+    try:
+        text = storage.get(path).decode("ascii", "replace").strip()
+    except NotFound:
+        return None
+    return int(text) if text.isdecimal() and int(text) > number else None
 
 
 def _holds(storage: Storage, path: str, body: bytes) -> bool:

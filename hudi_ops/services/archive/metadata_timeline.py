@@ -16,7 +16,7 @@ from hudi_ops.metadata.records.partitions import HISTORY_FOLDER
 from hudi_ops.metadata.writer.compaction import compactions
 from hudi_ops.services.archive.batch import write_batch
 from hudi_ops.services.archive.levels import merge_levels
-from hudi_ops.services.archive.manifests import current, publish, sound
+from hudi_ops.services.archive.manifests import current, drop_unnamed, publish, sound
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.content.archived import load_history_of
 from hudi_ops.timeline.content.history_parts import range_of
@@ -41,6 +41,7 @@ def archive_metadata_timeline(session: Session, keep: int, at_most: int) -> int:
         return 0
     count = 0
     storage = session.ctx.storage
+    drop_unnamed(storage, HISTORY_FOLDER, session.ctx.clock.now_ms())
     own = drop_put_back(session, load_metadata_timeline(storage))
     while batch := leaving_of(own, state, keep)[:at_most]:
         _archive(session, state, own, batch)

@@ -15,6 +15,7 @@ from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.ledger_chain import FOLDER as LEDGERS
 from hudi_ops.timeline.content.ledger_chain import built_upon
 from hudi_ops.timeline.log.commit_log import FOLDER as LOG
+from hudi_ops.timeline.log.commit_log import SAVEPOINT_SUFFIX
 from hudi_ops.timeline.log.entries import Complete
 from hudi_ops.timeline.names import is_instant
 from hudi_ops.timeline.state import TableState
@@ -33,14 +34,16 @@ class Pruned:
 def prune(session: Session, state: TableState) -> Pruned:
     """Remove what no reader or retry can ask for; `state` is read after the ARCHIVE."""
     boundary = state.log.boundary
+    of_savepoints = savepoint_payloads(session, state)
     if not boundary:
-        return Pruned()
+        session.ctx.storage.delete_all(of_savepoints)
+        return Pruned(payloads=len(of_savepoints))
     ledgers = _below(session, LEDGERS, boundary)
     kept = ledgers_kept(session, state) if ledgers else frozenset()
     gone = [path for path in ledgers if path not in kept]
     payloads = _below(session, PAYLOADS, boundary)
     kept = payloads_kept(session, state) if payloads else frozenset()
-    dropped = [path for path in payloads if path not in kept]
+    dropped = [path for path in payloads if path not in kept] + of_savepoints
     session.ctx.storage.delete_all([*gone, *dropped])
     return Pruned(len(gone), len(dropped))
 
@@ -64,6 +67,18 @@ def ledgers_kept(session: Session, state: TableState) -> frozenset[str]:
     named = sorted({path for extra in extras for path in pointers(extra).values()})
     below = session.ctx.local_engine.map(partial(built_upon, storage), named)
     return frozenset(named).union(*below)
+
+
+def savepoint_payloads(session: Session, state: TableState) -> list[str]:
+    """Return payloads of savepoints whose makers died before they deleted them.
+
+    A later slot is decided only after a savepoint was applied. So a payload for a slot below the head was applied, or lost it.
+    """
+    storage = session.ctx.storage
+    folders = [name for name in storage.list_folder(PAYLOADS).folders if name.endswith(SAVEPOINT_SUFFIX)]
+    listed = session.ctx.local_engine.map(lambda name: storage.list(f"{PAYLOADS}/{name}"), folders)
+    slots = ((info.path, info.name.partition("-")[0]) for files in listed for info in files)
+    return [path for path, slot in slots if slot.isdecimal() and int(slot) < state.log.head]
 
 
 def payloads_kept(session: Session, state: TableState) -> frozenset[str]:

@@ -20,7 +20,7 @@ from hudi_ops.errors import Conflict, InvalidRequest, Unsupported
 from hudi_ops.services.archive.batch import write_batch
 from hudi_ops.services.archive.facts import newest_metadata_compaction, read_facts
 from hudi_ops.services.archive.levels import merge_levels
-from hudi_ops.services.archive.manifests import current, publish, sound
+from hudi_ops.services.archive.manifests import current, drop_unnamed, publish, sound
 from hudi_ops.services.archive.metadata_timeline import archive_metadata_timeline
 from hudi_ops.services.archive.prune import prune
 from hudi_ops.services.archive.result import ArchiveResult
@@ -77,6 +77,7 @@ def archive(session: Session, request: ArchiveRequest, *, batches: int | None = 
             pass
     state = session.loader.load()
     folder = state.config.history_folder
+    drop_unnamed(session.ctx.storage, folder, session.ctx.clock.now_ms())
     merged = merge_levels(session.ctx.storage, folder, lambda: hold_lock(session.ctx, "merge history files"))
     pruned = prune(session, state)
     of_metadata = archive_metadata_timeline(session, request.keep_min, BATCH_MAX)

@@ -9,7 +9,7 @@ from hudi_ops.commit.holds import Hold, live_holds
 from hudi_ops.config.table import TableConfig
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Busy, Conflict
-from hudi_ops.files.names import data_path
+from hudi_ops.files.names import data_path, parse_data_file
 from hudi_ops.services.base.choice import Reason
 from hudi_ops.services.clean.history import GroupKey, PastSlice
 from hudi_ops.storage.protocol import Storage
@@ -43,11 +43,26 @@ class Keepers:
         """Return the reason and, for people, what keeps a file of a slice; None: nothing does."""
         if path in self.savepoints:
             return SAVEPOINT, f"savepoint {self.savepoints[path]} names it"
+        seen_by = self.savepoint_of(slice_, path)
+        if seen_by is not None:
+            return SAVEPOINT, f"a read as of savepoint {seen_by} sees it"
         read = self.reads.get((slice_.partition_path, slice_.file_id))
         if read is not None and slice_.instant >= read[0]:
             return PENDING, f"{read[1]} reads it"
         hold = self.hold_of(slice_)
         return (HOLD, hold.reason) if hold is not None else None
+
+    def savepoint_of(self, slice_: PastSlice, path: str) -> str | None:
+        """Return a savepoint as of which a read opens a file that the savepoint does not name.
+
+        A compaction that was planned below the savepoint completed above it: its base file has the rows of the named files, and
+        a read as of the savepoint takes it for them.
+        """
+        file = parse_data_file(path.rpartition("/")[2]) if self.saved else None
+        if file is None:
+            return None
+        least, end = max(slice_.instant, file.instant), slice_.superseded
+        return next((saved for saved in sorted(self.saved) if least <= saved and (not end or saved < end)), None)
 
     def hold_of(self, slice_: PastSlice) -> Hold | None:
         """Return a hold that needs a slice: reads as of its instant, or later, see it."""

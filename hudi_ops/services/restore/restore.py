@@ -24,6 +24,7 @@ from hudi_ops.concurrency.attempt_status import refuse_taken_over
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.engine.progress import Progress, Tally
 from hudi_ops.errors import Busy, InvalidRequest
+from hudi_ops.services.archive.withdraw import withdraw
 from hudi_ops.services.base.execute import execute
 from hudi_ops.services.base.publish import free_instant
 from hudi_ops.services.base.result import Result
@@ -35,7 +36,6 @@ from hudi_ops.services.indexing.rebuild import dropped_before
 from hudi_ops.services.restore.deletion import delete_undone, targets_left
 from hudi_ops.services.restore.survey import (
     plans_above,
-    refuse_archived,
     refuse_below_boundary,
     refuse_lost_files,
     refuse_pending,
@@ -165,7 +165,6 @@ def _preview(session: Session, state: TableState, savepoint: str | None) -> Rest
     targets = targets_of_restore(state, chosen)
     found = survey(session, state)
     refuse_lost_files(session, state, chosen, found)
-    refuse_archived(session, state, chosen, targets)
     files = found.files_of(targets)
     blockers = [str(one) for one in state.timeline.pending if one not in plans_above(state, chosen)]
     return RestoreResult(
@@ -236,7 +235,6 @@ def _publish(session: Session, savepoint: str) -> bool:
     leases: list[str] = []
     begun = session.loader.load()
     refuse_lost_files(session, begun, savepoint, survey(session, begun))
-    refuse_archived(session, begun, savepoint, targets_of_restore(begun, savepoint))
 
     def prepare(state: TableState, slot: int) -> Entry | None:
         savepoint_to_restore(state, savepoint)
@@ -286,6 +284,8 @@ def _execute(session: Session, savepoint: str, progress: Callable[[Progress], No
         partitions = state.config.all_metadata_partitions
         if partitions:
             drop_metadata(session, to_build=partitions)
+        if state.config.layout == 2:
+            withdraw(session, state.config.history_folder, frozenset(plan.targets))
         targets = targets_left(session, session.loader.load(), plan)
         files = survey(session, state)
         found_files = files.files_of(targets)

@@ -10,7 +10,6 @@ from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.errors import Busy, Corrupt, InvalidRequest
 from hudi_ops.files.names import data_path
 from hudi_ops.metadata.reader.listing import open_listing
-from hudi_ops.timeline.content.archived import load_history
 from hudi_ops.timeline.content.plans import Savepoint, read_result
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import REWRITING_ACTIONS
@@ -87,25 +86,6 @@ def targets_of_restore(state: TableState, savepoint: str) -> list[Instant]:
         )
     above = (one for one in state.timeline.completed_writes if one.time > savepoint)
     return sorted(above, key=lambda one: one.completion_time, reverse=True)
-
-
-def refuse_archived(session: Session, state: TableState, savepoint: str, targets: Sequence[Instant]) -> None:
-    """Refuse to undo a write that the history has: an archiver died before it decided.
-
-    Raises:
-        InvalidRequest: names the write.
-    """
-    times = frozenset(one.time for one in targets)
-    archived = load_history(session.ctx.storage, state.config, only=times).instants if times else ()
-    if archived:
-        raise InvalidRequest(
-            f"{archived[0].action} {archived[0].time} is in the history of the timeline: an archiver died before it removed it",
-            table=state.config.name,
-            instant=savepoint,
-            expected="writes above the savepoint that are on the active timeline alone",
-            found=f"{len(archived)} of them in the history",
-            next_step="delete the savepoint, run `hudi-ops archive TABLE`, and make a savepoint of a write on the timeline",
-        )
 
 
 def refuse_below_boundary(state: TableState, savepoint: str) -> None:

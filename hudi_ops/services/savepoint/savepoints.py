@@ -24,6 +24,7 @@ from hudi_ops.timeline.content.plans import CleanPlan, CleanResult, FilesByParti
 from hudi_ops.timeline.content.plans import Savepoint as SavepointFile
 from hudi_ops.timeline.content.savepoint_bytes import encode_savepoint
 from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log.commit_log import SAVEPOINT_SUFFIX
 from hudi_ops.timeline.log.entries import Entry, Savepoint
 from hudi_ops.timeline.log.reserve import newest_known
 from hudi_ops.timeline.names import WRITE_ACTIONS
@@ -352,4 +353,4 @@ def _described(session: Session, state: TableState, found: Instant, note: str = 
 
 def _payloads_of(instant: str) -> str:
     """Return the name of the folder of a savepoint's payloads: not that of its write's."""
-    return f"{instant}.savepoint"
+    return f"{instant}{SAVEPOINT_SUFFIX}"

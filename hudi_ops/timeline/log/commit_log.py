@@ -33,6 +33,8 @@ from hudi_ops.timeline.log.entries import (
 from hudi_ops.timeline.names import completes_as, newest_of
 
 FOLDER = ".hoodie/.commit_log"
+SAVEPOINT_SUFFIX = ".savepoint"
+"""Ends the name of the folder of a savepoint's payloads, after the instant: not that of its write's."""
 _SLOT_MAX = 10**12 - 1
 _slot_of = itemgetter(0)
 POINTER_KEY = "hudi_ops.commit_log"

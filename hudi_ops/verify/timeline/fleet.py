@@ -97,10 +97,20 @@ def _check_archived(logged: LogSubject, findings: Findings) -> None:
     archived = sorted(
         time for time in logged.completes if time > logged.log.boundary and time in logged.subject.archived_times
     )
-    if archived:
+    begun = [time for time in archived if logged.subject.timeline.find(time) is not None]
+    gone = [time for time in archived if time not in begun]
+    folder = logged.subject.config.history_folder
+    if begun:
+        findings.info(
+            "archive-begun",
+            f"{len(begun)} instants, up to {begun[-1]}, are on the timeline and in its history: an archiver died before its slot",
+            folder,
+            "`hudi-ops archive TABLE` finishes the batch; a restore withdraws what it undoes",
+        )
+    if gone:
         findings.info(
             "foreign-archived",
-            f"a foreign writer archived {len(archived)} instants of hudi-ops, up to {archived[-1]}",
-            logged.subject.config.history_folder,
+            f"a foreign writer archived {len(gone)} instants of hudi-ops, up to {gone[-1]}",
+            folder,
             "set hoodie.archive.automatic=false for that writer while it shares the table",
         )

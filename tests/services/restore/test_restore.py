@@ -16,7 +16,6 @@ from hudi_ops.testing.faults import Fault, FaultyStorage
 from hudi_ops.timeline.log.entries import Restore
 from hudi_ops.verify import verify_table
 from tests.fault_plans import MoveBefore
-from tests.protocol.archived_history import put_history
 from tests.protocol.log_actors import session_of, timeline_of, whole_log
 from tests.protocol.sweep import CRASHES, ERRORS, fault_sweep
 from tests.tables import DEFINITION, LOGGED_WITH_METADATA, MERGE_ON_READ, NOW_MS, TIMELINE, by_key, made, rows, table_of
@@ -83,7 +82,7 @@ def test_source_files_of_undone_writes_are_taken_again(tmp_path: Path) -> None:
     assert by_key(table) == MODEL | {"k0": 100, "k1": 101}
 
 
-@pytest.mark.parametrize("what", ["unknown", "newer savepoint", "none", "lost file", "archived"])
+@pytest.mark.parametrize("what", ["unknown", "newer savepoint", "none", "lost file"])
 def test_what_is_refused_changes_nothing(what) -> None:
     storage, clock, savepoint = saved()
     table = table_of(storage, clock, "restorer")
@@ -96,10 +95,6 @@ def test_what_is_refused_changes_nothing(what) -> None:
     elif what == "none":
         table.savepoints.delete(savepoint)
         wanted, said = None, "the table has no savepoint"
-    elif what == "archived":
-        said = "is in the history of the timeline"
-        newest = timeline_of(storage).completed_writes[-1]
-        put_history(storage, ".hoodie/timeline/history", [(newest, storage.get(f"{TIMELINE}/{newest.file_name}"))])
     else:
         error, said = Corrupt, "files of the savepoint are lost"
         storage.delete(min(path for path in data_files(storage) if savepoint in path))

@@ -258,3 +258,28 @@ def test_a_maker_that_slept_does_not_bring_a_deleted_savepoint_back(monkeypatch,
     assert bool(savepoint_files(base)) is not is_guarded
     entries = [entry for _, entry in whole_log(base).since(-1) if isinstance(entry, Savepoint)]
     assert [entry.is_made for entry in entries] == [True, False]
+
+
+@pytest.mark.parametrize("definition", [MERGE_ON_READ, LOGGED_WITH_METADATA], ids=["mor", "mor-mdt"])
+def test_a_savepoint_above_a_waiting_compaction_stays_readable_after_cleans(definition) -> None:
+    """The compaction completes above the savepoint, which does not name its base file; reads as of the savepoint open it."""
+    storage, clock = (
+        made(definition, rows(("k0", "p0", 1, 1, None), ("k1", "p1", 1, 1, None))),
+        ManualClock(NOW_MS, tick_ms=1),
+    )
+    table = table_of(storage, clock, "writer")
+    table.ingest(rows(("k0", "p0", 2, 2, None)))
+    planned = table.compaction.plan(threshold=0).instant
+    table.ingest(rows(("k0", "p0", 3, 3, None)))
+    model = by_key(table)
+    savepoint = table.savepoints.create().instant
+    table.compaction.execute(instant=planned)
+    for version in (4, 5, 6):
+        table.ingest(rows(("k0", "p0", version, version, None)))
+        table.compaction.run(threshold=0)
+    assert table.clean.run(retain=1).deleted > 0
+    assert by_key(table, as_of=savepoint) == model
+    assert by_key(table, as_of=savepoint, listing="storage") == model
+    table.savepoints.restore(savepoint)
+    assert by_key(table) == model
+    assert verify_table(storage, deep=True).findings == ()

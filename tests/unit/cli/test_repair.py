@@ -7,42 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from hudi_ops import Table
-from hudi_ops.services.repair.repair import KNOWN
-from hudi_ops.storage.local import LocalStorage
-from hudi_ops.verify import verify_table
-from tests.unit.cli.table_damages import DAMAGES, SCHEMA, Damage, foreign_rollback, foreign_write, rows
-
-ROUNDS_MAX = 4
-REPAIRED = {name: damage for name, damage in DAMAGES.items() if set(damage.finds.split()) <= KNOWN}
+from tests.unit.cli.healthy import REPAIRED, ROUNDS_MAX, findings, make_healthy, sorted_rows
+from tests.unit.cli.table_damages import DAMAGES, Damage, foreign_rollback, foreign_write
 
 
 @pytest.fixture(scope="module")
 def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A merge-on-read table with base files, log files, and a metadata table with a record index."""
-    path = tmp_path_factory.mktemp("healthy") / "t"
-    table = Table.create(
-        str(path), name="t", record_key=["id"], schema=SCHEMA, partition_by=["city"], ordering="ts",
-        table_type="mor", index="record_index")  # fmt: skip
-    table.ingest(rows(range(20), 1))
-    table.ingest(rows(range(4), 2))
-    landing = path.parent / "landing"
-    landing.mkdir()
-    (landing / "more.csv").write_text("id,ts,v,city\nk30,3,3,c0\n")
-    table.ingest_folder(str(landing))
-    return path
-
-
-def sorted_rows(path: Path) -> pa.Table:
-    return Table.open(str(path)).read().sort_by("id")
-
-
-def findings(path: Path) -> set[str]:
-    found = verify_table(LocalStorage(str(path)), deep=True, index=True).findings
-    return {one.invariant for one in found if one.severity == "error" or one.invariant in KNOWN}
+    """The table that each test copies."""
+    return make_healthy(tmp_path_factory.mktemp("healthy") / "t")
 
 
 def test_the_damages_reach_most_repairs() -> None:
