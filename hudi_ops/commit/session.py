@@ -86,8 +86,10 @@ class Session:
     """Monotonic time of this session's last recovery."""
     metadata_deltas: int = field(default=0, init=False)
     """Delta commits of the metadata table since its last compaction, as of this session's last write."""
-    automatic: tuple[str, ...] | None = field(default=None, init=False)
-    """Services that the table's creation recorded as automatic; None: not read yet."""
+    automatic: Mapping[str, Mapping[str, str | int]] | None = field(default=None, init=False)
+    """Services that the table's creation recorded as automatic, with what they keep; None: not read yet."""
+    counted_clean: tuple[str, int] = field(default=("", 0), init=False)
+    """A completed clean, and the number of files that it deleted."""
     waits: dict[str, int] = field(default_factory=dict, init=False)
     """Commits of this session until an automatic service is tried again."""
     metadata_timeline: Timeline | None = field(init=False, default=None)
@@ -131,7 +133,7 @@ class Session:
             archive_slot=state.log.archive_slot,
         )
 
-    def waits_for(self, service: str) -> bool:
+    def is_turn_of(self, service: str) -> bool:
         """Count one commit; return whether an automatic service may be tried after it."""
         self.waits[service] = max(0, self.waits.get(service, 0) - 1)
         return not self.waits[service]

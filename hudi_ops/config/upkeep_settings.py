@@ -75,9 +75,9 @@ class UpkeepSettings:
         """Return these settings, with recorded ones in place of those that were not given."""
         clean, archive = self.clean, self.archive
         if not {"policy", "retain"} & clean.model_fields_set:
-            clean = CleanSettings(**{**recorded.get("clean", {}), "automatic": clean.automatic})
+            clean = CleanSettings.model_validate({**recorded.get("clean", {}), "automatic": clean.automatic})
         if not {"keep_min", "keep_max"} & archive.model_fields_set:
-            archive = ArchiveSettings(**{**recorded.get("archive", {}), "automatic": archive.automatic})
+            archive = ArchiveSettings.model_validate({**recorded.get("archive", {}), "automatic": archive.automatic})
         return UpkeepSettings(clean, archive)
 
     def automatic(self, recorded: Collection[str]) -> tuple[str, ...]:

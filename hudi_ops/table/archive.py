@@ -8,6 +8,7 @@ from hudi_ops.commit.session import Session
 from hudi_ops.config.requests import ArchiveRequest, merged
 from hudi_ops.services.archive.result import ArchiveResult
 from hudi_ops.services.archive.run import archive, explain
+from hudi_ops.services.write.automatic import recorded_services
 
 
 class ArchiveApi:
@@ -45,4 +46,5 @@ class ArchiveApi:
         return explain(self._session, self._merged(request, keywords))
 
     def _merged(self, request: ArchiveRequest | None, keywords: dict[str, Any]) -> ArchiveRequest:
-        return self._session.upkeep.archive.completed(merged(ArchiveRequest, request, keywords))
+        settings = self._session.upkeep.upon(recorded_services(self._session))
+        return settings.archive.completed(merged(ArchiveRequest, request, keywords))

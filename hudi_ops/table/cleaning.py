@@ -8,6 +8,7 @@ from hudi_ops.config.requests import CleanRequest
 from hudi_ops.services.base.result import PlanResult
 from hudi_ops.services.clean.result import CleanOutcome
 from hudi_ops.services.clean.service import CLEAN
+from hudi_ops.services.write.automatic import recorded_services
 from hudi_ops.table.services import ServiceApi
 
 
@@ -18,7 +19,8 @@ class CleanApi(ServiceApi[CleanRequest, CleanOutcome]):
     request_type = CleanRequest
 
     def _merged(self, request: CleanRequest | None, keywords: dict[str, Any]) -> CleanRequest:
-        return self._session.upkeep.clean.completed(super()._merged(request, keywords))
+        settings = self._session.upkeep.upon(recorded_services(self._session))
+        return settings.clean.completed(super()._merged(request, keywords))
 
     def explain(self, request: CleanRequest | None = None, **keywords: Any) -> PlanResult:
         """Return the reason for and against each file of the table, or of `files`; change nothing.

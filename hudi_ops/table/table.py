@@ -235,10 +235,11 @@ class Table(ReadApi, IngestApi, UpkeepApi):
     @property
     def upkeep(self) -> dict[str, dict[str, Any]]:
         """What cleans and archives keep, and whether this writer runs them after its commits."""
-        automatic = self._session.upkeep.automatic(recorded_services(self._session))
-        clean = self._session.upkeep.clean.completed(CleanRequest())
+        recorded = recorded_services(self._session)
+        settings = self._session.upkeep.upon(recorded)
+        automatic, clean = settings.automatic(recorded), settings.clean.completed(CleanRequest())
         retained = {"policy": clean.policy, "retain": Policy.of(clean).retain}
-        kept = self._session.upkeep.archive.model_dump(include={"keep_min", "keep_max"})
+        kept = settings.archive.model_dump(include={"keep_min", "keep_max"})
         return {
             "clean": {"automatic": "clean" in automatic, **retained},
             "archive": {"automatic": "archive" in automatic, **kept},

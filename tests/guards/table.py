@@ -611,15 +611,15 @@ GUARDS = [
     _row(
         "a foreign writer switches automatic services off",
         "services/write/automatic.py",
-        "if name not in explicit and has_foreign_writes(session, state):",
+        "if not getattr(session.upkeep, name).automatic and has_foreign_write(session, state):",
         "if False:",
         "services/automatic/test_automatic.py",
     ),
     _row(
         "only a table that records it is cleaned automatically",
         "services/write/automatic.py",
-        "session.automatic = first.automatic if isinstance(first, Properties) else ()",
-        'session.automatic = ("clean", "archive")',
+        "session.automatic = automatic_of(session.ctx.storage)",
+        'session.automatic = {"clean": {}, "archive": {}}',
         "services/automatic/test_automatic.py",
     ),
     _row(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hudi_ops.config.table import TableConfig
 from hudi_ops.context import TableContext
-from hudi_ops.errors import Busy
+from hudi_ops.errors import Busy, Conflict, Corrupt
 from hudi_ops.services.clean.history import past_slices
 from hudi_ops.services.clean.keepers import Keepers, keepers
 from hudi_ops.timeline.active import Timeline
@@ -23,14 +23,15 @@ class Sizes:
     Attributes:
         live: what readers see now.
         as_of: older slices, which only reads as of earlier instants see; a clean deletes them.
-        held: older slices that a savepoint, a pending plan or a hold keeps from a clean.
+        held: older slices that a savepoint, a pending plan or a hold keeps from a clean; None: what holds them cannot be read, and
+            `as_of` has them.
         pending: files of instants that are pending.
         leftover: files that no instant names; None: unknown, since the metadata table lists only what completed.
     """
 
     live: int
     as_of: int
-    held: int
+    held: int | None
     pending: int
     leftover: int | None
 
@@ -57,7 +58,7 @@ def sizes_by_reason(
         lists_all: `listed` has uncommitted files, too.
 
     Raises:
-        Corrupt: a commit, a plan, a savepoint or a hold cannot be read.
+        Corrupt: a commit cannot be read.
     """
     live = {file.path for slice_ in visible for file in (slice_.base, *slice_.logs) if file is not None}
     keeping = _keepers(ctx, config, timeline)
@@ -68,18 +69,19 @@ def sizes_by_reason(
         for file in slice_.files:
             committed.add(file.path)
             is_kept = file.path in live or not slice_.superseded
-            reason = "live" if is_kept else "held" if keeping.keeper_of(slice_, file.path) else "as_of"
+            is_held = keeping is not None and keeping.keeper_of(slice_, file.path)
+            reason = "live" if is_kept else "held" if is_held else "as_of"
             found[reason] += file.size_bytes
     for file in (file for files in listed.values() for file in files):
         if file.path not in committed:
             found["pending" if file.instant in running else "leftover"] += file.size_bytes
-    leftover = found.pop("leftover")
-    return Sizes(**found, leftover=leftover if lists_all else None)
+    leftover, held = found.pop("leftover"), found.pop("held")
+    return Sizes(**found, held=held if keeping is not None else None, leftover=leftover if lists_all else None)
 
 
-def _keepers(ctx: TableContext, config: TableConfig, timeline: Timeline) -> Keepers:
+def _keepers(ctx: TableContext, config: TableConfig, timeline: Timeline) -> Keepers | None:
     try:
         return keepers(ctx, config, timeline)
-    except Busy:
-        # A pending plan without content: nothing is known to be held by it.
-        return Keepers()
+    except (Busy, Conflict, Corrupt):
+        # `verify` names what is damaged.
+        return None

@@ -25,8 +25,8 @@ from hudi_ops.timeline.content.archived import ArchivedInstant, load_history
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.plans import decode_result, read_plan, read_result
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.log.commit_log import POINTER_KEY, Log, Pointer, read_slot
-from hudi_ops.timeline.log.entries import ADOPTS, Properties
+from hudi_ops.timeline.log.commit_log import POINTER_KEY, Log, Pointer, automatic_of, read_slot
+from hudi_ops.timeline.log.entries import ADOPTS
 from hudi_ops.timeline.log.head import open_log
 from hudi_ops.timeline.names import WRITE_ACTIONS
 from hudi_ops.timeline.settings.properties_file import load_config
@@ -94,7 +94,7 @@ class TableSummary(Result):
     log_files: int
     total_bytes: int
     as_of_bytes: int
-    held_bytes: int
+    held_bytes: int | None
     pending_bytes: int
     leftover_bytes: int | None
     rows: int | None
@@ -195,7 +195,7 @@ def describe_table(storage: Storage, upkeep: UpkeepSettings | None = None, clock
         leftover_bytes=sizes.leftover,
         rows=None if logs else _rows(timeline, commits, {file.path for file in bases}),
         metadata_partitions=config.metadata_partitions,
-        automatic=(upkeep or UpkeepSettings()).automatic(_recorded(storage)),
+        automatic=(upkeep or UpkeepSettings()).automatic(automatic_of(storage)),
         writable=not why_not,
         why_not_writable=why_not,
         last_instants=tuple(map(reader.row, timeline.instants[-LAST_INSTANTS:])),
@@ -208,11 +208,6 @@ def _walked(
 ) -> tuple[Listing, Mapping[str, list[DataFile]]]:
     listing = open_listing(storage, config, metadata)
     return listing, listing.walk().files
-
-
-def _recorded(storage: Storage) -> tuple[str, ...]:
-    first = read_slot(storage, 0)
-    return first.automatic if isinstance(first, Properties) else ()
 
 
 @dataclass(frozen=True)

@@ -6,25 +6,29 @@ Source: docs/protocol.md §25.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
 from hudi_ops.commit.retry import retried
 from hudi_ops.commit.session import Session
 from hudi_ops.config.requests import ArchiveRequest, CleanRequest
+from hudi_ops.config.upkeep_settings import UpkeepSettings
 from hudi_ops.engine.local import LocalEngine
-from hudi_ops.errors import Busy, Conflict, HudiOpsError
+from hudi_ops.errors import Conflict, HudiOpsError
 from hudi_ops.services.archive.result import ArchiveResult
 from hudi_ops.services.archive.run import archive
 from hudi_ops.services.base.execute import plan_and_execute
 from hudi_ops.services.base.service import Execution
+from hudi_ops.services.clean.policy import Policy
 from hudi_ops.services.clean.result import CleanOutcome
 from hudi_ops.services.clean.service import CLEAN
 from hudi_ops.services.write.ingest import IngestResult
 from hudi_ops.services.write.remove import RemovalResult
-from hudi_ops.timeline.log.commit_log import POINTER_KEY, read_slot
-from hudi_ops.timeline.log.entries import Properties
+from hudi_ops.timeline.content.plans import CleanPlan, CleanResult, read_plan, read_result
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log.commit_log import POINTER_KEY, automatic_of
+from hudi_ops.timeline.names import State
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
@@ -59,45 +63,41 @@ def keep_small(session: Session) -> tuple[str, ...]:
     """Clean and archive a table, as far as that is automatic and due.
 
     Returns:
-        A line for each service that changed something, or failed.
+        A line for each service that changed something, failed or cannot go on.
     """
+    lines = []
     try:
-        wanted = session.upkeep.automatic(recorded_services(session))
-        due = [name for name in wanted if session.waits_for(name)]
-        if not due:
-            return ()
-        state = session.loader.resume()
-        explicit = {name for name in due if getattr(session.upkeep, name).automatic}
-        lines = []
-        for name in due:
-            if not _IS_DUE[name](session, state):
-                continue
-            if name not in explicit and has_foreign_writes(session, state):
-                # Apache Hudi's writers clean and archive by settings of their own.
-                session.waits[name] = EVERY
+        recorded = recorded_services(session)
+        settings = session.upkeep.upon(recorded)
+        wanted = [name for name in settings.automatic(recorded) if session.is_turn_of(name)]
+        state = session.loader.resume() if wanted else None
+        for name in wanted:
+            if state is None or not _IS_DUE[name](session, state, settings):
                 continue
             session.waits[name] = EVERY
-            lines.append(_tried(session, name))
+            if not getattr(session.upkeep, name).automatic and has_foreign_write(session, state):
+                continue  # Apache Hudi's writers clean and archive by settings of their own
+            lines.append(_tried(session, name, settings, state))
             state = session.loader.load()
-    except HudiOpsError as error:
-        logger.warning("no automatic clean or archive after this commit: %s", error)
-        return (f"no automatic clean or archive: {error.what}",)
+    except Exception as error:
+        # The commit stands: an error would make callers write it again.
+        logger.exception("no automatic clean or archive after this commit")
+        lines.append(f"no automatic clean or archive: {error}")
     return tuple(line for line in lines if line)
 
 
-def recorded_services(session: Session) -> tuple[str, ...]:
-    """Return the services that the table's creation recorded as automatic.
+def recorded_services(session: Session) -> Mapping[str, Mapping[str, str | int]]:
+    """Return the services that the table's creation recorded as automatic, with what each keeps.
 
     Adopted tables and those of earlier releases record none.
     """
     if session.automatic is None:
-        first = read_slot(session.ctx.storage, 0)
-        session.automatic = first.automatic if isinstance(first, Properties) else ()
+        session.automatic = automatic_of(session.ctx.storage)
     return session.automatic
 
 
-def has_foreign_writes(session: Session, state: TableState) -> bool:
-    """Return whether a completed write on the timeline has no slot of the commit log."""
+def has_foreign_write(session: Session, state: TableState) -> bool:
+    """Return whether any completed write on the timeline has no slot of the commit log."""
     for one in state.timeline.newest_first:
         metadata = session.commits.metadata(state.timeline, one)
         if metadata is not None and POINTER_KEY not in metadata.extra:
@@ -105,43 +105,95 @@ def has_foreign_writes(session: Session, state: TableState) -> bool:
     return False
 
 
-def _tried(session: Session, name: str) -> str:
+def _tried(session: Session, name: str, settings: UpkeepSettings, state: TableState) -> str:
     try:
-        return _WORK[name](session)
-    except (Busy, Conflict) as error:
+        return _WORK[name](session, settings, state)
+    except Conflict as error:
         logger.info("automatic %s waits: %s", name, error)
         return ""
     except HudiOpsError as error:
-        logger.warning("automatic %s failed: %s", name, error)
-        return f"automatic {name} failed: {error.what}; run `hudi-ops {name}` to see why"
+        logger.warning("no automatic %s: %s", name, error)
+        return f"no automatic {name}: {error.what}; next: {error.next_step or f'run `hudi-ops {name} TABLE`'}"
 
 
-def _is_clean_due(session: Session, state: TableState) -> bool:
-    """Return whether enough writes completed since the last clean."""
+def _is_clean_due(session: Session, state: TableState, settings: UpkeepSettings) -> bool:
+    """Return whether enough writes completed since the last clean, or it left files to the next one."""
     writes = state.timeline.completed_writes
-    last = max((one.time for one in state.timeline if one.action == "clean" and one.is_completed), default="")
-    retained = session.upkeep.clean.completed(CleanRequest())
-    kept = (retained.retain or EVERY) if retained.policy == "commits" else 0
-    return len(writes) > kept and sum(one.time > last for one in writes) >= EVERY
+    cleans = [one for one in state.timeline if one.action == "clean" and one.is_completed]
+    last = cleans[-1].time if cleans else ""
+    policy = Policy.of(settings.clean.completed(CleanRequest()))
+    if len(writes) <= (policy.retain if policy.name == "commits" else 0):
+        return False
+    return sum(one.time > last for one in writes) >= EVERY or (bool(cleans) and _was_full(session, state, cleans[-1]))
 
 
-def _is_archive_due(session: Session, state: TableState) -> bool:
-    return len(state.timeline.completed_writes) > session.upkeep.archive.keep_max
+def _was_full(session: Session, state: TableState, clean: Instant) -> bool:
+    """Return whether a clean deleted as many files as it might."""
+    if session.counted_clean[0] != clean.time:
+        done = read_result(session.ctx.storage, state.timeline, clean)
+        files = sum(map(len, done.files.values())) if isinstance(done, CleanResult) else 0
+        session.counted_clean = (clean.time, files)
+    return session.counted_clean[1] >= FILES_MAX
 
 
-def _clean(session: Session) -> str:
-    request = session.upkeep.clean.completed(CleanRequest(max_files=FILES_MAX))
+def _is_archive_due(session: Session, state: TableState, settings: UpkeepSettings) -> bool:
+    return len(state.timeline.completed_writes) > _kept_by_archive(state, settings, session)[1]
+
+
+def _kept_by_archive(state: TableState, settings: UpkeepSettings, session: Session) -> tuple[int, int]:
+    """Return how many writes an archive keeps, and above how many it begins.
+
+    What the policy of cleans promises stays on the timeline, and one write more.
+    """
+    writes = state.timeline.completed_writes
+    policy = Policy.of(settings.clean.completed(CleanRequest()))
+    earliest = policy.wanted(state, session.ctx.clock.now_ms())
+    promised = sum(one.time >= earliest for one in writes) if policy.has_earliest else 0
+    least = max(settings.archive.keep_min, promised + 1)
+    return least, max(settings.archive.keep_max, least + EVERY if least > settings.archive.keep_min else 0)
+
+
+def _clean(session: Session, settings: UpkeepSettings, state: TableState) -> str:
+    request = settings.clean.completed(CleanRequest(max_files=FILES_MAX))
+    left = _foreign_plan(session, state, Policy.of(request))
+    if left is not None:
+        return (
+            f"no automatic clean: {left} is planned; next: `hudi-ops clean TABLE execute --instant {left}`, or rollback"
+        )
     done: CleanOutcome = plan_and_execute(session, CLEAN, request, Execution(engine=LocalEngine.name))
     if done.completion_time is None or not done.deleted:
         return ""
+    if done.deleted >= FILES_MAX:
+        session.waits["clean"] = 0
     return f"clean {done.instant}: {done.deleted:,} old files deleted, {done.bytes_deleted:,} bytes"
 
 
-def _archive(session: Session) -> str:
-    request = session.upkeep.archive.completed(ArchiveRequest())
-    done: ArchiveResult = archive(session, request, batches=1)
+def _foreign_plan(session: Session, state: TableState, policy: Policy) -> str | None:
+    """Return a pending clean that was not begun and that this policy would not have made, or None.
+
+    A person may have left it for review. It deletes more than the policy allows, or by another one.
+    """
+    for one in state.timeline.pending:
+        if one.action != "clean" or State.INFLIGHT in one.states:
+            continue
+        plan = read_plan(session.ctx.storage, state.timeline, one)
+        earliest = policy.wanted(state, session.ctx.clock.now_ms())
+        fits = isinstance(plan, CleanPlan) and plan.policy == policy.hudi_name and policy.has_earliest
+        if not (fits and isinstance(plan, CleanPlan) and plan.earliest_retained <= earliest):
+            return one.time
+    return None
+
+
+def _archive(session: Session, settings: UpkeepSettings, state: TableState) -> str:
+    least, most = _kept_by_archive(state, settings, session)
+    done: ArchiveResult = archive(session, ArchiveRequest(keep_min=least, keep_max=most), batches=1)
+    if not done.instants and len(state.timeline.completed_writes) > 2 * most and done.stopped_by:
+        return f"nothing can be archived: {done.stopped_by}"
     return f"archive: {done.instants:,} instants left the timeline" if done.instants else ""
 
 
-_IS_DUE: dict[str, Callable[[Session, TableState], bool]] = {"clean": _is_clean_due, "archive": _is_archive_due}
-_WORK: dict[str, Callable[[Session], str]] = {"clean": _clean, "archive": _archive}
+_IS_DUE: dict[str, Callable[[Session, TableState, UpkeepSettings], bool]] = {
+    "clean": _is_clean_due,
+    "archive": _is_archive_due,
+}
+_WORK: dict[str, Callable[[Session, UpkeepSettings, TableState], str]] = {"clean": _clean, "archive": _archive}

@@ -237,6 +237,15 @@ class Log:
         return tuple((slot, one) for slot, one in self.own if isinstance(one, Complete) and self._decides(slot, one))
 
 
+def automatic_of(storage: Storage) -> Mapping[str, Mapping[str, str | int]]:
+    """Return the automatic services that the table's creation recorded, with what each keeps.
+
+    Adopted tables and those of earlier releases record none.
+    """
+    first = read_slot(storage, 0)
+    return first.automatic if isinstance(first, Properties) else {}
+
+
 def read_slot(storage: Storage, slot: int) -> Entry | None:
     """Read the entry in `slot`, or None when it is free.
 
