@@ -84,7 +84,10 @@ class CleanChoice(Choice):
         return bool(self.dropped) or self.moves
 
     def leave_unfit_to_wait(self) -> None:
-        """Leave out a clean without files: Apache Hudi 1.1.1 fails on its pending plan (docs/format.md §3.2)."""
+        """Leave out a clean without files.
+
+        Apache Hudi 1.1.1 fails on its pending plan (docs/format.md §3.2).
+        """
         self.moves = False
 
     @property
