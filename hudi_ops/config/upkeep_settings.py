@@ -65,7 +65,7 @@ class UpkeepSettings:
     archive: ArchiveSettings = field(default_factory=ArchiveSettings)
 
     def record(self) -> dict[str, dict[str, str | int]]:
-        """Return what the creation of a table records: the services that its writers run, and what each keeps."""
+        """Return what the creation of a table records: automatic services, and what each keeps."""
         kept = {"clean": self.clean, "archive": self.archive}
         return {
             name: kept[name].model_dump(exclude={"automatic"}, exclude_none=True) for name in self.automatic(AUTOMATIC)

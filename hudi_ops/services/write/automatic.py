@@ -117,7 +117,7 @@ def _tried(session: Session, name: str, settings: UpkeepSettings, state: TableSt
 
 
 def _is_clean_due(session: Session, state: TableState, settings: UpkeepSettings) -> bool:
-    """Return whether enough writes completed since the last clean, or it left files to the next one."""
+    """Return whether ten writes completed since the last clean, or it left files over."""
     writes = state.timeline.completed_writes
     cleans = [one for one in state.timeline if one.action == "clean" and one.is_completed]
     last = cleans[-1].time if cleans else ""
@@ -169,7 +169,7 @@ def _clean(session: Session, settings: UpkeepSettings, state: TableState) -> str
 
 
 def _foreign_plan(session: Session, state: TableState, policy: Policy) -> str | None:
-    """Return a pending clean that was not begun and that this policy would not have made, or None.
+    """Return a pending clean that this policy would not have made, and that was not begun.
 
     A person may have left it for review. It deletes more than the policy allows, or by another one.
     """
