@@ -61,6 +61,16 @@ def current(storage: Storage, folder: str) -> Manifest:
         ) from error
 
 
+def latest(storage: Storage, folder: str) -> Manifest:
+    """Return the current manifest, or the leftover after it if that may count.
+
+    Raises:
+        Corrupt: the version names a manifest that does not exist, or it cannot be read.
+    """
+    now = current(storage, folder)
+    return _ahead(storage, folder, now) or now
+
+
 def sound(storage: Storage, folder: str) -> Manifest:
     """Return the current manifest, all files of which exist.
 
@@ -163,8 +173,9 @@ def _put_version(storage: Storage, folder: str, now: Manifest) -> Manifest:
     path = f"{folder}/{VERSION_FILE}"
     if (later := _version_above(storage, path, now.number)) is not None:
         return Manifest(later, manifest_parts(storage, f"{folder}/{manifest_name(later)}"))
-    if not _holds(storage, path, str(now.number).encode()):
-        storage.put(path, str(now.number).encode())
+    if _holds(storage, path, str(now.number).encode()):
+        return now  # a next manifest without its version is a leftover
+    storage.put(path, str(now.number).encode())
     # The lock may have been lost before the put: others published since, and their manifests are not to be hidden.
     for _ in range(TRIES):
         ahead = _ahead(storage, folder, now)

@@ -20,7 +20,7 @@ from hudi_ops.errors import Conflict, InvalidRequest, Unsupported
 from hudi_ops.services.archive.batch import write_batch
 from hudi_ops.services.archive.facts import newest_metadata_compaction, read_facts
 from hudi_ops.services.archive.levels import merge_levels
-from hudi_ops.services.archive.manifests import current, drop_unnamed, publish, sound
+from hudi_ops.services.archive.manifests import drop_unnamed, latest, publish, sound
 from hudi_ops.services.archive.metadata_timeline import archive_metadata_timeline
 from hudi_ops.services.archive.prune import prune
 from hudi_ops.services.archive.result import ArchiveResult
@@ -119,7 +119,7 @@ def was_begun(session: Session, state: TableState) -> bool:
     An archiver died between its manifest and its slot, or Apache Hudi's before it removed the files: the batch is finished.
     """
     ranges = filter(
-        None, (range_of(part.name) for part in current(session.ctx.storage, state.config.history_folder).parts)
+        None, (range_of(part.name) for part in latest(session.ctx.storage, state.config.history_folder).parts)
     )
     newest = max((last for _, last, _ in ranges), default="")
     return any(state.log.boundary < one.time <= newest for one in state.timeline)

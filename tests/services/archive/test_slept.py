@@ -12,6 +12,7 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, FaultyStorage
 from hudi_ops.timeline.content.archived import HistoryPart, manifest_parts
+from hudi_ops.timeline.content.history_parts import encode_manifest
 from hudi_ops.verify import verify_table
 from tests.fault_plans import DiesBefore, MoveBefore
 from tests.protocol.log_actors import timeline_of
@@ -121,6 +122,20 @@ def test_the_next_archiver_finishes_the_batch_of_a_dead_one() -> None:
     assert done.boundary == both[-1]
     assert not {one.time for one in timeline_of(storage)} & {*both}
     assert_whole(storage, clock, model)
+
+
+def test_a_manifest_without_its_version_is_a_batch_that_was_begun() -> None:
+    """A merge of levels would name it otherwise, and its instants would stay in both places."""
+    storage, clock = long_table(DEFINITION)
+    with pytest.raises(Crash):
+        archived(FaultyStorage(storage, DiesBefore(f"put:{HISTORY}/_version_")), clock, "dead")  # type: ignore[arg-type]
+    clock.advance_ms(EXPIRY_MS + 1_000)
+    storage.put(f"{HISTORY}/manifest_2", storage.get(f"{HISTORY}/manifest_1"))
+    storage.put(f"{HISTORY}/manifest_1", encode_manifest(()))
+    storage.put(f"{HISTORY}/_version_", b"1")
+    assert archived(storage, clock, "second", ArchiveRequest(keep_min=3, keep_max=100)).instants >= 3
+    assert version_of(storage) == 2
+    assert_whole(storage, clock, by_key(table_of(storage, clock, "reader")))
 
 
 def version_of(storage: MemoryStorage) -> int:
