@@ -212,7 +212,14 @@ def _fresh(case: Case, work: Path, name: str) -> Path:
     path = work / name
     if case.is_ours:
         made = Table.create(
-            str(path), name="fleet", record_key=["id"], schema=SCHEMA, partition_by=["part"], metadata=False
+            str(path),
+            name="fleet",
+            record_key=["id"],
+            schema=SCHEMA,
+            partition_by=["part"],
+            metadata=False,
+            clean={"automatic": False},
+            archive={"automatic": False},
         )
         rows = [{"id": f"k{number}", "part": f"p{number % 8}", "value": 0} for number in range(ROWS)]
         made.ingest(pa.Table.from_pylist(rows, schema=SCHEMA), "bulk_insert", engine="local")

@@ -40,6 +40,8 @@ def made(folder: Path, kind: Any, metadata: bool, version: Any) -> tuple[Table, 
         metadata=metadata,
         metadata_compact_after=3,
         version=version,
+        clean={"automatic": False},
+        archive={"automatic": False},
     )
     for number in range(1, 9):
         table.ingest(versioned(0, 6, number))

@@ -55,6 +55,8 @@ def overlapped(path: Path, version: Literal[8, 9], *, metadata: bool) -> tuple[T
         buckets=1,
         version=version,
         metadata=metadata,
+        clean={"automatic": False},
+        archive={"automatic": False},
     )
     table.ingest(batch({"a": 1, "b": 1, "c": 1}, 1))
     table.ingest(batch({"a": 2}, 2))

@@ -45,6 +45,8 @@ class World:
             buckets=1,
             metadata=metadata,
             version=version,
+            clean={"automatic": False},
+            archive={"automatic": False},
         ).close()
         self.ours(*range(PARTS))
 
