@@ -67,12 +67,14 @@ def keep_small(session: Session) -> tuple[str, ...]:
     """
     lines = []
     try:
+        state = session.loader.resume()
+        if len(state.timeline.completed_writes) < EVERY:
+            return ()  # a clean is due after ten writes, and an archive waits as long: a young table pays no call
         recorded = recorded_services(session)
         settings = session.upkeep.upon(recorded)
         wanted = [name for name in settings.automatic(recorded) if session.is_turn_of(name)]
-        state = session.loader.resume() if wanted else None
         for name in wanted:
-            if state is None or not _IS_DUE[name](session, state, settings):
+            if not _IS_DUE[name](session, state, settings):
                 continue
             session.waits[name] = EVERY
             if not getattr(session.upkeep, name).automatic and has_foreign_write(session, state):
