@@ -13,7 +13,7 @@ from typing import TypeVar
 from hudi_ops.commit.retry import retried
 from hudi_ops.commit.session import Session
 from hudi_ops.config.requests import ArchiveRequest, CleanRequest
-from hudi_ops.config.upkeep_settings import UpkeepSettings
+from hudi_ops.config.upkeep_settings import AUTOMATIC, UpkeepSettings
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Conflict, HudiOpsError
 from hudi_ops.services.archive.result import ArchiveResult
@@ -67,14 +67,15 @@ def keep_small(session: Session) -> tuple[str, ...]:
     """
     lines = []
     try:
+        turns = [name for name in AUTOMATIC if session.is_turn_of(name)]
         state = session.loader.resume()
         if len(state.timeline.completed_writes) < EVERY:
             return ()  # a clean is due after ten writes, and an archive waits as long: a young table pays no call
         recorded = recorded_services(session)
         settings = session.upkeep.upon(recorded)
-        wanted = [name for name in settings.automatic(recorded) if session.is_turn_of(name)]
-        for name in wanted:
-            if not _IS_DUE[name](session, state, settings):
+        wanted = settings.automatic(recorded)
+        for name in turns:
+            if name not in wanted or not _IS_DUE[name](session, state, settings):
                 continue
             session.waits[name] = EVERY
             if not getattr(session.upkeep, name).automatic and has_foreign_write(session, state):
