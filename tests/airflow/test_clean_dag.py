@@ -116,7 +116,7 @@ if "PYSPARK_GATEWAY_PORT" in os.environ:  # a driver of spark-submit
             return found
         return called
 
-    for name in ("put", "put_if_absent", "delete"):
+    for name in ("put", "put_if_absent", "_unlink"):  # `delete` and `delete_all` unlink one file after another
         setattr(LocalStorage, name, deadly(getattr(LocalStorage, name)))
 """
 

@@ -45,6 +45,8 @@ class Story:
             table_type=table_type,
             buckets=BUCKETS,
             metadata=False,
+            clean={"automatic": False},  # the checks read as of every instant
+            archive={"automatic": False},
         )
         self._partitioned = partitioned
         self._time = 0
