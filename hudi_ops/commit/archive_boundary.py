@@ -111,8 +111,7 @@ def clear_instants(storage: Storage, timeline: Timeline, archived: Sequence[Inst
     ]
     completed = [timeline.path(instant.file_name) for instant in archived if instant.is_completed]
     storage.delete_all(pending)
-    for path in completed:
-        storage.delete(path)
+    storage.delete_all(completed, ordered=True)
     return [*pending, *completed]
 
 

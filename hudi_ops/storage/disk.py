@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import NoReturn
 
@@ -211,17 +211,68 @@ def make_folder(folder: Path) -> None:
     sync_folder(folder.parent)
 
 
-def sync_deletions(folders: Iterable[Path]) -> None:
-    """Wait until files that were deleted from folders are gone from the disk.
+def delete_files(root: Path, paths: Iterable[str]) -> None:
+    """Delete files below a root in this order, then emptied folders, and wait until the disk has forgotten them.
 
-    Args:
-        folders: lost names; some may be gone themselves.
+    Missing files are passed. Folders directly under `.hoodie`, and those above them, are kept.
 
     Raises:
         Unavailable: some files may still be there.
     """
-    for folder in {next(one for one in (lost, *lost.parents) if one.is_dir()) for lost in folders}:
-        for one in (folder, *folder.parents):
+    changed = {path.rpartition("/")[0] for path in paths if unlink(root, path)}
+    gone: set[str] = set()
+    emptied = changed
+    while emptied:
+        removed = {folder for folder in emptied if _prune(root, folder)}
+        gone |= removed
+        emptied = {folder.rpartition("/")[0] for folder in removed}
+    _sync_deletions(root, changed, gone)
+
+
+def unlink(root: Path, path: str) -> bool:
+    """Delete a file; return whether there was one.
+
+    Raises:
+        Unavailable: it may still be there.
+    """
+    # Text instead of Path: an archive deletes thousands of files.
+    place = f"{root}/{path}"
+    try:
+        os.unlink(place)  # noqa: PTH108
+    except OSError as error:
+        # On a folder: Linux says EISDIR, POSIX EPERM.
+        if error.errno in ABSENT or (error.errno == errno.EPERM and Path(place).is_dir()):
+            return False
+        fail_untouched(error, Path(place), "deleted")
+    return True
+
+
+def _prune(root: Path, folder: str) -> bool:
+    # Removes an empty folder; returns whether it is gone, so that the one above may be empty, too.
+    if not folder or folder == ".hoodie" or folder.rpartition("/")[0] == ".hoodie":
+        return False
+    try:
+        os.rmdir(f"{root}/{folder}")  # noqa: PTH106
+    except OSError as error:
+        # Another deleter was faster. A folder that is not empty, or another user's, stays: no listing shows empty folders.
+        return error.errno == errno.ENOENT
+    return True
+
+
+def _sync_deletions(root: Path, changed: Iterable[str], gone: Collection[str]) -> None:
+    """Sync the closest remaining folder above each deleted file.
+
+    Raises:
+        Unavailable: some files may still be there.
+    """
+    remaining = set()
+    for lost in changed:
+        folder = lost
+        while folder in gone:
+            folder = folder.rpartition("/")[0]
+        remaining.add(folder)
+    for folder in remaining:
+        for one in (root / folder, *(root / folder).parents):
             try:
                 sync_folder(one)
                 break

@@ -207,29 +207,15 @@ class LocalStorage:
         # Undoing relies on order across folders (outputs before inflight): each removal is durable before the next.
         self.delete_all([path])
 
-    def delete_all(self, paths: Sequence[str]) -> None:
-        """Delete files in that order, then emptied folders; all are gone for good once it returns.
+    def delete_all(self, paths: Sequence[str], *, ordered: bool = False) -> None:
+        """Delete files one after another, then emptied folders; all are gone for good once it returns.
 
         Raises:
             Unavailable: some of them may still be there.
         """
-        changed = {self._file(path).parent for path in paths if self._unlink(path)}
-        emptied = changed
-        while emptied:
-            emptied = {folder.parent for folder in emptied if self._prune(folder)}
-        disk.sync_deletions(changed)
-
-    def _unlink(self, path: str) -> bool:
-        # Returns whether there was a file.
-        target = self._file(path)
-        try:
-            target.unlink()
-        except OSError as error:
-            # On a folder: Linux says EISDIR, POSIX EPERM.
-            if error.errno in disk.ABSENT or (error.errno == errno.EPERM and target.is_dir()):
-                return False
-            disk.fail_untouched(error, self._root / path, "deleted")
-        return True
+        for path in paths:
+            self._open_to_callers(check_path(path))
+        disk.delete_files(self._root, paths)
 
     def sweep_temp(self, older_than_ms: int, now_ms: int) -> int:
         """Remove temp files of killed puts, older than `older_than_ms`; return their number.
@@ -325,18 +311,6 @@ class LocalStorage:
                 next_step="delete nothing; the next write resolves it (see `hudi-ops timeline` before a bulk_insert is "
                 "repeated)",
             ) from error
-
-    def _prune(self, folder: Path) -> bool:
-        # Removes an empty folder; returns whether the one above may be empty, too.
-        top = self._root / ".hoodie"
-        if folder in {self._root, top} or folder.parent == top:
-            return False
-        try:
-            folder.rmdir()
-        except OSError as error:
-            # Another deleter was faster. A folder that is not empty, or another user's, stays: no listing shows empty folders.
-            return error.errno == errno.ENOENT
-        return True
 
     def _scan(self, folder: str) -> _FilesAndFolders:
         # Files directly in a folder, and the paths of its folders; those that vanish concurrently are left out.

@@ -109,8 +109,8 @@ class MemoryStorage:
             if self._files.pop(check_path(path), None) is not None:
                 del self._names[bisect_left(self._names, path)]
 
-    def delete_all(self, paths: Sequence[str]) -> None:
-        """Delete files, in that order."""
+    def delete_all(self, paths: Sequence[str], *, ordered: bool = False) -> None:
+        """Delete files, always in this order."""
         for path in paths:
             self.delete(path)
 

@@ -209,12 +209,16 @@ class ObjectStorage:
         except (BaseError, OSError, ValueError) as error:
             bucket.fail_request(error, path, self.uri, "deleted")
 
-    def delete_all(self, paths: Sequence[str]) -> None:
-        """Delete files, in one request where the store supports it.
+    def delete_all(self, paths: Sequence[str], *, ordered: bool = False) -> None:
+        """Delete files, in one request where the store supports it and no order is asked for.
 
         Raises:
             Unavailable: some of them may still be there.
         """
+        if ordered:
+            for path in paths:
+                self.delete(path)
+            return
         keys = [self._key(path) for path in paths]
         try:
             obstore.delete(self._client(), keys)

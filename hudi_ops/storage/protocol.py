@@ -119,8 +119,12 @@ class Storage(Protocol):
         """Delete a file; deleting nothing succeeds."""
         ...
 
-    def delete_all(self, paths: Sequence[str]) -> None:
-        """Delete files in one request where the backend supports it, else in this order.
+    def delete_all(self, paths: Sequence[str], *, ordered: bool = False) -> None:
+        """Delete files, in one request where the backend supports it.
+
+        Args:
+            paths: missing files are passed.
+            ordered: one after another, so that no reader sees a later one gone and an earlier one there.
 
         Raises:
             Unavailable: some of them may still exist.

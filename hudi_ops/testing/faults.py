@@ -188,7 +188,7 @@ class FaultyStorage:
         """As the inner storage, unless disturbed."""
         self._call("delete", path, partial(self.inner.delete, path))
 
-    def delete_all(self, paths: Sequence[str]) -> None:
+    def delete_all(self, paths: Sequence[str], *, ordered: bool = False) -> None:
         """One by one, so that anything may happen between them."""
         for path in paths:
             self.delete(path)

@@ -88,7 +88,7 @@ class SteppedStorage:
         """As any storage, unless disturbed."""
         self._change("delete", path, partial(self._world.storage.delete, path))
 
-    def delete_all(self, paths: Sequence[str]) -> None:
+    def delete_all(self, paths: Sequence[str], *, ordered: bool = False) -> None:
         """One by one, so that anything may happen between them."""
         for path in paths:
             self.delete(path)

@@ -104,6 +104,7 @@ DIES_ONCE = """
 import os, signal
 
 if "PYSPARK_GATEWAY_PORT" in os.environ:  # a driver of spark-submit
+    from hudi_ops.storage import disk
     from hudi_ops.storage.local import LocalStorage
 
     def deadly(call):
@@ -116,8 +117,8 @@ if "PYSPARK_GATEWAY_PORT" in os.environ:  # a driver of spark-submit
             return found
         return called
 
-    for name in ("put", "put_if_absent", "_unlink"):  # `delete` and `delete_all` unlink one file after another
-        setattr(LocalStorage, name, deadly(getattr(LocalStorage, name)))
+    for holder, name in ((LocalStorage, "put"), (LocalStorage, "put_if_absent"), (disk, "unlink")):
+        setattr(holder, name, deadly(getattr(holder, name)))
 """
 
 

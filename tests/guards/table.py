@@ -334,8 +334,8 @@ GUARDS = [
     _row(
         "the completed files of a batch go last",
         "commit/archive_boundary.py",
-        "    storage.delete_all(pending)\n    for path in completed:\n        storage.delete(path)\n",
-        "    for path in completed:\n        storage.delete(path)\n    storage.delete_all(pending)\n",
+        "    storage.delete_all(pending)\n    storage.delete_all(completed, ordered=True)\n",
+        "    storage.delete_all(completed, ordered=True)\n    storage.delete_all(pending)\n",
         "services/archive/test_crashes.py",
     ),
     _row(

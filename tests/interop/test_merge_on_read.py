@@ -85,10 +85,10 @@ class DyingStorage(LocalStorage):
         self._refuse()
         super().delete(path)
 
-    def delete_all(self, paths: Sequence[str]) -> None:
+    def delete_all(self, paths: Sequence[str], *, ordered: bool = False) -> None:
         """As a disk, until the end."""
         self._refuse()
-        super().delete_all(paths)
+        super().delete_all(paths, ordered=ordered)
 
     def _refuse(self) -> None:
         if self._is_dead:

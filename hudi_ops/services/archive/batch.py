@@ -18,6 +18,10 @@ _PLANNED = frozenset({"clean", "compaction", "logcompaction", "clustering", "rep
 """Actions whose plan the history keeps; Apache Hudi keeps no other."""
 
 
+READ_AT_ONCE = 16
+"""Instants whose files one task reads: a task for each would cost more than its files."""
+
+
 @dataclass(frozen=True)
 class Written:
     """History file of a batch.
@@ -52,10 +56,11 @@ def write_batch(
     if not new:
         return Written(known[batch[-1].time, batch[-1].completion_time, batch[-1].kind], ())
 
-    def task(instant: Instant) -> ArchivedInstant:
-        return archived_of(session, timeline, instant)
+    def task(start: int) -> list[ArchivedInstant]:
+        return [archived_of(session, timeline, instant) for instant in new[start : start + READ_AT_ONCE]]
 
-    body = encode_part(session.ctx.local_engine.map(task, new))
+    tasks = range(0, len(new), READ_AT_ONCE)
+    body = encode_part([one for read in session.ctx.local_engine.map(task, tasks) for one in read])
     name = part_name([one.time for one in new], 0)
     if name in manifest.names:
         raise Conflict(

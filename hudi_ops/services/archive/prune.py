@@ -7,12 +7,15 @@ a sleeping process could win a removed name.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
 from hudi_ops.commit.ledger import pointers
 from hudi_ops.commit.session import Session
 from hudi_ops.errors import NotFound
+from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.ledger_chain import FOLDER as LEDGERS
 from hudi_ops.timeline.content.ledger_chain import built_upon
@@ -26,6 +29,9 @@ logger = logging.getLogger(__name__)
 
 PAYLOADS = f"{LOG}/payload"
 
+Held: TypeAlias = tuple[str, str]
+"""Folder of an instant, and path of a file in it."""
+
 
 @dataclass(frozen=True)
 class Pruned:
@@ -37,12 +43,13 @@ class Pruned:
 
 def prune(session: Session, state: TableState) -> Pruned:
     """Remove what no reader or retry can ask for; `state` is read after the ARCHIVE."""
-    boundary = state.log.boundary
-    of_savepoints = savepoint_payloads(session, state)
+    storage, boundary = session.ctx.storage, state.log.boundary
+    held = _paths(storage, PAYLOADS)
+    of_savepoints = savepoint_payloads(held, state.log.head)
     if not boundary:
-        session.ctx.storage.delete_all(of_savepoints)
+        storage.delete_all(of_savepoints)
         return Pruned(payloads=len(of_savepoints))
-    ledgers = _below(session, LEDGERS, boundary)
+    ledgers = _below(_paths(storage, LEDGERS), boundary)
     try:
         kept = ledgers_kept(session, state) if ledgers else frozenset()
     except NotFound as error:
@@ -50,10 +57,10 @@ def prune(session: Session, state: TableState) -> Pruned:
         logger.warning("ledgers of %s stay: %s", state.config.name, error)
         kept = frozenset(ledgers)
     gone = [path for path in ledgers if path not in kept]
-    payloads = _below(session, PAYLOADS, boundary)
+    payloads = _below(held, boundary)
     kept = payloads_kept(session, state) if payloads else frozenset()
     dropped = [path for path in payloads if path not in kept] + of_savepoints
-    session.ctx.storage.delete_all([*gone, *dropped])
+    storage.delete_all([*gone, *dropped])
     return Pruned(len(gone), len(dropped))
 
 
@@ -78,16 +85,14 @@ def ledgers_kept(session: Session, state: TableState) -> frozenset[str]:
     return frozenset(named).union(*below)
 
 
-def savepoint_payloads(session: Session, state: TableState) -> list[str]:
+def savepoint_payloads(held: Sequence[Held], head: int) -> list[str]:
     """Return payloads of savepoints whose makers died before they deleted them.
 
     A later slot is decided only after a savepoint was applied. So a payload for a slot below the head was applied, or lost it.
     """
-    storage = session.ctx.storage
-    folders = [name for name in storage.list_folder(PAYLOADS).folders if name.endswith(SAVEPOINT_SUFFIX)]
-    listed = session.ctx.local_engine.map(lambda name: storage.list(f"{PAYLOADS}/{name}"), folders)
-    slots = ((info.path, info.name.partition("-")[0]) for files in listed for info in files)
-    return [path for path, slot in slots if slot.isdecimal() and int(slot) < state.log.head]
+    of_savepoints = [path for folder, path in held if folder.endswith(SAVEPOINT_SUFFIX)]
+    slots = ((path, path.rpartition("/")[2].partition("-")[0]) for path in of_savepoints)
+    return [path for path, slot in slots if slot.isdecimal() and int(slot) < head]
 
 
 def payloads_kept(session: Session, state: TableState) -> frozenset[str]:
@@ -104,9 +109,12 @@ def _newest_archived(session: Session, state: TableState) -> Complete | None:
     return session.newest_complete(state, upto=state.log.boundary)
 
 
-def _below(session: Session, folder: str, boundary: str) -> list[str]:
-    """Return files of instants at or below the boundary, in a folder with one for each."""
-    storage = session.ctx.storage
-    names = [name for name in storage.list_folder(folder).folders if is_instant(name) and name <= boundary]
-    listed = session.ctx.local_engine.map(lambda name: storage.list(f"{folder}/{name}"), names)
-    return [info.path for files in listed for info in files]
+def _paths(storage: Storage, folder: str) -> list[Held]:
+    """List the files of a folder that has a folder for each instant."""
+    paths = [info.path for info in storage.list(folder)]
+    return [(path.removeprefix(f"{folder}/").partition("/")[0], path) for path in paths]
+
+
+def _below(held: Sequence[Held], boundary: str) -> list[str]:
+    """Return the files of instants at or below the boundary."""
+    return [path for name, path in held if is_instant(name) and name <= boundary]
