@@ -471,7 +471,7 @@ GUARDS = [
     _row(
         "a write under way refuses a restore",
         "services/restore/restore.py",
-        "        refuse_pending(session, state, savepoint)\n",
+        "        refuse_others(session, state, savepoint)\n",
         "",
         "services/restore/test_restore.py",
     ),
@@ -497,9 +497,9 @@ GUARDS = [
         "services/clean/test_interleavings.py",
     ),
     _row(
-        "one clean is pending at a time, and none beside a restore",
+        "one clean is pending at a time",
         "services/clean/draft.py",
-        "        refuse_pending(state, lambda instant: self.session.was_cancelled(state, instant))\n",
+        "        refuse_pending_clean(self.session, state)\n",
         "",
         "services/clean/test_interleavings.py",
     ),

@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 from hudi_ops.commit.archive_boundary import HistoryFile, archive_boundary
 from hudi_ops.commit.recover.recover import recover
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.support import refuse_unwritable
+from hudi_ops.commit.support import refuse_unserviced
 from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.config.requests import ArchiveRequest
-from hudi_ops.config.table import TableConfig
-from hudi_ops.errors import Conflict, InvalidRequest, Unsupported
+from hudi_ops.errors import Conflict, InvalidRequest
 from hudi_ops.services.archive.batch import write_batch
 from hudi_ops.services.archive.facts import newest_metadata_compaction, read_facts
 from hudi_ops.services.archive.levels import merge_levels
@@ -67,7 +66,7 @@ def archive(session: Session, request: ArchiveRequest, *, batches: int | None = 
         return explain(session, request)
     started_s = session.ctx.clock.monotonic_s()
     refuse_retention(request)
-    refuse_other_layout(session.loader.load().config)
+    refuse_unserviced(session.loader.load().config, "an archive")
     recover(session)
     session.is_clean = False
     done = _Progress()
@@ -109,7 +108,7 @@ def explain(session: Session, request: ArchiveRequest) -> ArchiveResult:
     """
     refuse_retention(request)
     state = session.loader.load()
-    refuse_other_layout(state.config)
+    refuse_unserviced(state.config, "an archive")
     return _explained(session, state, request)
 
 
@@ -137,23 +136,6 @@ def refuse_retention(request: ArchiveRequest) -> None:
             expected="keep_min at most keep_max: archiving begins above keep_max and ends at keep_min",
             found=f"{request.keep_min} above {request.keep_max}",
             next_step="raise keep_max, or lower keep_min",
-        )
-
-
-def refuse_other_layout(config: TableConfig) -> None:
-    """Refuse tables whose history cannot be written.
-
-    Raises:
-        Unsupported: names the version or the layout.
-    """
-    refuse_unwritable(config)
-    if config.layout != 2:
-        raise Unsupported(
-            f"a timeline of layout {config.layout} is not archived",
-            table=config.name,
-            expected="timeline layout 2, as tables of version 8 and 9 have it",
-            found=f"layout {config.layout}",
-            next_step="let Apache Hudi archive it, or upgrade the table with Apache Hudi",
         )
 
 
