@@ -448,6 +448,13 @@ GUARDS = [
         "protocol/test_metadata_named_late.py",
     ),
     _row(
+        "a delta is decided for the partitions that it was made for",
+        "commit/apply/delta_maker.py",
+        "        if self._basis != basis_of(storage, state, own):\n            return False\n",
+        "",
+        "protocol/test_kept_metadata_timeline.py",
+    ),
+    _row(
         "hoodie.properties is held against the log",
         "timeline/settings/settings_check.py",
         "    return agreed(storage, log) if differences(kept, config.raw) else config",
