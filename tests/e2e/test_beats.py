@@ -372,6 +372,24 @@ def test_it_ends_with_its_parent_though_a_fork_of_it_lives(parent, tmp_path: Pat
     os.kill(child, signal.SIGKILL)
 
 
+def test_a_fork_closes_the_way_to_the_process_of_its_parent(tmp_path: Path) -> None:
+    fork = """
+    way = process_beats()._process._outbox.fileno()
+    if os.fork() == 0:
+        try:
+            os.fstat(way)
+            os.write(1, b"open")
+        except OSError:
+            os.write(1, b"closed")
+        os._exit(0)
+    os.wait()
+"""
+    program = PARENT[: PARENT.index("    if sys.argv[3:]")] + fork
+    command = [sys.executable, "-c", program, str(tmp_path / "t"), INSTANT]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
+    assert (ended.returncode, ended.stdout) == (0, "closed"), ended.stderr
+
+
 def test_a_process_ends_at_once_and_takes_it_along(tmp_path: Path) -> None:
     program = PARENT.replace("    threading.Event().wait()\n", "")
     command = [sys.executable, "-W", "error", "-c", program, str(tmp_path / "t"), INSTANT]
