@@ -23,7 +23,7 @@ from hudi_ops.services.archive.manifests import drop_unnamed, latest, publish, s
 from hudi_ops.services.archive.metadata_timeline import archive_metadata_timeline
 from hudi_ops.services.archive.prune import prune
 from hudi_ops.services.archive.result import ArchiveResult
-from hudi_ops.services.archive.rules import Facts, leaving, verdicts
+from hudi_ops.services.archive.rules import Facts, leaving, stopped_by, verdicts
 from hudi_ops.timeline.content.history_parts import range_of
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.state import TableState
@@ -148,13 +148,12 @@ def _explained(session: Session, state: TableState, request: ArchiveRequest) -> 
     note = ""
     if not is_due:
         note = f"{count} completed writes are on the timeline: archiving begins above {request.keep_max}"
-    kept = [one for one in found[len(going) :] if one.why]
     return ArchiveResult(
         table=state.config.name,
         boundary=going[-1].time if going else None,
         instants=len(going),
         kept=len(found) - len(going),
-        stopped_by=f"{kept[0].action} {kept[0].instant}: {kept[0].why}" if kept else "",
+        stopped_by=stopped_by(found[len(going) :]),
         dry_run=True,
         note=note,
         verdicts=found,
