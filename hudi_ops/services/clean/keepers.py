@@ -125,7 +125,9 @@ def _slices_of(plan: object) -> Iterable[PlannedSlice]:
 
 
 def refuse_pending_clean(session: Session, state: TableState) -> None:
-    """Refuse to plan beside a pending clean that is not cancelled: two would delete by two choices.
+    """Refuse to plan beside a pending clean that is not cancelled.
+
+    Two cleans would delete by two choices.
 
     Raises:
         Busy: names it.

@@ -43,7 +43,7 @@ def test_an_unknown_keyword_of_create_names_the_nearest(tmp_path: Path, keyword:
     ("settings", "wrong", "nearest"),
     [
         ({"clean": {"retian": 3}}, "clean.retian", "clean.retain"),
-        ({"clean": {"automtic": True}}, "clean.automtic", "clean.automatic"),
+        ({"clean": {"automatik": True}}, "clean.automatik", "clean.automatic"),
         ({"archive": {"keepmax": 3}}, "archive.keepmax", "archive.keep_max"),
         ({"conflicts": {"retry": 3}}, "conflicts.retry", "conflicts.retries"),
     ],
