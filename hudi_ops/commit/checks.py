@@ -11,9 +11,10 @@ from hudi_ops.concurrency.conflicts import refuse_changed_properties
 from hudi_ops.concurrency.foreign.foreign_starts import refuse_starting
 from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers
 from hudi_ops.concurrency.lease.monitor import refuse_starved
-from hudi_ops.errors import Busy, Conflict
+from hudi_ops.errors import Busy, Conflict, InvalidRequest
 from hudi_ops.formats.avro.schema import to_arrow
 from hudi_ops.timeline.content.archived import load_history
+from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import fate_of
 from hudi_ops.timeline.log.entries import Complete, Restore
 from hudi_ops.timeline.since import Since
@@ -121,6 +122,25 @@ def refuse_indexing(state: TableState) -> None:
             instant=indexing.time,
             next_step="finish or drop the index with Apache Hudi, then run the same call again",
         )
+
+
+def completed_write(state: TableState, instant: str) -> Instant:
+    """Return the completed write of a request time.
+
+    Raises:
+        InvalidRequest: there is none on the active timeline, or an ARCHIVE names it.
+    """
+    found = state.timeline.find(instant)
+    if found is None or not found.is_write or not found.is_completed or instant <= state.log.boundary:
+        raise InvalidRequest(
+            f"{instant} is not a completed write on the active timeline",
+            table=state.config.name,
+            instant=instant,
+            expected="the request time of a completed commit, deltacommit or replacecommit",
+            found=str(found) if found is not None else "no such instant",
+            next_step="copy the instant of a completed write from `hudi-ops timeline TABLE`",
+        )
+    return found
 
 
 def was_completed(session: Session, state: TableState, instant: str) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from hudi_ops.commit.checks import completed_write
 from hudi_ops.commit.session import Session
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Corrupt, InvalidRequest, NotFound
@@ -51,7 +52,7 @@ class Hold:
     purpose: str = ""
 
     @property
-    def reason(self) -> str:
+    def why(self) -> str:
         """Why a file or an instant stays, for people."""
         return f"hold {self.id} of {self.owner} keeps instant {self.instant}" + (
             f" ({self.purpose})" if self.purpose else ""
@@ -74,8 +75,7 @@ def take_hold(session: Session, instant: str, seconds: float, *, owner: str = ""
     """
     if seconds <= 0:
         raise InvalidRequest("a hold must last", expected="a time above 0 s", found=f"{seconds:g} s")
-    state = session.loader.load()
-    _refuse_unknown(state, instant)
+    completed_write(session.loader.load(), instant)
     until_ms = session.ctx.clock.now_ms() + int(seconds * 1000)
     hold = Hold(session.ctx.ids.new_id(), instant, until_ms, owner or str(session.ctx.owner), purpose)
     return _put(session, hold)
@@ -161,24 +161,11 @@ def _put(session: Session, hold: Hold) -> Hold:
     state = session.loader.load()
     try:
         _refuse_begun(session, state, hold.instant)
-        _refuse_unknown(state, hold.instant)
+        completed_write(state, hold.instant)
     except InvalidRequest:
         session.ctx.storage.delete(hold.path)
         raise
     return hold
-
-
-def _refuse_unknown(state: TableState, instant: str) -> None:
-    found = state.timeline.find(instant)
-    if found is None or not found.is_write or not found.is_completed:
-        raise InvalidRequest(
-            f"{instant} is not a completed write on the active timeline",
-            table=state.config.name,
-            instant=instant,
-            expected="the request time of a completed commit, deltacommit or replacecommit",
-            found=str(found) if found is not None else "no such instant",
-            next_step="copy the instant of a completed write from `hudi-ops timeline TABLE`",
-        )
 
 
 def _refuse_begun(session: Session, state: TableState, instant: str) -> None:

@@ -47,6 +47,27 @@ def refuse_unwritable(config: TableConfig) -> None:
         )
 
 
+def refuse_unserviced(config: TableConfig, service: str) -> None:
+    """Refuse tables that cannot be written, and those whose timeline has layout 1.
+
+    Args:
+        config: of the table.
+        service: that needs layout 2.
+
+    Raises:
+        Unsupported: names the feature or the layout.
+    """
+    refuse_unwritable(config)
+    if config.layout != 2:
+        raise Unsupported(
+            f"{service} needs the timeline of version 8 or later",
+            table=config.name,
+            expected="timeline layout 2, as tables of version 8 and 9 have it",
+            found=f"layout {config.layout}, version {config.version}",
+            next_step=f"upgrade the table with Apache Hudi, or run {service} there",
+        )
+
+
 def refuse_other_index(state: TableState) -> None:
     """Refuse to write rows into a table whose index hudi_ops does not maintain.
 

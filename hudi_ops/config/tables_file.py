@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.definition import ColumnNames, DefinitionFields, TableKind, WriterFields
+from hudi_ops.config.requests import known_fields
 from hudi_ops.config.requests.schedule import Schedule, did_you_mean, refuse_credentials, schedule_of
 from hudi_ops.config.upkeep_settings import AUTOMATIC, UpkeepSettings
 from hudi_ops.errors import InvalidRequest
@@ -326,10 +327,10 @@ def _describe(file: Path, error: ValidationError) -> str:
         where = ".".join(str(part) for part in problem["loc"]) or "file"
         text = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "extra_forbidden":
-            known = TablesFile.model_fields if len(problem["loc"]) == 1 else TableDeclaration.model_fields
-            if "conflicts" in problem["loc"][:-1]:
-                known = ConflictSettings.model_fields
-            guess = did_you_mean(str(problem["loc"][-1]), [name for name in known if name != "file"])
+            *maps, unknown = problem["loc"]
+            # Below `tables` and the table's name; that name may be one of a field.
+            known = known_fields(TableDeclaration, maps[2:]) if maps else {*TablesFile.model_fields} - {"file"}
+            guess = did_you_mean(str(unknown), sorted(known))
             text = f"unknown setting. {guess}".strip()
         elif problem["type"] == "tuple_type":
             text = f"must be a list of column names, found {problem['input']!r}"

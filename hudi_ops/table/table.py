@@ -44,8 +44,8 @@ from hudi_ops.table.compaction import CompactionApi
 from hudi_ops.table.ingestion import IngestApi
 from hudi_ops.table.metadata import IndexApi
 from hudi_ops.table.reading import ReadApi
+from hudi_ops.table.repairs import RepairsApi
 from hudi_ops.table.savepoints import HoldApi, SavepointApi
-from hudi_ops.table.upkeep import UpkeepApi
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.timeline.settings.settings_check import refuse_unopenable
 from hudi_ops.view.schema import row_schema, table_schema
@@ -53,7 +53,7 @@ from hudi_ops.view.schema import row_schema, table_schema
 _FRAME_OPTIONS = ("query", "listing", "since", "until", "fence", "meta_columns")
 
 
-class Table(ReadApi, IngestApi, UpkeepApi):
+class Table(ReadApi, IngestApi, RepairsApi):
     """One table. Not safe for several threads; open one per thread.
 
     Use `Table.create` or `Table.open`.

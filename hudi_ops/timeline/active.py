@@ -71,6 +71,11 @@ class Timeline:
         return tuple(instant for instant in self.instants if instant.is_completed and instant.is_write)
 
     @cached_property
+    def savepoints(self) -> tuple[Instant, ...]:
+        """Completed savepoints, by request time."""
+        return tuple(one for one in self.by_kind.get("savepoint", ()) if one.is_completed)
+
+    @cached_property
     def completions(self) -> frozenset[tuple[str, str]]:
         """Request and completion times of the completed writes."""
         return frozenset((one.time, one.completion_time) for one in self.completed_writes)

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -159,6 +160,24 @@ def test_without_a_free_descriptor_threads_do_it(
     beats_on(ctx.storage)
     renewing.__exit__(None, None, None)
     assert "threads do it" in caplog.text
+
+
+@pytest.mark.parametrize("beats_of", [ProcessBeats, ThreadBeats])
+def test_without_a_free_thread_the_work_goes_on(
+    ctx: TableContext, beats_of: Callable[[], ProcessBeats | ThreadBeats], caplog: pytest.LogCaptureFixture
+) -> None:
+    beats, before_ms = beats_of(), beaten_ms(ctx.storage)
+    threading.stack_size(1 << 46)  # no machine has room for it: no thread starts
+    try:
+        with beats.every(0.01, renewal_of(ctx)):
+            assert "no thread can renew" in caplog.text
+    finally:
+        threading.stack_size(0)
+    assert beaten_ms(ctx.storage) == before_ms
+    with beats.every(0.05, renewal_of(ctx)):
+        beats_on(ctx.storage)
+    if isinstance(beats, ProcessBeats):
+        beats.close()
 
 
 def test_every_lease_has_the_newest_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,6 +370,24 @@ def test_it_ends_with_its_parent_though_a_fork_of_it_lives(parent, tmp_path: Pat
     eventually(lambda: not is_running(beater))
     assert is_running(child)
     os.kill(child, signal.SIGKILL)
+
+
+def test_a_fork_closes_the_way_to_the_process_of_its_parent(tmp_path: Path) -> None:
+    fork = """
+    way = process_beats()._process._outbox.fileno()
+    if os.fork() == 0:
+        try:
+            os.fstat(way)
+            os.write(1, b"open")
+        except OSError:
+            os.write(1, b"closed")
+        os._exit(0)
+    os.wait()
+"""
+    program = PARENT[: PARENT.index("    if sys.argv[3:]")] + fork
+    command = [sys.executable, "-c", program, str(tmp_path / "t"), INSTANT]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
+    assert (ended.returncode, ended.stdout) == (0, "closed"), ended.stderr
 
 
 def test_a_process_ends_at_once_and_takes_it_along(tmp_path: Path) -> None:

@@ -448,6 +448,13 @@ GUARDS = [
         "protocol/test_metadata_named_late.py",
     ),
     _row(
+        "a delta is decided for the partitions that it was made for",
+        "commit/apply/delta_maker.py",
+        "        if self._basis != basis_of(storage, state, own):\n            return False\n",
+        "",
+        "protocol/test_kept_metadata_timeline.py",
+    ),
+    _row(
         "hoodie.properties is held against the log",
         "timeline/settings/settings_check.py",
         "    return agreed(storage, log) if differences(kept, config.raw) else config",
@@ -471,7 +478,7 @@ GUARDS = [
     _row(
         "a write under way refuses a restore",
         "services/restore/restore.py",
-        "        refuse_pending(session, state, savepoint)\n",
+        "        refuse_others(session, state, savepoint)\n",
         "",
         "services/restore/test_restore.py",
     ),
@@ -497,9 +504,9 @@ GUARDS = [
         "services/clean/test_interleavings.py",
     ),
     _row(
-        "one clean is pending at a time, and none beside a restore",
+        "one clean is pending at a time",
         "services/clean/draft.py",
-        "        refuse_pending(state, lambda instant: self.session.was_cancelled(state, instant))\n",
+        "        refuse_pending_clean(self.session, state)\n",
         "",
         "services/clean/test_interleavings.py",
     ),

@@ -15,6 +15,8 @@ from hudi_ops.services.indexing.drop import drop_metadata
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
+from hudi_ops.testing.faults import FaultyStorage
+from tests.fault_plans import MoveBefore
 from tests.protocol.metadata_table import LATER, faults_of, make_table, read_rows, table_of
 from tests.tables import NOW_MS, rows
 
@@ -48,6 +50,22 @@ def test_a_commit_after_another_process_changed_the_metadata_table(change: Calla
     change(table_of(storage, clock, "other"))
     assert load_metadata_timeline(storage) != kept
     writer.ingest(MORE)
+    assert faults_of(storage, clock) == []
+    found = read_rows(storage, clock)
+    assert (found["k6"], found["n5"]) == (67, 5)
+
+
+@pytest.mark.parametrize("change", [build, drop_all, drop_and_build, compact])
+def test_a_delta_is_made_again_when_the_metadata_table_changes_after_it_was_made(
+    change: Callable[[Table], None],
+) -> None:
+    storage, clock = make_table(), ManualClock(NOW_MS)
+    table_of(storage, clock, "writer").ingest(LATER)
+    move = MoveBefore("/metadata-", lambda: change(table_of(storage, clock, "other")))
+    table_of(FaultyStorage(storage, move), clock, "slow").ingest(MORE)
+    assert move.moved_at.startswith("put:.hoodie/.commit_log/payload/"), (
+        "its records were made for the partitions before"
+    )
     assert faults_of(storage, clock) == []
     found = read_rows(storage, clock)
     assert (found["k6"], found["n5"]) == (67, 5)

@@ -28,7 +28,7 @@ from tests.fault_plans import DiesBefore, DiesBehind, MoveBefore
 from tests.protocol.crash_table import NEW, OLD, SECOND, assert_whole, make_base, unaccounted, visible
 from tests.protocol.dead_writers import LATER_MS, late_clock, make_dead, rollbacks, snapshot, timeline
 from tests.protocol.sweep import CRASHES, fault_sweep
-from tests.tables import NOW_MS, table_of
+from tests.tables import MERGE_ON_READ, NOW_MS, made, table_of
 
 STEP = 1 if SOAK else 3
 FLOORS = {
@@ -333,7 +333,7 @@ def test_by_hand_only_pending_writes_are_undone(dead: tuple[MemoryStorage, str])
     storage, _ = dead
     table = table_of(storage, late_clock(), "second")
     before = snapshot(storage)
-    with pytest.raises(InvalidRequest, match="is completed"):
+    with pytest.raises(InvalidRequest, match=r"is completed(.|\n)*`hudi-ops restore TABLE`"):
         table.rollback(timeline(storage).completed_writes[-1].time)
     with pytest.raises(InvalidRequest, match="no such instant"):
         table.rollback("20010101000000000")
@@ -343,6 +343,24 @@ def test_by_hand_only_pending_writes_are_undone(dead: tuple[MemoryStorage, str])
         table.rollback("20300601000000000")
     storage.delete(plan)
     assert snapshot(storage) == before
+
+
+@pytest.mark.parametrize(
+    ("action", "command"),
+    [
+        ("restore", "hudi-ops restore TABLE"),
+        ("clean", "hudi-ops clean TABLE execute --instant 20300601000000000"),
+        ("compaction", "hudi-ops compact TABLE execute --instant 20300601000000000"),
+    ],
+)
+def test_recovery_names_the_command_that_finishes_a_pending_service(action: str, command: str) -> None:
+    storage, clock = made(MERGE_ON_READ), ManualClock(NOW_MS, tick_ms=1)
+    storage.put(f".hoodie/timeline/20300601000000000.{action}.requested", b"")
+    table = table_of(storage, clock, "second")
+    assert [f"`{command}`" in one.reason for one in table.recover().left] == [True]
+    if action == "restore":
+        with pytest.raises(Unsupported, match=f"a pending restore is not rolled back(.|\n)*`{command}`"):
+            table.rollback("20300601000000000")
 
 
 def test_by_hand_recovery_says_what_it_did(dead: tuple[MemoryStorage, str]) -> None:

@@ -90,7 +90,7 @@ class ProcessBeats:
                     self._process = None
                     self._process = _Process()
                 return self._process.keep(interval_s, beat, self._threads)
-            except OSError as error:
+            except (OSError, RuntimeError) as error:  # no descriptor, no process or no thread is to be had
                 if str(error) != self._why_not:
                     self._why_not = str(error)
                     logger.warning("no process can renew leases, threads do it: %s", error)
@@ -140,7 +140,11 @@ class _Process:
             self._process.kill()  # it must not renew a lease whose end it would not read
         # With a time limit `recv` would wait for a report, even with MSG_DONTWAIT.
         ours.setblocking(False)
-        return _Kept(self, ours, due_s, interval_s, renewal, threads)
+        try:
+            return _Kept(self, ours, due_s, interval_s, renewal, threads)
+        except RuntimeError:
+            ours.close()  # ends the lease in the process, too
+            raise
 
     def abandon(self) -> None:
         self.is_closed = True

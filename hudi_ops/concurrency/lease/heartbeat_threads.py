@@ -21,7 +21,10 @@ class ThreadBeats:
 
     @contextmanager
     def every(self, interval_s: float, beat: Callable[[], None], *, first_s: float | None = None) -> Iterator[None]:
-        """Call `beat`, which handles its errors, each `interval_s` seconds, first after `first_s`."""
+        """Call `beat`, which handles its errors, each `interval_s` seconds, first after `first_s`.
+
+        Where no thread starts there is no heartbeat, and the work goes on: its end judges the gap.
+        """
         stop = threading.Event()
         under_way: list[threading.Thread] = []
 
@@ -30,21 +33,26 @@ class ThreadBeats:
             while not stop.wait(pause_s):
                 pause_s = interval_s
                 under_way[:] = [thread for thread in under_way if thread.is_alive()]
-                if len(under_way) < HANGING_MAX:
-                    under_way.append(_started(beat, "hudi-ops-beat"))
+                if len(under_way) < HANGING_MAX and (thread := _started(beat, "hudi-ops-beat")) is not None:
+                    under_way.append(thread)
 
         timer = _started(run, "hudi-ops-lease")
         try:
             yield
         finally:
             stop.set()
-            timer.join()
+            if timer is not None:
+                timer.join()
             _wait_for(under_way)
 
 
-def _started(run: Callable[[], None], name: str) -> threading.Thread:
+def _started(run: Callable[[], None], name: str) -> threading.Thread | None:
     thread = threading.Thread(target=run, name=name, daemon=True)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError as error:
+        logger.warning("no thread can renew leases: %s", error)
+        return None
     return thread
 
 

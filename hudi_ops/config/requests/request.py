@@ -58,7 +58,7 @@ class Request(BaseModel):
         try:
             super().__init__(**found)
         except ValidationError as error:
-            raise invalid_request(error, type(self).model_fields) from None
+            raise invalid_request(error, type(self)) from None
 
 
 def merged(model: type[M], given: M | None, keywords: Mapping[str, Any]) -> M:
@@ -94,18 +94,19 @@ def current_names(values: Mapping[str, Any], renamed: Mapping[str, str]) -> dict
     return found
 
 
-def invalid_request(error: ValidationError, known: Iterable[str]) -> InvalidRequest:
+def invalid_request(error: ValidationError, model: type[BaseModel]) -> InvalidRequest:
     """Return the first problem that pydantic found, as the error that callers expect.
 
     Args:
         error: pydantic's.
-        known: names of the fields; the nearest is named for an unknown one.
+        model: that refused the values; for an unknown name it names the nearest one of the same map.
     """
     problem = error.errors(include_url=False)[0]
     name = ".".join(str(part) for part in problem["loc"])
     value, limits = problem["input"], problem.get("ctx", {})
     if problem["type"] == "extra_forbidden":
-        return unknown_keyword(name, known)
+        *maps, unknown = map(str, problem["loc"])
+        return unknown_keyword(unknown, known_fields(model, maps), within="".join(f"{part}." for part in maps))
     if problem["type"] == "missing":
         return InvalidRequest(f"{name} is missing", expected=f"a value for {name}", next_step=f"pass {name}")
     if "ge" in limits:
@@ -130,13 +131,33 @@ def refuse_unknown(keywords: Iterable[str], known: Iterable[str], *others: str) 
             raise error
 
 
-def unknown_keyword(name: str, known: Iterable[str]) -> InvalidRequest:
-    """Return the error for a keyword that does not exist; it names the nearest one."""
-    names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+def known_fields(model: type[BaseModel], maps: Iterable[int | str]) -> list[str]:
+    """Return the names of a model's fields, or of those of a map in it."""
+    for part in maps:
+        field = model.model_fields.get(str(part))
+        model = (_model_in(field.annotation) if field is not None else None) or model
+    return list(model.model_fields)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(_model_in, get_args(annotation))), None)
+
+
+def unknown_keyword(name: str, known: Iterable[str], *, within: str = "") -> InvalidRequest:
+    """Return the error for a keyword that does not exist; it names the nearest one.
+
+    Args:
+        name: of the keyword.
+        known: names that it could be.
+        within: precedes the names in the message, such as `clean.` for the keys of that map.
+    """
+    close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.5)
+    names = [within + one for one in close or sorted(known)]
     return InvalidRequest(
-        f"unknown keyword {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""),
-        expected=" or ".join(close or names),
-        found=name,
-        next_step=f"use {close[0]!r}, or leave it out" if close else "leave it out",
+        f"unknown keyword {within + name!r}" + (f"; did you mean {names[0]!r}?" if close else ""),
+        expected=" or ".join(names),
+        found=within + name,
+        next_step=f"use {names[0]!r}, or leave it out" if close else "leave it out",
     )

@@ -53,7 +53,7 @@ def read_facts(session: Session, state: TableState, keep: int) -> Facts:
         keep,
         metadata_compaction=newest_metadata_compaction(session, state),
         clean=_newest_clean(session, state),
-        holds={hold.instant: hold.reason for hold in live_holds(session.ctx)},
+        holds={hold.instant: hold.why for hold in live_holds(session.ctx)},
         replaced=_replaced(session, state, limit),
         late=_late(session, state, limit),
         left=_left(session, state, limit),

@@ -6,7 +6,7 @@ The facts are read before (`services.archive.facts`); here nothing is read.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
@@ -73,6 +73,20 @@ def verdicts(facts: Facts) -> Iterator[Verdict]:
         elif why and not kept:
             kept = f"the older {instant.action} {instant.time}"
         yield Verdict(instant.time, instant.action, why)
+
+
+def stopped_by(found: Iterable[Verdict]) -> str:
+    """Return the first instant that stays, and why; empty without one."""
+    return next((f"{one.action} {one.instant}: {one.why}" for one in found if one.why), "")
+
+
+def stopped_by_timeline(timeline: Timeline, keep: int) -> str:
+    """Return what keeps every instant, by the timeline alone; empty if more has to be read.
+
+    Savepoints and pending instants do so for months; a look that costs no call spares each commit the whole archive.
+    """
+    facts = Facts(timeline, keep)
+    return "" if leaving(facts, 1) else stopped_by(verdicts(facts))
 
 
 def leaving(facts: Facts, at_most: int) -> list[Instant]:

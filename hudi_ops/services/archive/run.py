@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 from hudi_ops.commit.archive_boundary import HistoryFile, archive_boundary
 from hudi_ops.commit.recover.recover import recover
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.support import refuse_unwritable
+from hudi_ops.commit.support import refuse_unserviced
 from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.config.requests import ArchiveRequest
-from hudi_ops.config.table import TableConfig
-from hudi_ops.errors import Conflict, InvalidRequest, Unsupported
+from hudi_ops.errors import Conflict, InvalidRequest
 from hudi_ops.services.archive.batch import write_batch
 from hudi_ops.services.archive.facts import newest_metadata_compaction, read_facts
 from hudi_ops.services.archive.levels import merge_levels
@@ -24,7 +23,7 @@ from hudi_ops.services.archive.manifests import drop_unnamed, latest, publish, s
 from hudi_ops.services.archive.metadata_timeline import archive_metadata_timeline
 from hudi_ops.services.archive.prune import prune
 from hudi_ops.services.archive.result import ArchiveResult
-from hudi_ops.services.archive.rules import Facts, leaving, verdicts
+from hudi_ops.services.archive.rules import Facts, leaving, stopped_by, verdicts
 from hudi_ops.timeline.content.history_parts import range_of
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.state import TableState
@@ -67,7 +66,7 @@ def archive(session: Session, request: ArchiveRequest, *, batches: int | None = 
         return explain(session, request)
     started_s = session.ctx.clock.monotonic_s()
     refuse_retention(request)
-    refuse_other_layout(session.loader.load().config)
+    refuse_unserviced(session.loader.load().config, "an archive")
     recover(session)
     session.is_clean = False
     done = _Progress()
@@ -109,7 +108,7 @@ def explain(session: Session, request: ArchiveRequest) -> ArchiveResult:
     """
     refuse_retention(request)
     state = session.loader.load()
-    refuse_other_layout(state.config)
+    refuse_unserviced(state.config, "an archive")
     return _explained(session, state, request)
 
 
@@ -140,23 +139,6 @@ def refuse_retention(request: ArchiveRequest) -> None:
         )
 
 
-def refuse_other_layout(config: TableConfig) -> None:
-    """Refuse tables whose history cannot be written.
-
-    Raises:
-        Unsupported: names the version or the layout.
-    """
-    refuse_unwritable(config)
-    if config.layout != 2:
-        raise Unsupported(
-            f"a timeline of layout {config.layout} is not archived",
-            table=config.name,
-            expected="timeline layout 2, as tables of version 8 and 9 have it",
-            found=f"layout {config.layout}",
-            next_step="let Apache Hudi archive it, or upgrade the table with Apache Hudi",
-        )
-
-
 def _explained(session: Session, state: TableState, request: ArchiveRequest) -> ArchiveResult:
     count = len(state.timeline.completed_writes)
     is_due = count > request.keep_max or was_begun(session, state)
@@ -166,13 +148,12 @@ def _explained(session: Session, state: TableState, request: ArchiveRequest) -> 
     note = ""
     if not is_due:
         note = f"{count} completed writes are on the timeline: archiving begins above {request.keep_max}"
-    kept = [one for one in found[len(going) :] if one.why]
     return ArchiveResult(
         table=state.config.name,
         boundary=going[-1].time if going else None,
         instants=len(going),
         kept=len(found) - len(going),
-        stopped_by=f"{kept[0].action} {kept[0].instant}: {kept[0].why}" if kept else "",
+        stopped_by=stopped_by(found[len(going) :]),
         dry_run=True,
         note=note,
         verdicts=found,

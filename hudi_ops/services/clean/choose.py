@@ -11,6 +11,7 @@ import fnmatch
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from hudi_ops.commit.checks import refuse_pending_restore
 from hudi_ops.commit.holds import live_holds
 from hudi_ops.commit.session import Session
 from hudi_ops.config.requests import CleanRequest
@@ -21,7 +22,7 @@ from hudi_ops.read.prune import with_metadata
 from hudi_ops.services.base.choice import SHOWN_MAX, Choice, Reason, Strategy, Verdict
 from hudi_ops.services.clean.earlier import Earlier, earlier_cleans
 from hudi_ops.services.clean.history import PastSlice, past_slices
-from hudi_ops.services.clean.keepers import Keepers, keepers, refuse_pending
+from hudi_ops.services.clean.keepers import Keepers, keepers, refuse_pending_clean
 from hudi_ops.services.clean.policy import Earliest, Policy, earliest_retained
 from hudi_ops.timeline.content.plans import FilesByPartition
 from hudi_ops.timeline.names import ms_of_instant
@@ -155,11 +156,12 @@ def choose(session: Session, state: TableState, request: CleanRequest) -> CleanC
         Corrupt: a file of the timeline cannot be read.
     """
     if not request.dry_run:
-        refuse_pending(state, lambda instant: session.was_cancelled(state, instant))
+        refuse_pending_restore(state)
+        refuse_pending_clean(session, state)
     choice = empty_choice(request)
     choice.earlier = earlier_cleans(session, state)
     choice.keepers = keepers(session.ctx, state.config, state.timeline)
-    holds = [(hold.instant, hold.reason) for hold in live_holds(session.ctx)]
+    holds = [(hold.instant, hold.why) for hold in live_holds(session.ctx)]
     choice.earliest = earliest_retained(choice.policy, state, session.ctx.clock.now_ms(), holds, choice.earlier.floor)
     partitions = _partitions(session, state, choice, request)
     listed = _listed(session, state, partitions)

@@ -9,7 +9,7 @@ from hudi_ops.errors import Conflict
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.clean.choose import CleanChoice
 from hudi_ops.services.clean.earlier import HELD_BACK_KEY, SAVEPOINTS_KEY, encode_held_back
-from hudi_ops.services.clean.keepers import refuse_pending, savepoints
+from hudi_ops.services.clean.keepers import refuse_pending_clean
 from hudi_ops.timeline.content.clean_bytes import encode_clean_plan
 from hudi_ops.timeline.content.footprint import Footprint
 from hudi_ops.timeline.content.plans import CleanPlan
@@ -37,10 +37,10 @@ class CleanDraft:
         """Return the same draft; writes that completed since only add newer slices.
 
         Raises:
-            Busy: another clean or a restore is pending.
+            Busy: another clean is pending.
             Conflict: a write was undone, another clean completed, or a savepoint was made.
         """
-        refuse_pending(state, lambda instant: self.session.was_cancelled(state, instant))
+        refuse_pending_clean(self.session, state)
         refuse_changed(self.begun, state)
         return self.draft()
 
@@ -71,7 +71,7 @@ def refuse_changed(begun: TableState, state: TableState) -> None:
     """
     undone = Since(begun, state).undone
     cleans = [one for one in _completed_cleans(state) if one not in _completed_cleans(begun)]
-    saved = [one for one in savepoints(state.timeline) if one not in savepoints(begun.timeline)]
+    saved = [one for one in state.timeline.savepoints if one not in begun.timeline.savepoints]
     for what, found in (("was undone", undone), ("completed", cleans), ("was made", saved)):
         if found:
             one = found[0]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hudi_ops.commit.holds import Hold, live_holds
+from hudi_ops.commit.session import Session
 from hudi_ops.config.table import TableConfig
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Busy, Conflict
@@ -15,7 +16,6 @@ from hudi_ops.services.clean.history import GroupKey, PastSlice
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.content.plans import CompactionPlan, PlannedSlice, ReplacePlan, Savepoint, read_plan, read_result
-from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import REWRITING_ACTIONS
 from hudi_ops.timeline.state import TableState
 
@@ -50,7 +50,7 @@ class Keepers:
         if read is not None and slice_.instant >= read[0]:
             return PENDING, f"{read[1]} reads it"
         hold = self.hold_of(slice_)
-        return (HOLD, hold.reason) if hold is not None else None
+        return (HOLD, hold.why) if hold is not None else None
 
     def savepoint_of(self, slice_: PastSlice, path: str) -> str | None:
         """Return a savepoint as of which a read opens a file that the savepoint does not name.
@@ -77,7 +77,7 @@ def keepers(ctx: TableContext, config: TableConfig, timeline: Timeline) -> Keepe
         Conflict: a savepoint was deleted while it was read.
         Corrupt: a savepoint, a plan or a hold cannot be read.
     """
-    saved = savepoints(timeline)
+    saved = timeline.savepoints
     named: dict[str, str] = {}
     for savepoint in saved:
         said = read_result(ctx.storage, timeline, savepoint)
@@ -93,11 +93,6 @@ def keepers(ctx: TableContext, config: TableConfig, timeline: Timeline) -> Keepe
                 named.setdefault(data_path(partition, name), savepoint.time)
     reads = _reads(ctx.storage, config, timeline)
     return Keepers(named, frozenset(one.time for one in saved), reads, live_holds(ctx))
-
-
-def savepoints(timeline: Timeline) -> list[Instant]:
-    """Return the completed savepoints, oldest first."""
-    return [one for one in timeline if one.kind == "savepoint" and one.is_completed]
 
 
 def _reads(storage: Storage, config: TableConfig, timeline: Timeline) -> dict[GroupKey, tuple[str, str]]:
@@ -129,30 +124,24 @@ def _slices_of(plan: object) -> Iterable[PlannedSlice]:
     return [slice_ for group in plan.groups for slice_ in group] if isinstance(plan, ReplacePlan) else ()
 
 
-def pending_clean(state: TableState, cancelled: Callable[[str], bool]) -> Instant | None:
-    """Return the oldest pending clean that is not cancelled, or None."""
-    return next((one for one in state.timeline.pending if one.action == "clean" and not cancelled(one.time)), None)
+def refuse_pending_clean(session: Session, state: TableState) -> None:
+    """Refuse to plan beside a pending clean that is not cancelled.
 
-
-def refuse_pending(state: TableState, cancelled: Callable[[str], bool]) -> None:
-    """Refuse to plan while another clean or a restore is pending.
-
-    Two cleans would delete by two choices, and a restore makes old slices visible again.
+    Two cleans would delete by two choices.
 
     Raises:
         Busy: names it.
     """
-    found = pending_clean(state, cancelled)
-    other = found or next((one for one in state.timeline.pending if one.action == "restore"), None)
-    if other is None:
-        return
-    step = f"finish it: `hudi-ops clean TABLE execute --instant {other.time}`; with --abandoned if Apache Hudi began it and ended"
-    raise Busy(
-        f"{other.action} {other.time} is pending",
-        table=state.config.name,
-        instant=other.time,
-        expected="no pending clean and no pending restore",
-        found=str(other),
-        next_step=step if found is not None else "wait until the restore has completed",
-        other=other.time,
-    )
+    for one in state.timeline.pending:
+        if one.action != "clean" or session.was_cancelled(state, one.time):
+            continue
+        raise Busy(
+            f"clean {one.time} is pending",
+            table=state.config.name,
+            instant=one.time,
+            expected="no pending clean",
+            found=str(one),
+            next_step=f"finish it: `hudi-ops clean TABLE execute --instant {one.time}`; "
+            "with --abandoned if Apache Hudi began it and ended",
+            other=one.time,
+        )

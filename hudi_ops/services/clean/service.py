@@ -11,11 +11,10 @@ from typing import cast
 from hudi_ops.commit.complete import Body
 from hudi_ops.commit.holds import drop_expired_holds
 from hudi_ops.commit.session import Session, best_effort
-from hudi_ops.commit.support import refuse_unwritable
+from hudi_ops.commit.support import refuse_unserviced
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.config.requests import CleanRequest
 from hudi_ops.engine.protocol import Engine
-from hudi_ops.errors import Unsupported
 from hudi_ops.files.names import data_path
 from hudi_ops.services.base.choice import Choice
 from hudi_ops.services.base.cost import Cost
@@ -71,15 +70,7 @@ class Clean(TableService[CleanRequest, CleanPlan, CleanInputs, DeleteTask, int, 
         Raises:
             Unsupported: names the feature or the layout.
         """
-        refuse_unwritable(state.config)
-        if state.config.layout != 2:
-            raise Unsupported(
-                "a clean needs the timeline of version 8 or later",
-                table=state.config.name,
-                expected="timeline layout 2",
-                found=f"layout {state.config.layout}, version {state.config.version}",
-                next_step="upgrade the table with Apache Hudi, or clean it there",
-            )
+        refuse_unserviced(state.config, "a clean")
 
     def empty_choice(self, request: CleanRequest) -> CleanChoice:
         """Return the policy of the request, without files."""

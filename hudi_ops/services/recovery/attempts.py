@@ -220,7 +220,7 @@ def _refuse_other_kinds(state: TableState, found: Instant) -> None:
             instant=found.time,
             expected="a pending write",
             found=str(found),
-            next_step="`hudi-ops read --as-of` shows an earlier state; hudi-ops cannot restore one yet",
+            next_step="`hudi-ops read --as-of` shows an earlier state; `hudi-ops restore TABLE` returns the table to a savepoint",
         )
     # Without it the log files belong to the older slices; in version 6 those written since name the plan (docs/format.md §9.2).
     if found.action not in WRITE_ACTIONS and not (found.action in _REMOVABLE and state.config.layout == 2):
@@ -230,7 +230,8 @@ def _refuse_other_kinds(state: TableState, found: Instant) -> None:
             instant=found.time,
             expected="a pending write",
             found=str(found),
-            next_step="`hudi-ops recover` finishes rollbacks of hudi-ops; Apache Hudi finishes or rolls back its own services",
+            next_step=_finished_by(found)
+            or "`hudi-ops recover` finishes rollbacks of hudi-ops; Apache Hudi finishes or rolls back its own services",
         )
 
 
@@ -263,9 +264,9 @@ def _why_left(session: Session, instant: Instant) -> str:
     lease = read_lease(session.ctx.storage, instant.time)
     if lease is not None and not lease.is_dead(session.ctx.clock):
         return f"{_owner(lease)} is working on it"
-    if instant.action == "compaction":
+    if finished := _finished_by(instant):
         begun = "begun and not completed" if lease is not None or State.INFLIGHT in instant.states else "planned"
-        return f"a compaction that is {begun}: `hudi-ops compact TABLE --instant {instant.time}` executes it"
+        return f"a {instant.action} that is {begun}: {finished}"
     if instant.kind == "rollback" and lease is None:
         return "a rollback of Apache Hudi, which its next write finishes; without one, `hudi-ops recover TABLE --abandoned`"
     if instant.action not in WRITE_ACTIONS:
@@ -273,6 +274,14 @@ def _why_left(session: Session, instant: Instant) -> str:
     if lease is None:
         return "no heartbeat: its writer may be alive; if it is gone, `hudi-ops rollback TABLE INSTANT --abandoned`"
     return "another process is rolling it back"
+
+
+def _finished_by(instant: Instant) -> str:
+    """Return the command that finishes a pending service, or an empty text."""
+    execute = {"compaction": "compact", "clean": "clean"}
+    if instant.action in execute:
+        return f"`hudi-ops {execute[instant.action]} TABLE execute --instant {instant.time}` executes it"
+    return "`hudi-ops restore TABLE` finishes it" if instant.action == "restore" else ""
 
 
 def _owner(lease: Lease | None) -> str:

@@ -35,10 +35,11 @@ from hudi_ops.services.indexing.drop import drop_metadata
 from hudi_ops.services.indexing.rebuild import dropped_before
 from hudi_ops.services.restore.deletion import delete_undone, targets_left
 from hudi_ops.services.restore.survey import (
+    in_the_way,
     plans_above,
     refuse_below_boundary,
     refuse_lost_files,
-    refuse_pending,
+    refuse_others,
     savepoint_to_restore,
     survey,
     targets_of_restore,
@@ -166,7 +167,8 @@ def _preview(session: Session, state: TableState, savepoint: str | None) -> Rest
     found = survey(session, state)
     refuse_lost_files(session, state, chosen, found)
     files = found.files_of(targets)
-    blockers = [str(one) for one in state.timeline.pending if one not in plans_above(state, chosen)]
+    plans = plans_above(state, chosen)
+    others = [str(one) for one in in_the_way(state, chosen) if one not in plans]
     return RestoreResult(
         state.config.name,
         chosen,
@@ -174,10 +176,10 @@ def _preview(session: Session, state: TableState, savepoint: str | None) -> Rest
         tuple(one.time for one in targets),
         len(files),
         sum(file.size_bytes for file in files),
-        tuple(one.time for one in plans_above(state, chosen)),
+        tuple(one.time for one in plans),
         state.config.all_metadata_partitions,
         dry_run=True,
-        note=f"pending now: {', '.join(blockers)}" if blockers else "",
+        note=f"pending now: {', '.join(others)}" if others else "",
     )
 
 
@@ -239,7 +241,7 @@ def _publish(session: Session, savepoint: str) -> bool:
     def prepare(state: TableState, slot: int) -> Entry | None:
         savepoint_to_restore(state, savepoint)
         refuse_below_boundary(state, savepoint)
-        refuse_pending(session, state, savepoint)
+        refuse_others(session, state, savepoint)
         targets = targets_of_restore(state, savepoint)
         if not targets:
             return None

@@ -10,13 +10,12 @@ from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.errors import Busy, Corrupt, InvalidRequest
 from hudi_ops.files.names import data_path
 from hudi_ops.metadata.reader.listing import open_listing
+from hudi_ops.services.savepoint.savepoints import savepoint_at
 from hudi_ops.timeline.content.plans import Savepoint, read_result
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import REWRITING_ACTIONS
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.file_group import DataFile
-
-_LIST = "copy an instant from `hudi-ops savepoint list TABLE`"
 
 
 @dataclass(frozen=True)
@@ -47,22 +46,17 @@ def savepoint_to_restore(state: TableState, instant: str | None) -> str:
     Raises:
         InvalidRequest: there is no such savepoint, or none, or several and none is named.
     """
-    there = [one.time for one in state.timeline if one.kind == "savepoint" and one.is_completed]
-    if instant is None and len(there) == 1:
+    if instant is not None:
+        return savepoint_at(state, instant).time
+    there = [one.time for one in state.timeline.savepoints]
+    if len(there) == 1:
         return there[0]
-    if instant in there:
-        return instant
     raise InvalidRequest(
-        "the table has no savepoint"
-        if not there
-        else f"the table has no savepoint of {instant}"
-        if instant
-        else "the table has several savepoints: name the one to restore",
+        "the table has several savepoints: name the one to restore" if there else "the table has no savepoint",
         table=state.config.name,
-        instant=instant or "",
         expected="the instant of a savepoint",
         found=", ".join(there) or "no savepoint",
-        next_step=_LIST
+        next_step="copy an instant from `hudi-ops savepoint list TABLE`"
         if there
         else "a table can be restored to a savepoint only; `hudi-ops savepoint create TABLE` makes one",
     )
@@ -138,15 +132,23 @@ def plans_above(state: TableState, savepoint: str) -> list[Instant]:
     return [one for one in state.timeline.pending if one.action in REWRITING_ACTIONS and one.time > savepoint]
 
 
-def refuse_pending(session: Session, state: TableState, savepoint: str) -> None:
-    """Refuse while an instant is pending that a restore can neither undo nor leave.
+def in_the_way(state: TableState, savepoint: str) -> Iterator[Instant]:
+    """Yield the pending instants that a restore can neither undo nor leave.
 
     Plans at or below the savepoint stay: they read slices that stay.
+    """
+    for one in state.timeline.pending:
+        if one.kind != "savepoint" and not (one.action in REWRITING_ACTIONS and one.time < savepoint):
+            yield one
+
+
+def refuse_others(session: Session, state: TableState, savepoint: str) -> None:
+    """Refuse while an instant is in the way of a restore.
 
     Raises:
         Busy: names it and its owner.
     """
-    for one in _in_the_way(state, savepoint):
+    for one in in_the_way(state, savepoint):
         lease = read_lease(session.ctx.storage, one.time)
         owner = str(lease.owner) if lease is not None and lease.owner else "a program without a lease"
         raise Busy(
@@ -159,12 +161,3 @@ def refuse_pending(session: Session, state: TableState, savepoint: str) -> None:
             other=one.time,
             owner=owner,
         )
-
-
-def _in_the_way(state: TableState, savepoint: str) -> Iterator[Instant]:
-    for one in state.timeline.pending:
-        if one.action in REWRITING_ACTIONS and one.time < savepoint:
-            continue
-        if one.kind == "savepoint":
-            continue
-        yield one

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from hudi_ops.commit.checks import refuse_pending_restore
+from hudi_ops.commit.checks import completed_write, refuse_pending_restore
 from hudi_ops.commit.recover.recover import recover
 from hudi_ops.commit.session import Session, best_effort
 from hudi_ops.commit.support import refuse_unwritable
@@ -34,7 +34,6 @@ from hudi_ops.view.moment import Moment
 
 TRIES_MAX = 3
 """Number of times that the files are listed while other writes below the savepoint complete."""
-_COPY = "copy the instant of a completed write from `hudi-ops timeline TABLE`"
 _LATER = "choose a later write; `hudi-ops timeline TABLE` shows which instants the cleans retained"
 
 
@@ -102,7 +101,7 @@ def _create(session: Session, instant: str | None, comments: str, user: str) -> 
         return _described(session, begun, before, note="this savepoint exists already")
     cleans = _Cleans(session)
     refuse_cleaned(begun, target.time, cleans.of(begun.timeline), {})
-    _refuse_pending(begun, target.time)
+    _refuse_pending_below(begun, target.time)
     files, size = files_as_of(session, begun, target.time)
     refuse_cleaned(begun, target.time, cleans.of(begun.timeline), files)
     body = encode_savepoint(SavepointFile(user, session.ctx.clock.now_ms(), comments, files))
@@ -114,7 +113,7 @@ def _create(session: Session, instant: str | None, comments: str, user: str) -> 
         if (other := state.timeline.find(target.time, "savepoint")) is not None and other.is_completed:
             existing.append(other)
             return None
-        _refuse_pending(state, target.time)
+        _refuse_pending_below(state, target.time)
         refuse_cleaned(state, target.time, cleans.of(state.timeline), files)
         _refuse_changed(begun, state, target.time)
         return Savepoint(
@@ -145,7 +144,7 @@ def list_savepoints(session: Session) -> list[SavepointResult]:
         Corrupt: a savepoint cannot be read.
     """
     state = session.loader.load()
-    return [_described(session, state, one) for one in savepoints_of(state.timeline)]
+    return [_described(session, state, one) for one in state.timeline.savepoints]
 
 
 def delete_savepoint(session: Session, instant: str) -> SavepointResult:
@@ -163,7 +162,7 @@ def delete_savepoint(session: Session, instant: str) -> SavepointResult:
     recover(session)
     session.is_clean = False
     begun = session.loader.load()
-    described = _described(session, begun, _savepoint_at(begun, instant), note="deleted")
+    described = _described(session, begun, savepoint_at(begun, instant), note="deleted")
     decision_id = f"savepoint {instant} {session.ctx.ids.new_id()}"
 
     def prepare(state: TableState, slot: int) -> Entry | None:
@@ -179,9 +178,24 @@ def delete_savepoint(session: Session, instant: str) -> SavepointResult:
     return described
 
 
-def savepoints_of(timeline: Timeline) -> list[Instant]:
-    """Return the completed savepoints of a timeline, oldest first."""
-    return [one for one in timeline if one.kind == "savepoint" and one.is_completed]
+def savepoint_at(state: TableState, instant: str) -> Instant:
+    """Return the completed savepoint of an instant.
+
+    Raises:
+        InvalidRequest: there is none.
+    """
+    found = state.timeline.find(instant, "savepoint")
+    if found is None or not found.is_completed:
+        there = ", ".join(one.time for one in state.timeline.savepoints) or "none"
+        raise InvalidRequest(
+            f"the table has no savepoint of {instant}",
+            table=state.config.name,
+            instant=instant,
+            expected="the instant of a savepoint",
+            found=f"savepoints: {there}",
+            next_step="copy an instant from `hudi-ops savepoint list TABLE`",
+        )
+    return found
 
 
 def files_as_of(session: Session, state: TableState, instant: str) -> tuple[FilesByPartition, int]:
@@ -271,35 +285,10 @@ def _target(state: TableState, instant: str | None) -> Instant:
                 "the table has no completed write", table=state.config.name, next_step="write rows first"
             )
         return writes[-1]
-    found = state.timeline.find(instant)
-    if found is None or not found.is_write or not found.is_completed or instant <= state.log.boundary:
-        raise InvalidRequest(
-            f"{instant} is not a completed write on the active timeline",
-            table=state.config.name,
-            instant=instant,
-            expected="the request time of a completed commit, deltacommit or replacecommit",
-            found=str(found) if found is not None else "no such instant",
-            next_step=_COPY,
-        )
-    return found
+    return completed_write(state, instant)
 
 
-def _savepoint_at(state: TableState, instant: str) -> Instant:
-    found = state.timeline.find(instant, "savepoint")
-    if found is None or not found.is_completed:
-        there = ", ".join(one.time for one in savepoints_of(state.timeline)) or "none"
-        raise InvalidRequest(
-            f"the table has no savepoint of {instant}",
-            table=state.config.name,
-            instant=instant,
-            expected="the instant of a savepoint",
-            found=f"savepoints: {there}",
-            next_step="copy an instant from `hudi-ops savepoint list TABLE`",
-        )
-    return found
-
-
-def _refuse_pending(state: TableState, instant: str) -> None:
+def _refuse_pending_below(state: TableState, instant: str) -> None:
     """Refuse while an earlier write may still complete, or the table is restored.
 
     Raises:

@@ -17,6 +17,7 @@ from hudi_ops.config.upkeep_settings import AUTOMATIC, UpkeepSettings
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Conflict, HudiOpsError
 from hudi_ops.services.archive.result import ArchiveResult
+from hudi_ops.services.archive.rules import stopped_by_timeline
 from hudi_ops.services.archive.run import archive
 from hudi_ops.services.base.execute import plan_and_execute
 from hudi_ops.services.base.service import Execution
@@ -189,10 +190,13 @@ def _foreign_plan(session: Session, state: TableState, policy: Policy) -> str | 
 
 def _archive(session: Session, settings: UpkeepSettings, state: TableState) -> str:
     least, most = _kept_by_archive(state, settings, session)
-    done: ArchiveResult = archive(session, ArchiveRequest(keep_min=least, keep_max=most), batches=1)
-    if not done.instants and len(state.timeline.completed_writes) > 2 * most and done.stopped_by:
-        return f"nothing can be archived: {done.stopped_by}"
-    return f"archive: {done.instants:,} instants left the timeline" if done.instants else ""
+    instants, stopped = 0, stopped_by_timeline(state.timeline, least)
+    if not stopped:
+        done: ArchiveResult = archive(session, ArchiveRequest(keep_min=least, keep_max=most), batches=1)
+        instants, stopped = done.instants, done.stopped_by
+    if not instants and len(state.timeline.completed_writes) > 2 * most and stopped:
+        return f"nothing can be archived: {stopped}"
+    return f"archive: {instants:,} instants left the timeline" if instants else ""
 
 
 _IS_DUE: dict[str, Callable[[Session, TableState, UpkeepSettings], bool]] = {

@@ -265,3 +265,24 @@ def test_an_error_of_any_kind_leaves_the_commit(monkeypatch: pytest.MonkeyPatch)
     said = [line for number in range(1, 13) for line in table.ingest(row(number)).automatic]
     assert said == ["no automatic clean or archive: the disk is gone"]
     assert by_key(table) == {"k": 12}
+
+
+def test_a_process_of_one_commit_pays_little_where_a_savepoint_keeps_the_timeline() -> None:
+    storage, clock = made(automatic=True), ManualClock(NOW_MS, tick_ms=1)
+    table = table_of(storage, clock, "writer", upkeep=ONLY_CLEAN)
+    first = table.savepoints.create().instant
+    commit(table, 35)
+    upkeep = UpkeepSettings(CleanSettings(automatic=False), ArchiveSettings(automatic=True))
+    told = []
+    for number in range(36, 39):
+        counted = FaultyStorage(storage)
+        session = table_of(counted, clock, f"process {number}", upkeep=upkeep)._session
+        session.loader.load()
+        before = len(counted.history)
+        told.append(automatic.keep_small(session))
+        paid = counted.history[before:]
+        assert len(paid) < 10, paid
+    assert told == [(), (), ()]
+    commit(table, 30, first=40)
+    (line,) = automatic.keep_small(table_of(storage, clock, "last", upkeep=upkeep)._session)
+    assert line.startswith(f"nothing can be archived: commit {first}: the savepoint of {first} keeps it")

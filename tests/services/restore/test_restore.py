@@ -138,6 +138,19 @@ def test_plans_above_are_cancelled_and_those_below_stay() -> None:
     assert verify_table(storage, deep=True).findings == ()
 
 
+def test_a_preview_names_what_is_in_the_way_and_no_plan_that_stays() -> None:
+    storage, clock = made(MERGE_ON_READ, FIRST), ManualClock(NOW_MS, tick_ms=1)
+    table = table_of(storage, clock, "writer")
+    table.ingest(SECOND)
+    assert table.compaction.plan().instant is not None
+    table.ingest(rows(("k3", "p1", 3, 1, None)))
+    table.savepoints.create()
+    assert table.savepoints.restore(dry_run=True).note == "", "a plan below the savepoint stays"
+    slow = session_of(storage, clock, "slow")
+    running = begin(slow.ctx, slow.loader, "deltacommit")
+    assert running.instant in table.savepoints.restore(dry_run=True).note
+
+
 def test_a_pending_clean_is_finished_and_keeps_the_savepoint() -> None:
     storage, clock, savepoint = saved(DEFINITION)
     table = table_of(storage, clock, "writer")

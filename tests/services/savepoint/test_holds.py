@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hudi_ops.commit import holds as module
+from hudi_ops.commit.archive_boundary import archive_boundary
 from hudi_ops.commit.holds import FOLDER, drop_expired_holds, live_holds
 from hudi_ops.commit.takeover import take_over
 from hudi_ops.commit.undo import cancel
@@ -14,11 +15,11 @@ from hudi_ops.services.base.publish import Draft, publish_plan
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.faults import FaultyStorage
+from hudi_ops.testing.faults import Crash, FaultyStorage
 from hudi_ops.timeline.content.footprint import Footprint
-from tests.fault_plans import MoveBefore
+from tests.fault_plans import DiesBefore, MoveBefore
 from tests.protocol.cleaning import clean
-from tests.protocol.log_actors import session_of, timeline_of
+from tests.protocol.log_actors import oldest, session_of, timeline_of
 from tests.tables import DEFINITION, NOW_MS, TIMELINE, made, rows, table_of
 
 FIRST = rows(*((f"k{n}", "p0", n, 0, None) for n in range(4)))
@@ -53,8 +54,8 @@ def test_a_hold_lasts_until_it_expires_or_is_released() -> None:
     table = table_of(storage, clock, "consumer")
     with table.holds(writes[0], seconds=60, purpose="nightly export") as hold:
         assert [one.id for one in live_holds(table.context)] == [hold.id]
-        assert "nightly export" in hold.reason
-        assert writes[0] in hold.reason
+        assert "nightly export" in hold.why
+        assert writes[0] in hold.why
     assert table.holds.list() == []
     short = table.holds.take(writes[1], seconds=60)
     long = table.holds.renew(table.holds.take(writes[0], seconds=60), seconds=3 * DAY_S)
@@ -154,3 +155,15 @@ def test_a_clean_that_was_begun_is_not_cancelled(monkeypatch) -> None:
     assert f"execute --instant {second}" in str(refused.value)
     monkeypatch.setattr(cancel, "refuse_begun", lambda session, state, found: None)
     assert cancel_write(session, second, "by hand"), "without the guard it would be cancelled"
+
+
+def test_a_write_that_an_archive_names_is_not_held() -> None:
+    (storage, writes), clock = table_with_writes(), ManualClock(NOW_MS, tick_ms=1)
+    dying = FaultyStorage(storage, DiesBefore(f"delete:{TIMELINE}/"))
+    with pytest.raises(Crash):
+        archive_boundary(session_of(dying, clock, "archiver"), *oldest(storage, 2))
+    assert timeline_of(storage).find(writes[0]) is not None, "its files were not removed yet"
+    table = table_of(storage, clock, "consumer")
+    with pytest.raises(InvalidRequest, match="not a completed write"):
+        table.holds.take(writes[0], seconds=60)
+    assert table.holds.take(writes[1], seconds=60).instant == writes[1]

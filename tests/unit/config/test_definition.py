@@ -39,6 +39,32 @@ def test_an_unknown_keyword_of_create_names_the_nearest(tmp_path: Path, keyword:
     assert not (tmp_path / "t").exists()
 
 
+@pytest.mark.parametrize(
+    ("settings", "wrong", "nearest"),
+    [
+        ({"clean": {"retian": 3}}, "clean.retian", "clean.retain"),
+        ({"clean": {"automatik": True}}, "clean.automatik", "clean.automatic"),
+        ({"archive": {"keepmax": 3}}, "archive.keepmax", "archive.keep_max"),
+        ({"conflicts": {"retry": 3}}, "conflicts.retry", "conflicts.retries"),
+    ],
+)
+def test_an_unknown_key_of_a_map_names_the_nearest_of_that_map(
+    tmp_path: Path, settings: dict[str, Any], wrong: str, nearest: str
+) -> None:
+    says = f"unknown keyword '{wrong}'; did you mean '{nearest}'"
+    with pytest.raises(InvalidRequest, match=says):
+        Table.open(str(tmp_path), **settings)
+    with pytest.raises(InvalidRequest, match=says):
+        Table.create(str(tmp_path / "t"), schema=SCHEMA, name="t", record_key=["id"], **settings)
+    assert not (tmp_path / "t").exists()
+
+
+def test_an_unknown_key_far_from_all_names_those_of_its_map(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match=r"unknown keyword 'archive\.policy'") as raised:
+        Table.open(str(tmp_path), archive={"policy": "commits"})
+    assert raised.value.expected == "archive.automatic or archive.keep_max or archive.keep_min"
+
+
 def test_an_unknown_keyword_of_open_names_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="unknown keyword 'bucket'; did you mean 'buckets'"):
         Table.open(str(tmp_path), bucket=4)

@@ -133,6 +133,12 @@ def test_a_named_file_must_exist(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         ("tables: {t: {path: x, record_key: [a, a]}}", "names a column twice: a"),
         ("tables: {t: {path: x, record_key: [1]}}", r"tables\.t\.record_key\.0: .*string"),
         ("tables: {t: {path: x, record_key: [a], partiton_by: [b]}}", "unknown setting. Did you mean 'partition_by'"),
+        ("tables: {t: {path: x, record_key: [a], clean: {retian: 3}}}", "t.clean.retian: .*Did you mean 'retain'"),
+        (
+            "tables: {t: {path: x, record_key: [a], archive: {keepmin: 3}}}",
+            "t.archive.keepmin: .*Did you mean 'keep_min'",
+        ),
+        ("tables: {clean: {path: x, record_key: [a], orderng: v}}", "clean.orderng: .*Did you mean 'ordering'"),
         ("tables: {t: {path: x, record_key: [a], buckets: '2'}}", r"tables\.t\.buckets: .*integer, found '2'"),
         ("tables: {t: {path: x, record_key: [a], buckets: 0}}", r"tables\.t\.buckets: .*greater than or equal to 1"),
         ("tables: {t: {path: x, record_key: [a], type: copy}}", r"tables\.t\.type: .*'cow' or 'mor', found 'copy'"),

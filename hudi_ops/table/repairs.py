@@ -13,7 +13,7 @@ from hudi_ops.verify.invariants import verify_table
 from hudi_ops.verify.report import Report
 
 
-class UpkeepApi:
+class RepairsApi:
     """Checks a table, and brings it in order after programs that died or broke something."""
 
     _session: Session
