@@ -212,7 +212,7 @@ def make_folder(folder: Path) -> None:
 
 
 def delete_files(root: Path, paths: Iterable[str]) -> None:
-    """Delete files below a root in this order, then emptied folders, and wait until the disk has forgotten them.
+    """Delete files below a root in this order, then emptied folders, durably.
 
     Missing files are passed. Folders directly under `.hoodie`, and those above them, are kept.
 

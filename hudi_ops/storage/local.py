@@ -208,7 +208,7 @@ class LocalStorage:
         self.delete_all([path])
 
     def delete_all(self, paths: Sequence[str], *, ordered: bool = False) -> None:
-        """Delete files one after another, then emptied folders; all are gone for good once it returns.
+        """Delete files one after another, then emptied folders, durably.
 
         Raises:
             Unavailable: some of them may still be there.
