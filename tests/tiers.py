@@ -110,7 +110,19 @@ LEFT_OUT: dict[str, str | None] = {
 }
 """Place -> why quick leaves it out; None: quick has it, within a place that it leaves out."""
 
-SOAK_ONLY: dict[str, str] = {"install": "installs packages, or starts every service of docker-compose.yaml"}
+SOAK_ONLY: dict[str, str] = {
+    "install": "installs packages, or starts every service of docker-compose.yaml",
+    **{
+        f"interop/test_repairs.py::{case}": "repeats a state that full makes with another table"
+        for case in (
+            "test_a_rollback_of_a_savepoint_is_repaired[mor-True]",
+            "test_a_failed_commit_that_was_passed_is_repaired[mor-False]",
+            "test_files_of_a_rollback_without_markers_are_repaired[cow-False]",
+            "test_files_of_a_rollback_without_markers_are_repaired[cow-True]",
+            "test_a_killed_writer_is_repaired[no heartbeat]",
+        )
+    },
+}
 """Place -> why only the soak has it."""
 
 _AZURE = "needs Azurite"
