@@ -160,8 +160,8 @@ def _put(session: Session, hold: Hold) -> Hold:
     # Read after the put: an executor whose TAKEOVER is not seen here reads the holds later, and finds this one.
     state = session.loader.load()
     try:
-        _refuse_begun(session, state, hold.instant)
         completed_write(state, hold.instant)
+        _refuse_begun(session, state, hold.instant)
     except InvalidRequest:
         session.ctx.storage.delete(hold.path)
         raise
