@@ -160,8 +160,8 @@ def _put(session: Session, hold: Hold) -> Hold:
     # Read after the put: an executor whose TAKEOVER is not seen here reads the holds later, and finds this one.
     state = session.loader.load()
     try:
-        _refuse_begun(session, state, hold.instant)
         completed_write(state, hold.instant)
+        _refuse_begun(session, state, hold.instant)
     except InvalidRequest:
         session.ctx.storage.delete(hold.path)
         raise
@@ -171,11 +171,15 @@ def _put(session: Session, hold: Hold) -> Hold:
 def _refuse_begun(session: Session, state: TableState, instant: str) -> None:
     """Refuse a hold below the earliest retained instant of a clean that began or completed.
 
+    No clean removes what the newest write needs. After a restore that may lie below what a clean before it retained.
+
     Raises:
         InvalidRequest: names the clean.
     """
+    if instant == state.timeline.completed_writes[-1].time:
+        return
     for clean in (one for one in state.timeline if one.kind == "clean"):
-        if not clean.is_completed and not _is_begun(session, state, clean):
+        if not clean.is_completed and not is_begun(session, state, clean):
             continue
         earliest = _earliest_of(session.ctx.storage, state.timeline, clean)
         if instant < earliest:
@@ -190,7 +194,7 @@ def _refuse_begun(session: Session, state: TableState, instant: str) -> None:
             )
 
 
-def _is_begun(session: Session, state: TableState, clean: Instant) -> bool:
+def is_begun(session: Session, state: TableState, clean: Instant) -> bool:
     """Return whether an executor took a pending clean over, or another program may have."""
     if len(clean.states) > 1:
         return True  # an inflight file
@@ -206,7 +210,11 @@ def _earliest_of(storage: Storage, timeline: Timeline, clean: Instant) -> str:
     Without an earliest retained instant (policy by file versions) that is the newest write before the clean.
     """
     said = read_result(storage, timeline, clean) if clean.is_completed else read_plan(storage, timeline, clean)
-    if not isinstance(said, CleanPlan | CleanResult) or not any(said.files.values()):
+    if not isinstance(said, CleanPlan | CleanResult):
+        return ""
+    # Of an executor that died the files are gone, and the next one names them as failed.
+    named = said.files if isinstance(said, CleanPlan) else said.named
+    if not any(named.values()):
         return ""
     before = (write.time for write in timeline.completed_writes if write.time < clean.time)
     return said.earliest_retained or max(before, default="")

@@ -86,8 +86,8 @@ class Session:
     """Monotonic time of this session's last recovery."""
     metadata_deltas: int = field(default=0, init=False)
     """Delta commits of the metadata table since its last compaction, as of this session's last write."""
-    automatic: Mapping[str, Mapping[str, str | int]] | None = field(default=None, init=False)
-    """Services that the table's creation recorded as automatic, with what they keep; None: not read yet."""
+    automatic: tuple[str, Mapping[str, Mapping[str, str | int]]] | None = field(default=None, init=False)
+    """Id of the table, and services that its creation recorded as automatic, with what they keep; None: not read yet."""
     counted_clean: tuple[str, int] = field(default=("", 0), init=False)
     """A completed clean, and the number of files that it deleted."""
     waits: dict[str, int] = field(default_factory=dict, init=False)

@@ -625,15 +625,29 @@ GUARDS = [
     _row(
         "only a table that records it is cleaned automatically",
         "services/write/automatic.py",
-        "session.automatic = automatic_of(session.ctx.storage)",
-        'session.automatic = {"clean": {}, "archive": {}}',
+        "session.automatic = table_id, automatic_of(session.ctx.storage)",
+        'session.automatic = table_id, {"clean": {}, "archive": {}}',
         "services/automatic/test_automatic.py",
     ),
     _row(
         "an automatic clean deletes a bounded number of files",
         "services/write/automatic.py",
-        "CleanRequest(max_files=FILES_MAX)",
+        "CleanRequest(max_files=_files_max(session, state))",
         "CleanRequest()",
         "services/automatic/test_automatic.py",
+    ),
+    _row(
+        "a session reads the record of automatic services anew for a table that was made anew",
+        "services/write/automatic.py",
+        "if session.automatic is None or session.automatic[0] != table_id:",
+        "if session.automatic is None:",
+        "services/automatic/test_automatic.py",
+    ),
+    _row(
+        "a clean's plan is decided only if no write below its earliest instant came between",
+        "services/clean/draft.py",
+        "        refuse_late(self.begun, state, self.choice.earliest.instant)\n",
+        "",
+        "services/clean/test_incremental.py",
     ),
 ]

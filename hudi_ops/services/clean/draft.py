@@ -8,7 +8,7 @@ from hudi_ops.commit.session import Session
 from hudi_ops.errors import Conflict
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.clean.choose import CleanChoice
-from hudi_ops.services.clean.earlier import HELD_BACK_KEY, SAVEPOINTS_KEY, encode_held_back
+from hudi_ops.services.clean.earlier import HELD_BACK_KEY, RETAIN_KEY, SAVEPOINTS_KEY, encode_held_back
 from hudi_ops.services.clean.keepers import refuse_pending_clean
 from hudi_ops.timeline.content.clean_bytes import encode_clean_plan
 from hudi_ops.timeline.content.footprint import Footprint
@@ -38,10 +38,12 @@ class CleanDraft:
 
         Raises:
             Busy: another clean is pending.
-            Conflict: a write was undone, another clean completed, or a savepoint was made.
+            Conflict: a write was undone, another clean completed, a savepoint was made, or a write below the earliest retained
+                instant completed.
         """
         refuse_pending_clean(self.session, state)
         refuse_changed(self.begun, state)
+        refuse_late(self.begun, state, self.choice.earliest.instant)
         return self.draft()
 
 
@@ -49,7 +51,7 @@ def plan_of(state: TableState, choice: CleanChoice) -> CleanPlan:
     """Return the plan of a choice."""
     earliest = choice.earliest.instant
     retained = state.timeline.find(earliest) if earliest else None
-    extra = {HELD_BACK_KEY: encode_held_back(choice.held_back)}
+    extra = {HELD_BACK_KEY: encode_held_back(choice.held_back), RETAIN_KEY: str(choice.policy.retain)}
     if choice.keepers.saved:
         extra[SAVEPOINTS_KEY] = ",".join(sorted(choice.keepers.saved))
     writes = state.timeline.completed_writes
@@ -80,6 +82,27 @@ def refuse_changed(begun: TableState, state: TableState) -> None:
                 table=state.config.name,
                 expected="the writes, cleans and savepoints from which the files were chosen",
                 found=", ".join(str(each) for each in found),
+                next_step=_AGAIN,
+                other=one.time,
+            )
+
+
+def refuse_late(begun: TableState, state: TableState, earliest: str) -> None:
+    """Refuse a choice when a write below the earliest retained instant completed since.
+
+    Its writer slept before it was on the timeline. The next clean looks at writes requested from that instant on, or completed
+    after this plan, so the slices that it superseded would stay for ever, and a replace commit would stop archiving.
+
+    Raises:
+        Conflict: names the write.
+    """
+    for one in Since(begun, state).completed:
+        if one.time < earliest:
+            raise Conflict(
+                f"{one.action} {one.time} completed while the clean was planned, below its earliest retained instant",
+                table=state.config.name,
+                expected=f"no such write below {earliest}",
+                found=str(one),
                 next_step=_AGAIN,
                 other=one.time,
             )

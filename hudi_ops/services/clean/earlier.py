@@ -18,6 +18,9 @@ from hudi_ops.timeline.state import TableState
 HELD_BACK_KEY = "hudi_ops.held_back"
 """Key of the extra metadata of plans and results: the held-back files by partition, as JSON."""
 
+RETAIN_KEY = "hudi_ops.retain"
+"""Key of the extra metadata of plans and results: how many commits, hours or slices the policy retains."""
+
 SAVEPOINTS_KEY = "savepointed_timestamps"
 """Apache Hudi's key there: the savepoints that a clean respected, separated by commas."""
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from hudi_ops.commit.holds import is_begun
 from hudi_ops.commit.session import Session
 from hudi_ops.errors import Corrupt
 from hudi_ops.files.names import data_path, parse_data_file
 from hudi_ops.services.base.pending import cancel_advice
+from hudi_ops.services.clean.earlier import HELD_BACK_KEY
 from hudi_ops.services.clean.history import PastSlice, past_slices
 from hudi_ops.services.clean.keepers import keepers
 from hudi_ops.timeline.content.clean_bytes import strange_paths
@@ -89,10 +91,16 @@ class _Names(dict[str, list[str]]):
 def refuse_strange(session: Session, state: TableState, instant: str, plan: CleanPlan) -> None:
     """Refuse a plan that names a file outside the table.
 
+    A clean of ours that was begun cannot be cancelled. Where the table was moved or copied since, its plan names the folder of
+    before. Only names and partitions are used, so it is finished in this one.
+
     Raises:
         Corrupt: names the first such path.
     """
     strange = strange_paths(session.ctx.storage, plan)
+    found = state.timeline.find(instant, "clean") if strange and HELD_BACK_KEY in plan.extra else None
+    if found is not None and is_begun(session, state, found):
+        strange = strange_paths(session.ctx.storage, plan, is_moved=True)
     strange += [
         data_path(path, name) for path, names in plan.files.items() for name in names if parse_data_file(name) is None
     ]

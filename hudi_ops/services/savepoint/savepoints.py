@@ -229,13 +229,16 @@ def refuse_cleaned(
 ) -> None:
     """Refuse a savepoint of which a clean removed, or will remove, a file.
 
+    The newest write may lie below what a clean retained, after a restore: no clean removes what it needs.
+
     Raises:
         InvalidRequest: names the clean.
     """
+    is_newest = instant == state.timeline.completed_writes[-1].time
     for clean, said in cleans.items():
         if said is None:
             continue
-        if instant < said.earliest_retained:
+        if instant < said.earliest_retained and not is_newest:
             raise InvalidRequest(
                 f"clean {clean.time} retains the instants from {said.earliest_retained} on: this write is older",
                 table=state.config.name,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
+from hudi_ops.commit.holds import is_begun
 from hudi_ops.commit.retry import retried
 from hudi_ops.commit.session import Session
 from hudi_ops.config.requests import ArchiveRequest, CleanRequest
@@ -21,6 +22,7 @@ from hudi_ops.services.archive.rules import stopped_by_timeline
 from hudi_ops.services.archive.run import archive
 from hudi_ops.services.base.execute import plan_and_execute
 from hudi_ops.services.base.service import Execution
+from hudi_ops.services.clean.earlier import RETAIN_KEY
 from hudi_ops.services.clean.policy import Policy
 from hudi_ops.services.clean.result import CleanOutcome
 from hudi_ops.services.clean.service import CLEAN
@@ -29,7 +31,6 @@ from hudi_ops.services.write.remove import RemovalResult
 from hudi_ops.timeline.content.plans import CleanPlan, CleanResult, read_plan, read_result
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.commit_log import POINTER_KEY, automatic_of
-from hudi_ops.timeline.names import State
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
@@ -40,7 +41,7 @@ EVERY = 10
 """Completed writes between two cleans of a table, and commits of a session between two tries of one service."""
 
 FILES_MAX = 1_000
-"""Files that one automatic clean deletes; the next one deletes the others."""
+"""Files that one automatic clean deletes, or twice as many as the newest write made; the next one deletes the others."""
 
 
 def written(session: Session, attempt: Callable[[float], R]) -> R:
@@ -93,11 +94,13 @@ def keep_small(session: Session) -> tuple[str, ...]:
 def recorded_services(session: Session) -> Mapping[str, Mapping[str, str | int]]:
     """Return the services that the table's creation recorded as automatic, with what each keeps.
 
-    Adopted tables and those of earlier releases record none.
+    Adopted tables and those of earlier releases record none. A table that was dropped and made anew has another record.
     """
-    if session.automatic is None:
-        session.automatic = automatic_of(session.ctx.storage)
-    return session.automatic
+    log = session.loader.known_log
+    table_id = log.table_id if log is not None else ""
+    if session.automatic is None or session.automatic[0] != table_id:
+        session.automatic = table_id, automatic_of(session.ctx.storage)
+    return session.automatic[1]
 
 
 def has_foreign_write(session: Session, state: TableState) -> bool:
@@ -158,7 +161,7 @@ def _kept_by_archive(state: TableState, settings: UpkeepSettings, session: Sessi
 
 
 def _clean(session: Session, settings: UpkeepSettings, state: TableState) -> str:
-    request = settings.clean.completed(CleanRequest(max_files=FILES_MAX))
+    request = settings.clean.completed(CleanRequest(max_files=_files_max(session, state)))
     left = _foreign_plan(session, state, Policy.of(request))
     if left is not None:
         return (
@@ -172,18 +175,32 @@ def _clean(session: Session, settings: UpkeepSettings, state: TableState) -> str
     return f"clean {done.instant}: {done.deleted:,} old files deleted, {done.bytes_deleted:,} bytes"
 
 
+def _files_max(session: Session, state: TableState) -> int:
+    """Return how many files one clean deletes.
+
+    It is more than one write supersedes: otherwise the old files would grow in number with each write.
+    """
+    newest = session.commits.metadata(state.timeline, state.timeline.newest_first[0])
+    return max(FILES_MAX, 2 * len(newest.stats)) if newest is not None else FILES_MAX
+
+
 def _foreign_plan(session: Session, state: TableState, policy: Policy) -> str | None:
     """Return a pending clean that this policy would not have made, and that was not begun.
 
     A person may have left it for review. It deletes more than the policy allows, or by another one.
     """
     for one in state.timeline.pending:
-        if one.action != "clean" or State.INFLIGHT in one.states:
+        if one.action != "clean" or is_begun(session, state, one):
             continue
         plan = read_plan(session.ctx.storage, state.timeline, one)
-        earliest = policy.wanted(state, session.ctx.clock.now_ms())
-        fits = isinstance(plan, CleanPlan) and plan.policy == policy.hudi_name and policy.has_earliest
-        if not (fits and isinstance(plan, CleanPlan) and plan.earliest_retained <= earliest):
+        if not isinstance(plan, CleanPlan) or plan.policy != policy.hudi_name:
+            return one.time
+        retained = plan.extra.get(RETAIN_KEY, "")
+        if policy.has_earliest:
+            fits = plan.earliest_retained <= policy.wanted(state, session.ctx.clock.now_ms())
+        else:
+            fits = retained.isdecimal() and int(retained) >= policy.retain
+        if not fits:
             return one.time
     return None
 

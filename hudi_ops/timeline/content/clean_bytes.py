@@ -100,15 +100,21 @@ def root_path(storage: Storage) -> str:
     return unquote(urlsplit(storage.uri).path).rstrip("/")
 
 
-def strange_paths(storage: Storage, plan: CleanPlan) -> list[str]:
-    """Return the paths of a plan that name no file of their partition in this table."""
+def strange_paths(storage: Storage, plan: CleanPlan, *, is_moved: bool = False) -> list[str]:
+    """Return the paths of a plan that name no file of their partition in this table.
+
+    `is_moved`: the table may have lain elsewhere when it was planned, so the path of the root may differ.
+    """
     root = root_path(storage)
     found = []
     for partition, paths in plan.paths.items():
         for path in paths:
             below = path.partition("://")[2].partition("/")[2] if "://" in path else path.removeprefix("file:")
             expected = join(partition, path.rpartition("/")[2])
-            if not _is_of_table(expected) or ("/" in path and below.strip("/") != f"{root}/{expected}".strip("/")):
+            is_below = below.strip("/") == f"{root}/{expected}".strip("/") or (
+                is_moved and below.endswith(f"/{expected}")
+            )
+            if not _is_of_table(expected) or ("/" in path and not is_below):
                 found.append(path)
     return found
 

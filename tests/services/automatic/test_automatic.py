@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pytest
 
 from hudi_ops.concurrency.lock.in_process import InProcessLock
+from hudi_ops.config.requests import PolicyName
 from hudi_ops.config.upkeep_settings import ArchiveSettings, CleanSettings, UpkeepSettings
+from hudi_ops.errors import Conflict
 from hudi_ops.services.create.adoption import AdoptionOptions
 from hudi_ops.services.write import automatic
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.faults import Fault, FaultyStorage
+from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.log.commit_log import slot_path
 from hudi_ops.verify.invariants import verify_table
 from tests.definitions import Definition, create_table
 from tests.protocol.foreign_table import make_foreign
+from tests.protocol.log_actors import timeline_of
 from tests.tables import BY_HAND, DEFINITION, NOW_MS, START_MS, WITH_METADATA, by_key, made, rows, table_of
 
 COMMITS = 50
@@ -170,6 +174,20 @@ def test_an_error_of_a_clean_is_a_line_of_the_result_and_the_commits_stand() -> 
 
 
 @dataclass
+class DiesAfterPlan:
+    """The process ends at the first operation at a point after the plan of a clean is on the timeline."""
+
+    point: str
+    is_planned: bool = False
+
+    def fault_at(self, number: int, point: str) -> Fault | None:
+        if self.is_planned and self.point in point:
+            return Fault.CRASH_BEFORE
+        self.is_planned = self.is_planned or point.endswith(".clean.requested")
+        return None
+
+
+@dataclass
 class WhereHeld:
     """Disturbs nothing; notes at each deletion of a data file whether the lock is held."""
 
@@ -286,3 +304,57 @@ def test_a_process_of_one_commit_pays_little_where_a_savepoint_keeps_the_timelin
     commit(table, 30, first=40)
     (line,) = automatic.keep_small(table_of(storage, clock, "last", upkeep=upkeep)._session)
     assert line.startswith(f"nothing can be archived: commit {first}: the savepoint of {first} keeps it")
+
+
+@pytest.mark.parametrize("policy", ["commits", "versions"])
+@pytest.mark.parametrize("point", ["/0000000000", ".clean.inflight"], ids=["planned", "taken over"])
+def test_a_clean_of_a_writer_that_died_is_executed_by_the_next(policy: PolicyName, point: str) -> None:
+    upkeep = UpkeepSettings(CleanSettings(policy=policy, retain=2))
+    storage, clock = made(automatic=True), ManualClock(NOW_MS, tick_ms=1)
+    commit(table_of(storage, clock, "before", upkeep=upkeep), 8)
+    dying = FaultyStorage(storage, DiesAfterPlan(point))
+    with pytest.raises(Crash):
+        commit(table_of(dying, clock, "dies", upkeep=upkeep), 2, first=9)
+    assert dying.fired
+    assert [one.action for one in timeline_of(storage).pending] == ["clean"]
+    clock.advance_ms(600_000)
+    result = table_of(storage, clock, "next", upkeep=upkeep).ingest(row(11))
+    assert any("old files deleted" in line for line in result.automatic), result.automatic
+    assert timeline_of(storage).pending == ()
+
+
+def test_a_plan_by_versions_that_retains_less_waits_for_a_person() -> None:
+    upkeep = UpkeepSettings(CleanSettings(policy="versions", retain=3), BY_HAND.archive)
+    storage = made(automatic=True)
+    table = table_of(storage, ManualClock(NOW_MS, tick_ms=1), "writer", upkeep=upkeep)
+    commit(table, 8)
+    planned = table.clean.plan(policy="versions", retain=2).instant
+    said = [line for number in range(9, 31) for line in table.ingest(row(number)).automatic]
+    assert said
+    assert all(str(planned) in line for line in said)
+    assert data_files(storage) == 30
+
+
+def test_a_table_made_anew_is_not_cleaned_by_the_record_of_the_one_before() -> None:
+    storage, clock = made(automatic=True), ManualClock(NOW_MS, tick_ms=1)
+    table = table_of(storage, clock, "writer")
+    commit(table, 15)
+    for info in storage.list(""):
+        storage.delete(info.path)
+    clock.advance_ms(60_000)
+    create_table(table_of(storage, clock, "maker", upkeep=BY_HAND)._session, DEFINITION)
+    clock.advance_ms(60_000)
+    with suppress(Conflict):
+        table.ingest(row(0))
+    commit(table)
+    assert data_files(storage) >= COMMITS
+    assert writes(table) >= COMMITS
+
+
+def test_cleans_catch_up_where_a_write_makes_more_files_than_one_deletes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(automatic, "FILES_MAX", 3)
+    storage = made(automatic=True)
+    table = table_of(storage, ManualClock(NOW_MS, tick_ms=1), "writer")
+    for number in range(1, COMMITS + 1):
+        table.ingest(rows(*((f"k{n}", f"p{n}", number, number, None) for n in range(6))))
+    assert data_files(storage) <= 6 * (2 * automatic.EVERY + 1)

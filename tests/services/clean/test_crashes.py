@@ -9,17 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 import pytest
 
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
+from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.faults import Fault, FaultyStorage
+from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from hudi_ops.timeline.content.plans import CleanResult, read_result
 from hudi_ops.timeline.names import State
 from hudi_ops.verify import verify_table
 from tests.bounds import SOAK
+from tests.fault_plans import DiesBefore
 from tests.protocol.crash_table import unaccounted
 from tests.protocol.log_actors import timeline_of
 from tests.protocol.sweep import CRASHES, ERRORS, fault_sweep
@@ -153,3 +156,20 @@ def test_files_that_are_gone_count_as_failed_and_the_table_is_whole() -> None:
     assert name in [one for names in result.planned.values() for one in names]
     assert name not in [one for names in result.files.values() for one in names]
     finish(storage, clock, "second", "a file was gone")
+
+
+def test_a_clean_that_was_begun_is_finished_where_the_table_was_moved_to(tmp_path: Path) -> None:
+    """Its plan names the files by absolute paths; it cannot be cancelled, and would stop cleans and restores for ever."""
+    made_there, clock = LocalStorage(tmp_path / "before"), ManualClock(NOW_MS, tick_ms=1)
+    for info in _made().storage.list(""):
+        made_there.put(info.path, _made().storage.get(info.path))
+    dying = FaultyStorage(made_there, DiesBefore("delete:part="))
+    with pytest.raises(Crash):
+        do(dying, clock, "dies", "run")
+    (tmp_path / "before").rename(tmp_path / "after")
+    storage = LocalStorage(tmp_path / "after")
+    clock.advance_ms(EXPIRY_MS + 1_000)
+    do(storage, clock, "next", "execute")
+    assert frozenset(data_files(storage)) == _undisturbed()
+    assert by_key(table_of(storage, clock, "reader")) == _made().rows
+    assert verify_table(storage, deep=True, clock=clock).findings == ()

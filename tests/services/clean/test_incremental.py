@@ -13,13 +13,18 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.concurrency.lock.locks import LockProvider
+from hudi_ops.config.requests import CleanRequest
+from hudi_ops.errors import Conflict
+from hudi_ops.services.base.publish import Draft, publish_plan
 from hudi_ops.services.clean.earlier import HELD_BACK_KEY, decode_held_back
+from hudi_ops.services.clean.service import CLEAN
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault, FaultyStorage
 from hudi_ops.timeline.content.plans import CleanResult, read_result
 from tests.bounds import SOAK
+from tests.fault_plans import MoveBefore
 from tests.protocol.cleaning import clean as hudi_clean
-from tests.protocol.log_actors import timeline_of
+from tests.protocol.log_actors import session_of, timeline_of
 from tests.services.clean.cleaned import Judged, data_files, judged
 from tests.tables import DEFINITION, LOGGED_WITH_METADATA, MERGE_ON_READ, START_MS, WITH_METADATA, made, rows, table_of
 
@@ -179,6 +184,26 @@ def test_a_writer_that_slept_below_the_earliest_is_found_by_its_completion() -> 
     faulty = FaultyStorage(table.storage)
     table_of(faulty, table.clock, "cleaner").clean.plan(retain=1)
     assert "part=p0" in listed(faulty.history)
+
+
+def test_a_writer_that_slept_and_completes_while_files_are_chosen_refuses_the_plan() -> None:
+    """Its instant lies below earliest, and its completion below the plan's instant: no later clean would look at it."""
+    table = judged(DEFINITION, 3)
+    cleaner = session_of(table.storage, table.clock, "cleaner")
+    drafts: list[Draft] = []
+
+    def others() -> None:
+        for _ in range(6):
+            table.write(0, 2)
+        state = cleaner.loader.load()
+        drafts.append(CLEAN.draft(cleaner, state, CLEAN.choose(cleaner, state, CleanRequest(retain=2))))
+
+    late = table_of(FaultyStorage(table.storage, MoveBefore(".requested", others)), table.clock, "late")
+    assert late.ingest(rows(("k1", "p1", 99, 99, None)), "insert_overwrite").replaced > 0
+    with pytest.raises(Conflict, match="below its earliest retained instant"):
+        publish_plan(cleaner, "clean", drafts[0])
+    table.table.clean.run(retain=2)
+    leaves_nothing(table, retain=2, full=True)
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,11 @@ from hudi_ops.storage.protocol import Storage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, FaultyStorage
 from hudi_ops.timeline.content.footprint import Footprint
-from tests.fault_plans import DiesBefore, MoveBefore
+from tests.fault_plans import DiesBefore, DiesBehind, MoveBefore
 from tests.protocol.cleaning import clean
 from tests.protocol.log_actors import oldest, session_of, timeline_of
-from tests.tables import DEFINITION, NOW_MS, TIMELINE, made, rows, table_of
+from tests.services.clean.cleaned import judged
+from tests.tables import DEFINITION, NOW_MS, TIMELINE, by_key, made, rows, table_of
 
 FIRST = rows(*((f"k{n}", "p0", n, 0, None) for n in range(4)))
 DAY_S = 86_400.0
@@ -107,6 +108,34 @@ def test_a_clean_by_versions_leaves_no_promise_but_the_newest() -> None:
     with pytest.raises(InvalidRequest, match=cleaned):
         table.holds.take(writes[1])
     assert table.holds.take(writes[2]).instant == writes[2]
+
+
+def test_a_hold_is_refused_where_a_dead_executor_deleted_the_files() -> None:
+    """The next executor finds all files gone and deletes none."""
+    table = judged(DEFINITION, 6)
+    first = next(iter(table.past))
+    dying = FaultyStorage(table.storage, DiesBehind("delete:part=", "put:.hoodie/.commit_log/payload"))
+    with pytest.raises(Crash):
+        table_of(dying, table.clock, "dies").clean.run(retain=2)
+    table.clock.advance_ms(600_000)
+    done = table.table.clean.execute()
+    assert (done.deleted, done.gone) == (0, 6)
+    with pytest.raises(InvalidRequest, match=str(done.instant)):
+        table.table.holds.take(first)
+
+
+def test_the_newest_write_can_be_kept_after_a_restore() -> None:
+    """A clean before the restore retained later instants only; the restored state has all its files."""
+    table = judged(DEFINITION, 4)
+    saved = table.table.savepoints.create().instant
+    for _ in range(4):
+        table.write(*range(4))
+    assert table.table.clean.run(retain=1).earliest_retained > saved
+    table.table.savepoints.restore(saved)
+    assert table.table.holds.take(saved).instant == saved
+    table.table.savepoints.delete(saved)
+    assert table.table.savepoints.create().instant == saved
+    assert by_key(table.table, as_of=saved) == table.past[saved]
 
 
 def hold_while_a_clean_begins(number: int) -> tuple[bool, bool] | None:
