@@ -198,6 +198,11 @@ class Log:
         """Instants of these with the actions as which they complete, as `Timeline.done` has them."""
         return frozenset(f"{entry.instant} {completes_as(entry.action)}" for _, entry in self._completes)
 
+    @cached_property
+    def lineage(self) -> object:
+        """The same object for logs of which each has all that is `completed` in those with lower heads."""
+        return object()
+
     def fate(self, instant: str) -> tuple[int, Entry] | None:
         """Return the slot that decides `instant`.
 
@@ -321,6 +326,7 @@ def _keep(log: Log, grown: Log, added: Sequence[tuple[int, Entry]]) -> None:
         kept["newest_time"] = max(log.newest_time, newest_of(times))
     if any(isinstance(entry, Void | Restore) for _, entry in added):
         return  # an entry of before does not count any more: derived again
+    kept["lineage"] = log.lineage
     completes = [(slot, entry) for slot, entry in added if isinstance(entry, Complete)]
     if "voided" in derived:
         kept["voided"] = log.voided
