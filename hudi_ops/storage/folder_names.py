@@ -1,10 +1,10 @@
 """Names in the folders of a local disk, read anew only where a folder may have changed.
 
 The invariant: an answer is repeated only if reading the folder would give the same names. Every new, removed or renamed name sets
-the folder's change time (ctime) to the kernel's clock, and no program can set that time itself. The folder is looked at *before*
-its names are read. If its change time was older than one step of the file system's clock by then, a change during or after the
+the folder's change time (ctime) by the kernel's coarse clock, and no program can set that time itself. Before its names are read,
+first this clock is read and then the folder's times. If the clock had passed the change time by then, a change during or after the
 reading has a later one. So as long as device, inode, modification and change time are the same, no name has changed. A folder that
-changed just now is read again each time, as an index of git reads files that are as young as itself.
+changed within the same tick of the clock is read again each time, as an index of git reads files that are as young as itself.
 
 Network disks answer from caches of their own, and FUSE programs as they like: there every call reads the folder, as on every file
 system that is not known to be of this machine, and where the clock was set back since.
@@ -29,14 +29,14 @@ LOCAL_TYPES = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "overl
 FOLDERS_KEPT_MAX = 256
 """Folders whose names are remembered; of more, those that were read longest ago are forgotten."""
 
-_TICK_NS = 50_000_000
-"""More than one step of the clock that stamps files: 1 to 10 ms."""
-_WHOLE_SECONDS_NS = 2_000_000_000
+_PASSED_NS = 1_000_000
+"""By so much the clock has to have passed a stamp. It goes in steps of 1 to 10 ms."""
+_PASSED_SECONDS_NS = 2_000_000_000
 """The same for a file system that stores whole seconds, such as ext3."""
 
 _MOUNTS = Path("/proc/self/mountinfo")
 _COARSE_CLOCK = 5
-"""CLOCK_REALTIME_COARSE, which stamps files. It may stand still while the precise clock goes on."""
+"""CLOCK_REALTIME_COARSE of Linux, which stamps files. It may stand still while the precise clock goes on."""
 
 
 class Stamp(NamedTuple):
@@ -52,8 +52,15 @@ class Stamp(NamedTuple):
 
         A time in whole seconds may be of a file system that stores no others.
         """
-        step_ns = _TICK_NS if self.changed_ns % 1_000_000_000 else _WHOLE_SECONDS_NS
+        step_ns = _PASSED_NS if self.changed_ns % 1_000_000_000 else _PASSED_SECONDS_NS
         return now_ns - max(self.modified_ns, self.changed_ns) >= step_ns
+
+
+class Now(NamedTuple):
+    """Time by the clock that stamps files, and offset of the wall clock from the monotonic clock."""
+
+    stamping_ns: int
+    offset_ns: int
 
 
 class Names(NamedTuple):
@@ -84,7 +91,7 @@ class FolderNames:
     Args:
         root: folder that the others are relative to.
         mounts: table of mounted file systems, as Linux writes it.
-        now_ns: clock that stamps files.
+        clock: tells the time by the clock that stamps files.
         read: lists a folder.
     """
 
@@ -93,12 +100,12 @@ class FolderNames:
         root: Path,
         *,
         mounts: Path = _MOUNTS,
-        now_ns: Callable[[], int] = lambda: time.clock_gettime_ns(_COARSE_CLOCK),
+        clock: Callable[[], Now] | None = None,
         read: Callable[[str], list[str]] = os.listdir,
     ) -> None:
         self._root = str(root)
         self._mounts = mounts
-        self._now_ns = now_ns
+        self._clock = clock or _now
         self._read = read
         self._kept: dict[str, _Kept] = {}
         self._local: dict[tuple[int, int], bool] = {}
@@ -112,15 +119,14 @@ class FolderNames:
             OSError: the disk's own.
         """
         place = f"{self._root}/{folder}"
-        now_ns = self._now_ns() if sys.platform == "linux" else 0
-        offset_ns = now_ns - time.monotonic_ns()
+        now = self._clock()
         stamp = _stamp_of(place)
         kept = self._kept.pop(folder, None)
-        if kept is None or kept.stamp != stamp or offset_ns < kept.offset_ns - _TICK_NS // 2:
+        if kept is None or kept.stamp != stamp or now.offset_ns < kept.offset_ns - _PASSED_NS // 2:
             names = _beside(self._listed(place), known)
-            if stamp is None or not stamp.is_settled(now_ns) or not self._is_local(stamp):
+            if stamp is None or not stamp.is_settled(now.stamping_ns) or not self._is_local(stamp):
                 return names
-            kept = _Kept(stamp, offset_ns, known, names)
+            kept = _Kept(stamp, now.offset_ns, known, names)
         elif kept.known is not known:
             fresh, gone = kept.names
             listed = (kept.known - gone if gone else kept.known).union(fresh)
@@ -156,6 +162,11 @@ def _beside(listed: list[str], known: frozenset[str]) -> Names:
     fresh = names - known
     is_whole = len(names) == len(known) + len(fresh)
     return Names(tuple(fresh), frozenset() if is_whole else known - names)
+
+
+def _now() -> Now:
+    is_known = sys.platform == "linux"
+    return Now(time.clock_gettime_ns(_COARSE_CLOCK) if is_known else 0, time.time_ns() - time.monotonic_ns())
 
 
 def _stamp_of(place: str) -> Stamp | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hudi_ops.storage.folder_names import FolderNames, Names, Stamp
+from hudi_ops.storage.folder_names import FolderNames, Names, Now, Stamp
 from hudi_ops.storage.local import LocalStorage
 
 SECOND_NS = 1_000_000_000
@@ -33,10 +33,11 @@ class Disk:
         self.table.write_text(mounts_of(self.root, kind))
         self.ahead_ns = ahead_ns
         self.readings = 0
-        self.names = FolderNames(self.root, mounts=self.table, now_ns=self.now_ns, read=self.read)
+        self.names = FolderNames(self.root, mounts=self.table, clock=self.now, read=self.read)
 
-    def now_ns(self) -> int:
-        return time.time_ns() + self.ahead_ns
+    def now(self) -> Now:
+        wall_ns = time.time_ns() + self.ahead_ns
+        return Now(wall_ns, wall_ns - time.monotonic_ns())
 
     def read(self, place: str) -> list[str]:
         self.readings += 1
@@ -110,10 +111,10 @@ def test_a_folder_that_changed_just_now_is_read_each_time(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("modified_ns", "changed_ns", "settled_ns"),
     [
-        (5 * SECOND_NS + 1, 5 * SECOND_NS + 1, 5 * SECOND_NS + 50_000_001),
+        (5 * SECOND_NS + 1, 5 * SECOND_NS + 1, 5 * SECOND_NS + 1_000_001),
         (5 * SECOND_NS, 5 * SECOND_NS, 7 * SECOND_NS),  # perhaps rounded down
-        (1, 5 * SECOND_NS + 1, 5 * SECOND_NS + 50_000_001),
-        (9 * SECOND_NS, 5 * SECOND_NS + 1, 9 * SECOND_NS + 50_000_000),
+        (1, 5 * SECOND_NS + 1, 5 * SECOND_NS + 1_000_001),
+        (9 * SECOND_NS, 5 * SECOND_NS + 1, 9 * SECOND_NS + 1_000_000),
     ],
 )
 def test_a_stamp_settles_once_the_clock_has_passed_it(modified_ns: int, changed_ns: int, settled_ns: int) -> None:
@@ -212,7 +213,7 @@ def test_the_mount_nearest_to_the_root_decides(tmp_path: Path) -> None:
         mounts_of(disk.root, "btrfs", numbers="7:7"): False,
     }.items():
         disk.table.write_text(table)
-        disk.names = FolderNames(disk.root, mounts=disk.table, now_ns=disk.now_ns, read=disk.read)
+        disk.names = FolderNames(disk.root, mounts=disk.table, clock=disk.now, read=disk.read)
         disk.look()
         assert disk.is_read_again() is is_read, table
 
