@@ -1,4 +1,4 @@
-"""Completed writes that stand in no slot of the loaded log.
+"""Completed writes that no slot completes, as far as the log was read.
 
 Nearly all that completed lately is in the log. So the writes that are not are kept with the timeline, from one to the next, and a
 commit looks at what is new.
@@ -15,7 +15,7 @@ from hudi_ops.timeline.state import TableState
 
 
 def unlogged_since(state: TableState, time: str) -> Iterator[Instant]:
-    """Yield completed writes without a COMPLETE in the loaded log, the newest completion first.
+    """Yield completed writes without a COMPLETE in the log, as far as it was read, the newest completion first.
 
     Args:
         state: of timeline and log.
@@ -23,7 +23,7 @@ def unlogged_since(state: TableState, time: str) -> Iterator[Instant]:
     """
     timeline, log = state.timeline, state.log
     held: Unlogged | None = vars(timeline).get("unlogged")
-    # A log that was cut, or of which an entry was voided, completes less than one before it.
+    # A log of which an entry was voided completes less than one before it. One that was cut tells less, and completes the same.
     is_good = held is not None and held.lineage is log.lineage and held.head <= log.head
     writes = held.writes if held is not None and is_good else timeline.newest_first
     end = bisect_left(range(len(writes)), True, key=lambda at: writes[at].completion_time < time)

@@ -152,7 +152,11 @@ class Log:
         cut = len(self.entries) - count
         while cut > 0 and not any(isinstance(entry, Complete) for entry in self.entries[cut:]):
             cut -= count
-        return self if cut <= 0 else replace(self, base=self.base + cut, entries=self.entries[cut:])
+        if cut <= 0:
+            return self
+        shorter = replace(self, base=self.base + cut, entries=self.entries[cut:])
+        vars(shorter)["lineage"] = self.lineage
+        return shorter
 
     def at(self, slot: int) -> Entry | None:
         """Return the entry in a slot, or None when it is outside the part that was read."""
@@ -200,7 +204,10 @@ class Log:
 
     @cached_property
     def lineage(self) -> object:
-        """The same object for logs of which each has all that is `completed` in those with lower heads."""
+        """The same object for logs that grew from one another, or were cut, while no VOID or RESTORE took a completion back.
+
+        What is `completed` in one of them stays so in those with higher heads, also where its entry was cut off.
+        """
         return object()
 
     def fate(self, instant: str) -> tuple[int, Entry] | None:

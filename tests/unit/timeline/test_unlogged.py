@@ -48,6 +48,11 @@ class Table:
             self.storage.put(f"{FOLDER}/{requested_name(time, 'commit')}", b"")
             self.storage.put(f"{FOLDER}/{completed_name(time, 'commit', completion)}", b"")
 
+    def completed(self, log: Log) -> set[str]:
+        """Instants that a log completes, with those that were cut off it."""
+        cut = [other for other in self.logs if other.lineage is log.lineage and other.head <= log.head]
+        return {instant for other in (*cut, log) for instant in other.completed}
+
     def undo(self) -> None:
         slot = self.chance.randrange(self.log.base, self.log.head + 1)
         if self.chance.random() < 0.5:
@@ -73,6 +78,7 @@ class Table:
             self.lose()
         else:
             self.log = self.log.newest(3)
+            self.logs.append(self.log)
 
 
 def test_writes_without_a_slot_are_those_that_a_look_at_all_of_them_finds() -> None:
@@ -86,10 +92,11 @@ def test_writes_without_a_slot_are_those_that_a_look_at_all_of_them_finds() -> N
             times = sorted(timeline.known_times) or [""]
             for time in ("", table.chance.choice(times), table.chance.choice(times[-5:])):
                 wanted = [one for one in timeline.newest_first if one.completion_time >= time]
-                expected = {one for one in wanted if one.time not in log.completed}
+                least = {one for one in wanted if one.time not in table.completed(log)}
+                most = {one for one in wanted if one.time not in log.completed}
                 told = list(unlogged_since(TableState(CONFIG, log, timeline), time))
-                assert set(told) == expected, f"seed {seed}, step {step}"
-                assert len(told) == len(expected)
+                assert least <= {*told} <= most, f"seed {seed}, step {step}"
+                assert len(told) == len({*told})
                 times_told = [one.completion_time for one in told]
                 assert times_told == sorted(times_told, reverse=True)
                 found += len(told)
@@ -100,7 +107,9 @@ def test_writes_that_are_in_the_log_are_looked_at_once() -> None:
     table = Table(0)
     for _ in range(20):
         table.complete(is_logged=True)
-    for _ in range(3):
+    for number in range(3):
+        if number == 1:
+            table.log = table.log.newest(1)  # as in a session that has read a thousand entries
         timeline = list_timeline(table.storage, FOLDER, 2)
         assert list(unlogged_since(TableState(CONFIG, table.log, timeline), "")) == []
         table.complete(is_logged=True)
