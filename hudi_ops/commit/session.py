@@ -41,6 +41,7 @@ from hudi_ops.timeline.log.reserve import next_after
 from hudi_ops.timeline.names import WRITE_ACTIONS, completes_as
 from hudi_ops.timeline.settings.settings_check import kept_settings
 from hudi_ops.timeline.state import CommitReader, SlotZero, StateLoader, TableState
+from hudi_ops.view.kept_slices import KeptSlices
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +79,7 @@ class Session:
     contenders: ContenderReader = field(init=False)
     silent: SilentWriters = field(init=False)
     commits: CommitReader = field(init=False)
+    slices: KeptSlices = field(init=False)
     loader: StateLoader = field(init=False)
     applier: TimelineApplier = field(init=False)
     is_clean: bool = field(default=False, init=False)
@@ -106,6 +108,7 @@ class Session:
             self.ctx = replace(self.ctx, lock_timeout_s=self.conflicts.lock_wait_s)
         self.strategy = strategy_of(self.conflicts.strategy)
         self.commits = CommitReader(self.ctx.storage)
+        self.slices = KeptSlices(self.ctx.storage, self.commits)
         self.contenders = ContenderReader(self.ctx.storage, self.commits)
         self.silent = SilentWriters(self.ctx, self.contenders, self.conflicts.foreign_without_heartbeat)
         self.loader = StateLoader(self.ctx.storage, self.commits, self.adopter)

@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from hudi_ops.errors import AlreadyExists, InvalidRequest, OutcomeUnknown
 from hudi_ops.storage import disk
+from hudi_ops.storage.folder_names import FolderNames
 from hudi_ops.storage.paths import check_folder, check_path, is_inside
 from hudi_ops.storage.protocol import Bytes, FileInfo, Folder, NewFiles
 
@@ -50,6 +51,14 @@ class LocalStorage:
         # abspath, not resolve: a root reached through a link keeps the name its users know.
         self._root = Path(os.path.abspath(root))  # noqa: PTH100
         self._temp_folder = check_path(temp_folder)
+        self._folder_names = FolderNames(self._root)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in vars(self).items() if name != "_folder_names"}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state)
+        self._folder_names = FolderNames(self._root)
 
     def __repr__(self) -> str:
         return f"LocalStorage({str(self._root)!r})"
@@ -158,16 +167,14 @@ class LocalStorage:
         folder, path = self._folder(prefix), prefix
         lead, files = f"{folder}/" if folder else "", []
         try:
-            names = self._names(folder)
-            fresh = names - known
-            for name in sorted(fresh):
+            names = self._folder_names.beside(folder, known)
+            for name in sorted(names.fresh):
                 path = lead + name
                 if (info := self._info(path)) is not None:
                     files.append(info)
         except OSError as error:
             disk.fail_listing(error, self._root / path)
-        is_whole = len(names) == len(known) + len(fresh)
-        return NewFiles(tuple(files), frozenset() if is_whole else known - names)
+        return NewFiles(tuple(files), names.gone)
 
     def put(self, path: str, body: Bytes) -> None:
         """Create or replace a file.
@@ -331,14 +338,6 @@ class LocalStorage:
             if error.errno not in disk.ABSENT:
                 disk.fail_listing(error, self._root / path)
         return files, folders
-
-    def _names(self, folder: str) -> frozenset[str]:
-        try:
-            return frozenset(os.listdir(self._root / folder))  # noqa: PTH208
-        except OSError as error:
-            if error.errno in disk.ABSENT:
-                return frozenset()
-            raise
 
     def _info(self, path: str) -> FileInfo | None:
         try:

@@ -10,19 +10,17 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import count
 from operator import attrgetter
-from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 from hudi_ops.config.table import TableConfig
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.kept import Key, Moved, Step, are_raised, keep_derived, order_of
 from hudi_ops.timeline.names import State, TimelineFile, completed_name, completes_as, newest_of, parse_file_name
 
-Key: TypeAlias = tuple[str, str]
-"""Request time of an instant, and the action as which it completes."""
-Moved: TypeAlias = tuple[Instant | None, Instant | None]
-"""An instant before and after a change; None where there was, or is, none."""
+_serials = count()
 
 
 @dataclass(frozen=True)
@@ -38,6 +36,16 @@ class Timeline:
 
     def __iter__(self) -> Iterator[Instant]:
         return iter(self.instants)
+
+    @cached_property
+    def serial(self) -> int:
+        """Number of this value among all timelines of this process."""
+        return next(_serials)
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """Changes that led to this value, oldest first, as far as they are known."""
+        return ()
 
     @cached_property
     def by_time(self) -> dict[str, tuple[Instant, ...]]:
@@ -63,7 +71,7 @@ class Timeline:
     @cached_property
     def raised(self) -> frozenset[str]:
         """Request times at which all instants of that time completed."""
-        return frozenset(time for time, instants in self.by_time.items() if _are_raised(instants))
+        return frozenset(time for time, instants in self.by_time.items() if are_raised(instants))
 
     @cached_property
     def completed_writes(self) -> tuple[Instant, ...]:
@@ -161,7 +169,7 @@ class Timeline:
             states=old.states | {State.COMPLETED},
         )
         instants = list(self.instants)
-        instants[bisect_left(instants, (time, kind), key=_order)] = now
+        instants[bisect_left(instants, (time, kind), key=order_of)] = now
         return grown(self, tuple(instants), {(time, kind): (old, now)})
 
     def path(self, file_name: str) -> str:
@@ -204,101 +212,8 @@ def grown(before: Timeline, instants: tuple[Instant, ...], moved: Mapping[Key, M
     What a move may reorder is left out, and derived again when it is asked for.
     """
     after = Timeline(before.folder, before.layout, instants)
-    derived, kept = vars(before), vars(after)
-    if "by_time" in derived:
-        kept["by_time"] = _by_time(before.by_time, moved)
-    if "by_kind" in derived:
-        kept["by_kind"] = _by_kind(before.by_kind, moved)
-    if "done" in derived:
-        now_done = (" ".join(key) for key, (_, now) in moved.items() if now is not None and now.is_completed)
-        kept["done"] = before.done.difference(map(" ".join, moved)).union(now_done)
-    if "raised" in derived and "by_time" in kept:
-        times_moved = {time for time, _ in moved}
-        now_raised = (time for time in times_moved if _are_raised(after.by_time.get(time, ())))
-        kept["raised"] = before.raised.difference(times_moved).union(now_raised)
-    if "pending" in derived:
-        others = [one for one in before.pending if (one.time, one.kind) not in moved]
-        pending = (now for _, now in moved.values() if now is not None and not now.is_completed)
-        kept["pending"] = tuple(sorted((*others, *pending), key=_order))
-    times = {time for _, now in moved.values() if now is not None for time in _times(now)}
-    is_only_more = all(times.issuperset(_times(old)) for old, _ in moved.values() if old is not None)
-    if "known_times" in derived and is_only_more:
-        kept["known_times"] = before.known_times | times
-    if "first_completion" in derived and not any(old is not None and old.completion_time for old, _ in moved.values()):
-        completions = (now.completion_time for _, now in moved.values() if now is not None and now.completion_time)
-        kept["first_completion"] = min((*filter(None, (before.first_completion,)), *completions), default="")
-    if "newest_time" in derived and is_only_more:
-        kept["newest_time"] = max(before.newest_time, newest_of(times))
-    _keep_writes(before, kept, moved)
+    keep_derived(before, after, moved)
     return after
-
-
-def _by_time(before: Mapping[str, tuple[Instant, ...]], moved: Mapping[Key, Moved]) -> dict[str, tuple[Instant, ...]]:
-    grouped = dict(before)
-    for (time, kind), (_, now) in moved.items():
-        others = [one for one in grouped.get(time, ()) if one.kind != kind]
-        held = tuple(sorted((*others, now) if now is not None else others, key=_order))
-        if held:
-            grouped[time] = held
-        else:
-            grouped.pop(time, None)
-    return grouped
-
-
-def _by_kind(before: Mapping[str, tuple[Instant, ...]], moved: Mapping[Key, Moved]) -> dict[str, tuple[Instant, ...]]:
-    grouped = dict(before)
-    for kind in {kind for _, kind in moved}:
-        held = grouped.pop(kind, ())
-        since = min(time for time, of_kind in moved if of_kind == kind)
-        at = bisect_left(held, since, key=_time_of)
-        now = {instant.time: instant for instant in held[at:]}
-        for (time, of_kind), (_, instant) in moved.items():
-            if of_kind == kind:
-                now.pop(time, None)
-                if instant is not None:
-                    now[time] = instant
-        grouped[kind] = (*held[:at], *(now[time] for time in sorted(now)))
-        if not grouped[kind]:
-            del grouped[kind]
-    return grouped
-
-
-def _are_raised(instants: Sequence[Instant]) -> bool:
-    return bool(instants) and all(one.time == one.completion_time for one in instants)
-
-
-def _keep_writes(before: Timeline, kept: dict[str, object], moved: Mapping[Key, Moved]) -> None:
-    """Keep the completed writes if the moves complete at most one, which is the newest."""
-    if any(old is not None and _is_done(old) for old, _ in moved.values()):
-        return
-    done = [now for _, now in moved.values() if now is not None and _is_done(now)]
-    if len(done) > 1:
-        return
-    derived = vars(before)
-    if "completions" in derived:
-        kept["completions"] = before.completions | {(one.time, one.completion_time) for one in done}
-    if "deltas" in derived:
-        kept["deltas"] = before.deltas.union(one.time for one in done if one.kind == "deltacommit")
-    if "completed_writes" in derived:
-        held = before.completed_writes
-        if not done or not held or _order(held[-1]) < _order(done[0]):
-            kept["completed_writes"] = (*held, *done) if done else held
-    if "newest_first" in derived:
-        latest = before.newest_first
-        if not done or not latest or latest[0].completion_time < done[0].completion_time:
-            kept["newest_first"] = (*done, *latest) if done else latest
-
-
-def _is_done(instant: Instant) -> bool:
-    return instant.is_completed and instant.is_write
-
-
-def _order(instant: Instant) -> Key:
-    return instant.time, instant.kind
-
-
-def _times(instant: Instant) -> tuple[str, ...]:
-    return (instant.time, instant.completion_time) if instant.completion_time else (instant.time,)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Protocol
 
 from hudi_ops.config.logged_settings import Settings, SettingsSource
@@ -42,6 +43,8 @@ class CommitReader:
     _adopted: dict[str, bool] = field(default_factory=dict)
     settings: dict[int, Settings] = field(default_factory=dict)
     """Settings of the table by slot, as far as they were requested."""
+    reads: int = 0
+    """Number of commits that were read so far."""
 
     def __post_init__(self) -> None:
         self.archived = ArchivedTimes(self.storage)
@@ -71,6 +74,7 @@ class CommitReader:
                 return None
             self._read[path] = CommitMetadata.from_bytes(body, path)
             self._fresh.append((path, instant))
+            self.reads += 1
             if len(self._read) > COMMITS_KEPT_MAX:
                 for oldest in list(self._read)[: COMMITS_KEPT_MAX // 2]:
                     self._forget(oldest)
@@ -80,6 +84,10 @@ class CommitReader:
     def known(self, timeline: Timeline, instant: Instant) -> CommitMetadata | None:
         """Return a completed write's metadata, if it was read before; no storage call."""
         return self._read.get(timeline.path(instant.file_name))
+
+    def read_since(self, reads: int) -> Iterator[str]:
+        """Yield the paths of commits that were read after the first `reads` ones and are remembered; perhaps some of before."""
+        return islice(reversed(self._read), self.reads - reads)
 
     def files_named(self, timeline: Timeline, instant: Instant) -> frozenset[str]:
         """Return paths that a completed write names, if it was read before; no storage call."""

@@ -7,8 +7,8 @@ looked at again, since a writer may still be filling them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from weakref import WeakKeyDictionary
 
@@ -23,12 +23,39 @@ FOLDERS_KEPT_MAX = 256
 _path_of = attrgetter("path")
 
 
-@dataclass(frozen=True)
 class KnownFiles:
-    """Files of one folder that do not change any more, by name; never changed itself."""
+    """Files of one folder that do not change any more, in the order in which they were found; none of them is gone.
 
-    files: Mapping[str, DataFile] = field(default_factory=dict)
-    names: frozenset[str] = frozenset()
+    Files are only added, by the one listing at a time that holds it. Once a file is gone, another object takes its place.
+    """
+
+    def __init__(self, files: Iterable[DataFile] = ()) -> None:
+        self.files: list[DataFile] = []
+        self.names: frozenset[str] = frozenset()
+        self.first: dict[str, int] = {}
+        """Place of the first file of each instant."""
+        self.add(list(files))
+
+    def add(self, files: Sequence[DataFile]) -> None:
+        """Add files that were not there."""
+        if files:
+            for at, file in enumerate(files, len(self.files)):
+                self.first.setdefault(file.instant, at)
+            self.files += files
+            self.names = self.names.union([file.name for file in files])
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One listing of a folder: the first `count` files of `known`, and others that may still change."""
+
+    known: KnownFiles
+    count: int
+    changing: tuple[DataFile, ...] = ()
+
+    def files(self) -> list[DataFile]:
+        """Return all of them by path."""
+        return sorted([*self.known.files[: self.count], *self.changing], key=_path_of)
 
 
 _known: WeakKeyDictionary[Storage, dict[str, KnownFiles]] = WeakKeyDictionary()
@@ -45,24 +72,27 @@ def data_file(partition_path: str, info: FileInfo) -> DataFile | None:
 
 def listed_files(storage: Storage, partition_path: str, timeline: Timeline) -> list[DataFile]:
     """List the data files of a folder by path; `timeline` was read before."""
+    return list_again(storage, partition_path, timeline).files()
+
+
+def list_again(storage: Storage, partition_path: str, timeline: Timeline) -> Listed:
+    """List the data files of a folder; `timeline` was read before."""
     kept = _known.setdefault(storage, {})
-    last = kept.pop(partition_path, KnownFiles())
-    news = storage.list_new(partition_path, last.names)
+    # Taken out: another thread that lists the folder meanwhile begins anew.
+    known = kept.pop(partition_path, None) or KnownFiles()
+    news = storage.list_new(partition_path, known.names)
     fresh = [file for info in news.files if (file := data_file(partition_path, info)) is not None]
-    settled = {file.name: file for file in fresh if _is_settled(file, timeline)}
-    known = last
-    if settled or news.gone:
-        files = {**last.files, **settled}
-        for name in news.gone:
-            del files[name]
-        known = KnownFiles(files, last.names.difference(news.gone).union(settled))
+    if news.gone:
+        known = KnownFiles(file for file in known.files if file.name not in news.gone)
+    settled = [file for file in fresh if _is_settled(file, timeline)]
+    known.add(settled)
     kept[partition_path] = known
     # A copy of the names: other threads may list other folders at the same time.
     for forgotten in list(kept)[:-FOLDERS_KEPT_MAX]:
         kept.pop(forgotten, None)
-    # A file that was settled just now is in both.
-    changing = (file for file in fresh if file.name not in settled)
-    return sorted([*known.files.values(), *changing], key=_path_of)
+    names = {file.name for file in settled}
+    changing = tuple(file for file in fresh if file.name not in names)
+    return Listed(known, len(known.files), changing)
 
 
 def _is_settled(file: DataFile, timeline: Timeline) -> bool:

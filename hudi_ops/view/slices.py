@@ -96,11 +96,12 @@ def visible_slices(
 
 def merge_order(logs: Iterable[DataFile]) -> tuple[DataFile, ...]:
     """Sort the log files of a slice by request time, the order in which they are merged."""
-    return tuple(sorted(logs, key=lambda log: _order(log.path)))
+    return tuple(sorted(logs, key=lambda log: merge_key(log.path)))
 
 
 @lru_cache(maxsize=65_536)
-def _order(path: str) -> tuple[str, int, str, bool]:
+def merge_key(path: str) -> tuple[str, int, str, bool]:
+    """Return the place of a log file among those of its slice."""
     last = path.rpartition("/")[2]
     name = parse_data_file(last)
     return log_order(name) if name is not None else ("", 0, last, False)

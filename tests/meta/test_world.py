@@ -105,6 +105,7 @@ ALLOWED: dict[str, set[str]] = {
     "engine/stream.py": {"threads"},
     "storage/bucket.py": {"environment", "network"},
     "storage/disk.py": {"files"},
+    "storage/folder_names.py": {"files", "time"},
     "storage/local.py": {"files", "randomness"},
     "storage/memory.py": {"files", "threads"},
     "storage/object_store.py": {"network", "processes", "randomness", "threads"},

@@ -29,6 +29,7 @@ from hudi_ops.timeline.log.entries import Cancel, Complete, Plan
 from hudi_ops.timeline.log.head import reaching_back
 from hudi_ops.timeline.names import MERGING_ACTIONS, REWRITING_ACTIONS, WRITE_ACTIONS, State, completes_as
 from hudi_ops.timeline.state import CommitReader, TableState
+from hudi_ops.timeline.unlogged import unlogged_since
 
 logger = logging.getLogger(__name__)
 
@@ -111,13 +112,10 @@ def completed_between(
     It completed at or after the entry's time, or before it by a slow clock.
     """
     begun = entry.completion_time if entry.seen_from is None else min(entry.seen_from, entry.completion_time)
-    told, until = state.log.completed, entry.completion_time
-    # Most completions are of a slot: they are passed without a call.
-    since = [
-        other
-        for other in state.timeline.completed_since(begun)
-        if not (other.time in told and other.completion_time < until) and not _is_known(other, state, entry)
-    ]
+    # Most completions are of a slot: only those above its own time are looked at.
+    above = state.timeline.completed_since(entry.completion_time)
+    unlogged = (one for one in unlogged_since(state, begun) if one.completion_time < entry.completion_time)
+    since = [other for other in (*above, *unlogged) if not _is_known(other, state, entry)]
     for other in sorted(since, key=lambda other: other.time):
         # Earlier slots have earlier completion times, and later slots are applied later.
         if other.completion_time >= entry.completion_time:

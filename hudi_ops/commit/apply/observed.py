@@ -9,6 +9,7 @@ from typing import TypedDict
 
 from hudi_ops.timeline.names import REWRITING_ACTIONS, instant_of_ms, ms_of_instant
 from hudi_ops.timeline.state import TableState
+from hudi_ops.timeline.unlogged import unlogged_since
 
 SEEN_MS = 10 * 60 * 1000
 SEEN_MAX = 64
@@ -29,11 +30,8 @@ def observed_completions(state: TableState, completion_time: str) -> ObservedCom
     completions in that time, reduce what is detected, without false alarms.
     """
     since = instant_of_ms(ms_of_instant(completion_time) - SEEN_MS)
-    known = state.log.completed
     recent = sorted(
-        (write.completion_time, write.time)
-        for write in state.timeline.completed_since(since)
-        if write.time not in known and write.completion_time > since
+        (write.completion_time, write.time) for write in unlogged_since(state, since) if write.completion_time > since
     )
     if len(recent) > SEEN_MAX:
         since = recent[-SEEN_MAX - 1][0]

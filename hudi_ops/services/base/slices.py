@@ -27,10 +27,9 @@ def live_slices(session: Session, state: TableState, partitions: Sequence[str] |
     """
     storage, config = session.ctx.storage, state.config
     engine = session.ctx.local_engine
-    moment = Moment(storage, config, state.timeline, session.commits, is_whole=partitions is None, is_writing=True)
     if partitions is not None:
-        of_storage = open_listing(storage, config, None, "storage", engine, state.timeline)
-        return moment.slices(of_storage.files(partitions), "storage")
+        return session.slices.of(config, state.timeline, partitions, engine)
+    moment = Moment(storage, config, state.timeline, session.commits, is_whole=True, is_writing=True)
 
     def seen(metadata: MetadataTable | None) -> list[Slice]:
         listing = open_listing(storage, config, metadata, engine=engine)

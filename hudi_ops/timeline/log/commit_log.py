@@ -152,7 +152,11 @@ class Log:
         cut = len(self.entries) - count
         while cut > 0 and not any(isinstance(entry, Complete) for entry in self.entries[cut:]):
             cut -= count
-        return self if cut <= 0 else replace(self, base=self.base + cut, entries=self.entries[cut:])
+        if cut <= 0:
+            return self
+        shorter = replace(self, base=self.base + cut, entries=self.entries[cut:])
+        vars(shorter)["lineage"] = self.lineage
+        return shorter
 
     def at(self, slot: int) -> Entry | None:
         """Return the entry in a slot, or None when it is outside the part that was read."""
@@ -197,6 +201,14 @@ class Log:
     def completions(self) -> frozenset[str]:
         """Instants of these with the actions as which they complete, as `Timeline.done` has them."""
         return frozenset(f"{entry.instant} {completes_as(entry.action)}" for _, entry in self._completes)
+
+    @cached_property
+    def lineage(self) -> object:
+        """The same object for logs that grew from one another, or were cut, while no VOID or RESTORE took a completion back.
+
+        What is `completed` in one of them stays so in those with higher heads, also where its entry was cut off.
+        """
+        return object()
 
     def fate(self, instant: str) -> tuple[int, Entry] | None:
         """Return the slot that decides `instant`.
@@ -321,6 +333,7 @@ def _keep(log: Log, grown: Log, added: Sequence[tuple[int, Entry]]) -> None:
         kept["newest_time"] = max(log.newest_time, newest_of(times))
     if any(isinstance(entry, Void | Restore) for _, entry in added):
         return  # an entry of before does not count any more: derived again
+    kept["lineage"] = log.lineage
     completes = [(slot, entry) for slot, entry in added if isinstance(entry, Complete)]
     if "voided" in derived:
         kept["voided"] = log.voided

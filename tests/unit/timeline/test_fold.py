@@ -11,6 +11,7 @@ from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, list_timeline
+from hudi_ops.timeline.kept import moved_between
 from hudi_ops.timeline.names import completed_name, inflight_name, parse_file_name, requested_name
 from tests.bounds import bound
 
@@ -119,6 +120,29 @@ def test_a_timeline_listed_again_equals_one_listed_for_the_first_time(layout: in
                 asked(again)  # what was derived before is kept, what was not is not
             first = list_timeline(history.storage.copy(), FOLDER, layout)
             assert asked(again) == asked(first), f"seed {seed}, step {step}"
+
+
+def test_what_moved_between_two_timelines_is_known_or_said_to_be_unknown() -> None:
+    known = 0
+    for seed in range(bound(quick=40, full=200, soak=10_000)):
+        history, seen = History(seed, 2), list[Timeline]()
+        for _ in range(40):
+            history.move()
+            now = list_timeline(history.storage, FOLDER, 2)
+            if now.pending and history.chance.random() < 0.3:
+                one = history.chance.choice(now.pending)
+                now = now.completed(one.time, one.action, history.now())  # a value that no later listing grows from
+            seen.append(now)
+            before = history.chance.choice(seen[-6:])
+            for old, new in ((before, now), (now, before)):
+                moved = moved_between(old, new)
+                if moved is not None:
+                    known += 1
+                    states = [{(one.time, one.kind): one for one in timeline} for timeline in (old, new)]
+                    keys = [key for key in {**states[0], **states[1]} if states[0].get(key) != states[1].get(key)]
+                    assert moved == {key: (states[0].get(key), states[1].get(key)) for key in keys}, f"seed {seed}"
+        assert moved_between(seen[0], list_timeline(history.storage.copy(), FOLDER, 2)) is None
+    assert known > 1_000
 
 
 def test_an_instant_that_is_made_again_shows_its_new_state() -> None:

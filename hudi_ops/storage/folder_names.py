@@ -1,0 +1,196 @@
+"""Names in the folders of a local disk, read anew only where a folder may have changed.
+
+The invariant: an answer is repeated only if reading the folder would give the same names. Every new, removed or renamed name sets
+the folder's change time (ctime) by the kernel's coarse clock, and no program can set that time itself. Before its names are read,
+first this clock is read and then the folder's times. If the clock had passed the change time by then, a change during or after the
+reading has a later one. So as long as device, inode, modification and change time are the same, no name has changed. A folder that
+changed within the same tick of the clock is read again each time, as an index of git reads files that are as young as itself.
+
+Network disks answer from caches of their own, and FUSE programs as they like: there every call reads the folder, as on every file
+system that is not known to be of this machine, and where the clock was set back since.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from hudi_ops.storage import disk
+
+LOCAL_TYPES = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "overlay", "zfs"})
+"""File systems that set the times of their folders on this machine."""
+
+FOLDERS_KEPT_MAX = 256
+"""Folders whose names are remembered; of more, those that were read longest ago are forgotten."""
+
+_PASSED_NS = 1_000_000
+"""By so much the clock has to have passed a stamp. It goes in steps of 1 to 10 ms."""
+_PASSED_SECONDS_NS = 2_000_000_000
+"""The same for a file system that stores whole seconds, such as ext3."""
+
+_MOUNTS = Path("/proc/self/mountinfo")
+_COARSE_CLOCK = 5
+"""CLOCK_REALTIME_COARSE of Linux, which stamps files. It may stand still while the precise clock goes on."""
+
+
+class Stamp(NamedTuple):
+    """What changes with a folder's names."""
+
+    device: int
+    inode: int
+    modified_ns: int
+    changed_ns: int
+
+    def is_settled(self, now_ns: int) -> bool:
+        """Return whether every change from now on will show by another stamp.
+
+        A time in whole seconds may be of a file system that stores no others.
+        """
+        step_ns = _PASSED_NS if self.changed_ns % 1_000_000_000 else _PASSED_SECONDS_NS
+        return now_ns - max(self.modified_ns, self.changed_ns) >= step_ns
+
+
+class Now(NamedTuple):
+    """Time by the clock that stamps files, and offset of the wall clock from the monotonic clock."""
+
+    stamping_ns: int
+    offset_ns: int
+
+
+class Names(NamedTuple):
+    """Names of a folder that a caller did not know, and those known that the folder lacks."""
+
+    fresh: tuple[str, ...]
+    gone: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Answer of a reading, for the names that its caller knew.
+
+    Attributes:
+        stamp: of the folder before it was read.
+        offset_ns: of the wall clock from the monotonic clock then.
+    """
+
+    stamp: Stamp
+    offset_ns: int
+    known: frozenset[str]
+    names: Names
+
+
+class FolderNames:
+    """Names in the folders below a root; safe between threads.
+
+    Args:
+        root: folder that the others are relative to.
+        mounts: table of mounted file systems, as Linux writes it.
+        clock: tells the time by the clock that stamps files.
+        read: lists a folder.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        mounts: Path = _MOUNTS,
+        clock: Callable[[], Now] | None = None,
+        read: Callable[[str], list[str]] = os.listdir,
+    ) -> None:
+        self._root = str(root)
+        self._mounts = mounts
+        self._clock = clock or _now
+        self._read = read
+        self._kept: dict[str, _Kept] = {}
+        self._local: dict[tuple[int, int], bool] = {}
+
+    def beside(self, folder: str, known: frozenset[str]) -> Names:
+        """Return how the names in a folder differ from those known.
+
+        A folder that is absent has no names.
+
+        Raises:
+            OSError: the disk's own.
+        """
+        place = f"{self._root}/{folder}"
+        now = self._clock()
+        stamp = _stamp_of(place)
+        kept = self._kept.pop(folder, None)
+        if kept is None or kept.stamp != stamp or now.offset_ns < kept.offset_ns - _PASSED_NS // 2:
+            names = _beside(self._listed(place), known)
+            if stamp is None or not stamp.is_settled(now.stamping_ns) or not self._is_local(stamp):
+                return names
+            kept = _Kept(stamp, now.offset_ns, known, names)
+        elif kept.known is not known:
+            fresh, gone = kept.names
+            listed = (kept.known - gone if gone else kept.known).union(fresh)
+            kept = _Kept(kept.stamp, kept.offset_ns, known, Names(tuple(listed - known), known - listed))
+        self._kept[folder] = kept
+        # A copy of the keys: other threads may list other folders at the same time.
+        for forgotten in list(self._kept)[:-FOLDERS_KEPT_MAX]:
+            self._kept.pop(forgotten, None)
+        return kept.names
+
+    def _listed(self, place: str) -> list[str]:
+        try:
+            return self._read(place)
+        except OSError as error:
+            if error.errno in disk.ABSENT:
+                return []
+            raise
+
+    def _is_local(self, stamp: Stamp) -> bool:
+        """Return whether a folder lies on the file system of the root, and that keeps times locally."""
+        try:
+            found = os.stat(self._root)  # noqa: PTH116
+            root = found.st_dev, found.st_ino
+            if root not in self._local:
+                self._local = {root: _type_of(self._mounts, os.path.realpath(self._root), found.st_dev) in LOCAL_TYPES}
+        except (OSError, ValueError):
+            return False
+        return stamp.device == found.st_dev and self._local.get(root, False)
+
+
+def _beside(listed: list[str], known: frozenset[str]) -> Names:
+    names = frozenset(listed)
+    fresh = names - known
+    is_whole = len(names) == len(known) + len(fresh)
+    return Names(tuple(fresh), frozenset() if is_whole else known - names)
+
+
+def _now() -> Now:
+    is_known = sys.platform == "linux"
+    return Now(time.clock_gettime_ns(_COARSE_CLOCK) if is_known else 0, time.time_ns() - time.monotonic_ns())
+
+
+def _stamp_of(place: str) -> Stamp | None:
+    try:
+        found = os.stat(place)  # noqa: PTH116
+    except OSError:
+        return None  # reading the folder tells why
+    return Stamp(found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def _type_of(mounts: Path, place: str, device: int) -> str:
+    """Return the type of the file system of a folder; empty when the table does not say.
+
+    Raises:
+        OSError: this system has no such table.
+        ValueError: it has another form.
+    """
+    found, longest = "", -1
+    for line in mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
+        about, _, source = line.partition(" - ")
+        numbers, _, point = about.split(" ")[2:5]
+        folder = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), point).rstrip("/")
+        if len(folder) >= longest and (place == folder or place.startswith(f"{folder}/")):
+            kind, major_minor = source.split(" ")[0], f"{os.major(device)}:{os.minor(device)}"
+            # Folders of btrfs have numbers of their subvolumes. Elsewhere another number means that the table is not of this place.
+            found, longest = kind if numbers == major_minor or kind == "btrfs" else "", len(folder)
+    return found
