@@ -88,6 +88,27 @@ GUARDS = [
         "unit/view/test_known_files.py",
     ),
     _row(
+        "slices are not continued beside a commit that may name a lost file",
+        "view/kept_slices.py",
+        "        if not {timeline.path(one.file_name) for one in done.values()}.issuperset(read):",
+        "        if False:",
+        "unit/view/test_kept_slices.py",
+    ),
+    _row(
+        "slices are not continued once anything but a delta commit completed",
+        "view/kept_slices.py",
+        '            if kind != "deltacommit":',
+        "            if False:",
+        "unit/view/test_kept_slices.py",
+    ),
+    _row(
+        "a folder that changed within the tick of the clock is read again",
+        "storage/folder_names.py",
+        "        return now_ns - max(self.modified_ns, self.changed_ns) >= step_ns",
+        "        return True",
+        "storage/test_folder_names.py",
+    ),
+    _row(
         "a timeline that is listed again is in the order of its instants",
         "timeline/active.py",
         "        if _is_unordered(self.instants, changed, instants):",

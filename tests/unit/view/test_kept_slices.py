@@ -294,6 +294,57 @@ def test_an_undone_write_is_seen_no_more_though_its_file_is_there() -> None:
     assert len(held_anew(table)[0].logs) == 2
 
 
+def test_a_write_whose_completed_file_is_gone_is_seen_no_more() -> None:
+    table = grown()
+    newest = load_timeline(table.storage, CONFIG).completed_writes[-1]
+    table.storage.delete(f"{FOLDER}/{newest.file_name}")
+    assert len(held_anew(table)[0].logs) == 2
+
+
+def test_a_write_that_was_undone_and_made_again_is_seen_though_its_file_was_there() -> None:
+    table = grown()
+    newest = load_timeline(table.storage, CONFIG).completed_writes[-1]
+    gone = {info.path: table.storage.get(info.path) for info in table.storage.list(FOLDER) if newest.time in info.path}
+    for path in gone:
+        table.storage.delete(path)
+    # A session that has not read the write.
+    table.commits = CommitReader(table.storage)
+    table.kept = CountedSlices(table.storage, table.commits)
+    assert len(table.slices()[0].logs) == 2
+    for path, body in gone.items():
+        table.storage.put(path, body)
+    assert len(held_anew(table)[0].logs) == 3
+
+
+def test_a_file_of_a_write_that_left_the_timeline_is_seen() -> None:
+    table = grown()
+    table.storage.put(f"p/{base_file_name(GROUPS[1], 0, 0, '20250101000000000')}", b"x")
+    assert [one.file_id for one in held_anew(table)] == list(GROUPS[:2])
+
+
+def test_a_write_that_moves_the_start_of_the_timeline_hides_what_is_above_it() -> None:
+    table = Table()
+    early = table.now()
+    table.create(GROUPS[1])
+    archived = load_timeline(table.storage, CONFIG).completed_writes[0]
+    table.create()
+    table.slices()
+    for info in table.storage.list(FOLDER):
+        if archived.time in info.path:
+            table.storage.delete(info.path)
+    assert [one.file_id for one in table.slices()] == list(GROUPS[:2])
+    table.begin("deltacommit", [], early)
+    table.complete()
+    assert [one.file_id for one in held_anew(table)] == [GROUPS[0]]
+
+
+def test_another_action_at_the_time_of_a_write_is_seen() -> None:
+    table = grown()
+    first = load_timeline(table.storage, CONFIG).completed_writes[0]
+    table.put(requested_name(first.time, "clean"))
+    held_anew(table)
+
+
 def test_a_log_file_that_no_commit_names_is_not_seen() -> None:
     table = grown()
     time = table.now()
