@@ -57,7 +57,7 @@ class Stamp(NamedTuple):
 
 
 class Now(NamedTuple):
-    """Time by the clock that stamps files, and offset of the wall clock from the monotonic clock."""
+    """Time by the clock that stamps files, and the wall clock's offset from the monotonic one."""
 
     stamping_ns: int
     offset_ns: int
@@ -146,7 +146,7 @@ class FolderNames:
             raise
 
     def _is_local(self, stamp: Stamp) -> bool:
-        """Return whether a folder lies on the file system of the root, and that keeps times locally."""
+        """Return whether a folder lies on the root's file system, and that keeps times locally."""
         try:
             found = os.stat(self._root)  # noqa: PTH116
             root = found.st_dev, found.st_ino

@@ -30,7 +30,7 @@ _completion_of = attrgetter("completion_time")
 
 
 class Step(NamedTuple):
-    """Change from one timeline to the next: serial number of the one before, and the instants that moved."""
+    """Serial number of an earlier timeline, and the instants that moved in the one after it."""
 
     serial: int
     moved: frozenset[Key]
@@ -174,7 +174,10 @@ def _times(instant: Instant) -> tuple[str, ...]:
 
 
 def _keep_unlogged(held: Unlogged, kept: dict[str, object], moved: Mapping[Key, Moved]) -> None:
-    """Keep the writes that are not in a log, with those that complete: whether these are in it is asked later."""
+    """Keep the writes that are not in a log, with those that complete now.
+
+    `unlogged_since` asks whether the latter are in it.
+    """
     writes = held.writes
     if any(old is not None and is_done(old) for old, _ in moved.values()):
         writes = tuple(one for one in writes if (one.time, one.kind) not in moved)

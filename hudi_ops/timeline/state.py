@@ -86,7 +86,10 @@ class CommitReader:
         return self._read.get(timeline.path(instant.file_name))
 
     def read_since(self, reads: int) -> Iterator[str]:
-        """Yield the paths of commits that were read after the first `reads` ones and are remembered; perhaps some of before."""
+        """Yield the paths of remembered commits that were read after the first `reads` ones.
+
+        Some read before may be among them.
+        """
         return islice(reversed(self._read), self.reads - reads)
 
     def files_named(self, timeline: Timeline, instant: Instant) -> frozenset[str]:

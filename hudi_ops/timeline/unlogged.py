@@ -15,7 +15,7 @@ from hudi_ops.timeline.state import TableState
 
 
 def unlogged_since(state: TableState, time: str) -> Iterator[Instant]:
-    """Yield completed writes without a COMPLETE in the log, as far as it was read, the newest completion first.
+    """Yield completed writes that the read log has no COMPLETE of, newest completion first.
 
     Args:
         state: of timeline and log.

@@ -53,7 +53,7 @@ class KeptSlices:
     def of(
         self, config: TableConfig, timeline: Timeline, partitions: Sequence[str], engine: LocalEngine
     ) -> list[Slice]:
-        """List partitions on storage; return the slices that a write sees, by partition path and file id.
+        """Return the slices that a write sees in partitions, by partition path and file id.
 
         Raises:
             Corrupt: a file is lost that a completed write names.
@@ -118,7 +118,10 @@ class KeptSlices:
     def _completed(
         self, config: TableConfig, timeline: Timeline, path: str, listed: Listed
     ) -> dict[str, Instant] | None:
-        """Return the delta commits that completed since a partition was kept; None: more changed than that."""
+        """Return the delta commits that completed since a partition was kept.
+
+        None: more changed than that.
+        """
         kept = self._kept.get(path)
         if kept is None or kept.known is not listed.known or listed.count < kept.count or listed.changing:
             return None
@@ -135,7 +138,7 @@ class KeptSlices:
         return all(time in done and self._commits.metadata(timeline, done[time]) is not None for time in instants)
 
     def _are_named(self, timeline: Timeline, path: str, done: Mapping[str, Instant], fresh: Sequence[DataFile]) -> bool:
-        """Return whether files are log files, and all that the delta commits read since name in a partition."""
+        """Return whether files are the log files that the delta commits read since name."""
         read = self._commits.read_since(self._kept[path].reads)
         if not {timeline.path(one.file_name) for one in done.values()}.issuperset(read):
             return False  # another one may name a file that is lost
@@ -151,7 +154,10 @@ class KeptSlices:
     def _longer(
         self, config: TableConfig, timeline: Timeline, slices: Mapping[str, Slice], fresh: Sequence[DataFile]
     ) -> Mapping[str, Slice] | None:
-        """Return slices with further log files; None unless these are the newest of slices that there are."""
+        """Return slices with further log files.
+
+        None unless these are the newest files of slices that were kept.
+        """
         if not fresh:
             return slices
         longer = dict(slices)

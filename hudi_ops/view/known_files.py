@@ -24,7 +24,7 @@ _path_of = attrgetter("path")
 
 
 class KnownFiles:
-    """Files of one folder that do not change any more, in the order in which they were found; none of them is gone.
+    """Files of one folder that do not change any more, in the order in which they were found.
 
     Files are only added, by the one listing at a time that holds it. Once a file is gone, another object takes its place.
     """
@@ -47,7 +47,7 @@ class KnownFiles:
 
 @dataclass(frozen=True)
 class Listed:
-    """One listing of a folder: the first `count` files of `known`, and others that may still change."""
+    """One listing of a folder: `count` files of `known`, and others that may still change."""
 
     known: KnownFiles
     count: int

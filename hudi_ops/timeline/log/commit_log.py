@@ -204,8 +204,9 @@ class Log:
 
     @cached_property
     def lineage(self) -> object:
-        """The same object for logs that grew from one another, or were cut, while no VOID or RESTORE took a completion back.
+        """The same object for logs that grew from one another, or were cut.
 
+        A VOID or RESTORE, which takes a completion back, begins another one.
         What is `completed` in one of them stays so in those with higher heads, also where its entry was cut off.
         """
         return object()
