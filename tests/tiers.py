@@ -44,6 +44,8 @@ LEFT_OUT: dict[str, str | None] = {
     "airflow/test_installed.py": _PROCESSES,
     "docs/test_snippets.py::test_every_snippet_of_a_page_runs_as_printed[quickstart.md]": _SPARK,
     "docs/test_snippets.py::test_every_snippet_of_a_page_runs_as_printed[spark.md]": _SPARK,
+    "docs/test_snippets.py::test_every_snippet_of_a_page_runs_as_printed[savepoints.md]": _PROCESSES,
+    "docs/test_snippets.py::test_every_snippet_of_a_page_runs_as_printed[tables.md]": _PROCESSES,
     "meta/test_tiers.py": "collects all tests twice",
     "meta/test_tiers.py::test_what_asks_for_a_session_of_spark_shares_one_process": None,
     "storage/test_races.py": _PROCESSES,
@@ -81,6 +83,7 @@ LEFT_OUT: dict[str, str | None] = {
         f"[writer that died {when} its slot, ingest and archiver-]": _SEARCH
         for when in ("before", "behind")
     },
+    "services/archive/test_archivers.py::test_without_a_guard_the_search_finds_what_it_prevents": _SEARCH,
     **{
         f"protocol/test_ingest_crashes.py::test_crash_again_at_every_operation_of_the_recovery[{case}]": _SWEEP
         for case in (
