@@ -125,6 +125,10 @@ SOAK_ONLY: dict[str, str] = {
             "test_a_killed_writer_is_repaired[no heartbeat]",
         )
     },
+    **{
+        f"interop/test_archive.py::test_either_side_archives_on_after_the_other[{case}]": "repeats a case that full makes"
+        for case in ("cow-False-9", "mor-False-9")
+    },
 }
 """Place -> why only the soak has it."""
 

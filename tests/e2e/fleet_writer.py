@@ -112,7 +112,9 @@ class _Stop:
             self._stop()
 
     def _stop(self) -> None:
-        os.write(sys.stdout.fileno(), b"stopped\n")  # one system call: two threads that stop at once do not mix their lines
+        os.write(
+            sys.stdout.fileno(), b"stopped\n"
+        )  # one system call: two threads that stop at once do not mix their lines
         threading.Event().wait()
 
 
