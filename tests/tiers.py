@@ -98,6 +98,7 @@ LEFT_OUT: dict[str, str | None] = {
     "services/repair/test_crashes.py::test_a_repair_that_goes_wrong_anywhere_is_ended_by_another"
     "[file that a rollback left-Fault.CRASH_AFTER]": None,
     "services/histories/test_histories.py": _SEARCH,
+    "services/cancel/test_crashes.py": _SWEEP,
     "services/clean/test_crashes.py": _SWEEP,
     "services/clean/test_simulated.py": _SEARCH,
     "services/clean/test_incremental.py::test_random_histories_leave_what_a_full_clean_leaves": _SEARCH,

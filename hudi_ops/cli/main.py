@@ -18,7 +18,7 @@ from hudi_ops.cli.arguments import as_help
 from hudi_ops.cli.locks import lock, zookeeper
 from hudi_ops.cli.output import BROKEN_PIPE_EXIT_CODE, write, write_json
 from hudi_ops.cli.rows import changes, ingest, remove
-from hudi_ops.cli.services import archive, clean, compact, metadata, recover, repair, restore, savepoint
+from hudi_ops.cli.services import archive, cancel, clean, compact, metadata, recover, repair, restore, savepoint
 from hudi_ops.cli.tables import adopt, create, inspect, repair_properties
 from hudi_ops.errors import HudiOpsError, Internal, InvalidRequest
 from hudi_ops.redaction import RedactingFormatter, redacted
@@ -42,6 +42,8 @@ app.command(help=as_help(ingest.INGEST_HELP))(ingest.ingest)
 app.command(help=as_help(compact.COMPACT_HELP))(compact.compact)
 app.command(help=as_help(clean.CLEAN_HELP))(clean.clean)
 app.command(help=as_help(archive.ARCHIVE_HELP))(archive.archive)
+app.command(help=as_help(cancel.PLANS_HELP))(cancel.plans)
+app.command(help=as_help(cancel.CANCEL_HELP))(cancel.cancel)
 app.command(name="delete-partition", help=as_help(remove.DELETE_PARTITION_HELP))(remove.delete_partition)
 app.command(help=as_help(remove.TRUNCATE_HELP))(remove.truncate)
 app.command(help=as_help(recover.ROLLBACK_HELP))(recover.rollback)

@@ -18,7 +18,7 @@ from hudi_ops.concurrency.ended import ends_if_it_fails
 from hudi_ops.concurrency.foreign.silent_writers import SilentWriters
 from hudi_ops.concurrency.lease.heartbeat_client import process_beats
 from hudi_ops.concurrency.lease.lease import BEAT_INTERVAL_S, LeaseRole, Renewal, drop_lease, lease_path
-from hudi_ops.concurrency.lease.monitor import LeaseMonitor
+from hudi_ops.concurrency.lease.monitor import WATCH_INTERVAL_S, LeaseMonitor
 from hudi_ops.concurrency.markers import delete_markers
 from hudi_ops.concurrency.transaction import Decided, Prepare, decide, finish_decided
 from hudi_ops.config.conflict_settings import ConflictSettings
@@ -200,7 +200,9 @@ class Session:
         taken; None: now.
         """
         renewal = Renewal(self.ctx, instant, role, self.ctx.clock.monotonic_s() if leased_s is None else leased_s)
-        monitor = self._monitors[instant] = LeaseMonitor(self.ctx, renewal, epoch, self.loader.known_log)
+        interval_s = WATCH_INTERVAL_S if role == "execute" else BEAT_INTERVAL_S
+        monitor = LeaseMonitor(self.ctx, renewal, epoch, self.loader.known_log, interval_s)
+        self._monitors[instant] = monitor
         beats = self.ctx.beats or process_beats()
         with ends_if_it_fails(self.ctx, instant), beats.every(BEAT_INTERVAL_S, renewal):
             yield monitor

@@ -94,7 +94,7 @@ def refuse_leased(session: Session, state: TableState, lease: Lease | None, inst
         instant=instant,
         expected="no live lease",
         found=f"a lease that is good for another {until_s:.0f} s",
-        next_step="wait for it to finish; or cancel the instant, which stops it",
+        next_step=f"wait for it to finish; or `hudi-ops cancel TABLE {instant}`, which stops it",
         owner=str(lease.owner or ""),
         until_ms=lease.beaten_ms + EXPIRY_MS,
     )

@@ -43,6 +43,7 @@ from hudi_ops.table.cleaning import CleanApi
 from hudi_ops.table.compaction import CompactionApi
 from hudi_ops.table.ingestion import IngestApi
 from hudi_ops.table.metadata import IndexApi
+from hudi_ops.table.plans import PlansApi
 from hudi_ops.table.reading import ReadApi
 from hudi_ops.table.repairs import RepairsApi
 from hudi_ops.table.savepoints import HoldApi, SavepointApi
@@ -53,7 +54,7 @@ from hudi_ops.view.schema import row_schema, table_schema
 _FRAME_OPTIONS = ("query", "listing", "since", "until", "fence", "meta_columns")
 
 
-class Table(ReadApi, IngestApi, RepairsApi):
+class Table(ReadApi, IngestApi, RepairsApi, PlansApi):
     """One table. Not safe for several threads; open one per thread.
 
     Use `Table.create` or `Table.open`.

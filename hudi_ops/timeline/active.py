@@ -28,11 +28,13 @@ class Timeline:
     """Instants by request time and action, each in its highest state.
 
     Pending and completed files of one action are one instant: `compaction` and `commit` compare equal (docs/format.md §2.2).
+    `aborted` are cancelled plans of which only the `.aborted` file is left; they are no part of `instants`.
     """
 
     folder: str
     layout: int
     instants: tuple[Instant, ...]
+    aborted: tuple[Instant, ...] = ()
 
     def __iter__(self) -> Iterator[Instant]:
         return iter(self.instants)
@@ -203,15 +205,22 @@ def timeline_of(files: Iterable[TimelineFile], folder: str, layout: int) -> Time
     grouped: dict[Key, list[TimelineFile]] = {}
     for file in files:
         grouped.setdefault((file.time, completes_as(file.action)), []).append(file)
-    return Timeline(folder, layout, tuple(instant_of(*key, grouped[key]) for key in sorted(grouped)))
+    found = [instant_of(*key, grouped[key]) for key in sorted(grouped)]
+    aborted = tuple(one for one in found if one.state < State.REQUESTED)
+    return Timeline(folder, layout, tuple(one for one in found if one.state >= State.REQUESTED), aborted)
 
 
-def grown(before: Timeline, instants: tuple[Instant, ...], moved: Mapping[Key, Moved]) -> Timeline:
+def grown(
+    before: Timeline,
+    instants: tuple[Instant, ...],
+    moved: Mapping[Key, Moved],
+    aborted: tuple[Instant, ...] | None = None,
+) -> Timeline:
     """Return the timeline of `instants`, with what was derived of those that did not move.
 
-    What a move may reorder is left out, and derived again when it is asked for.
+    What a move may reorder is left out, and derived again when it is asked for. `aborted` None: as before.
     """
-    after = Timeline(before.folder, before.layout, instants)
+    after = Timeline(before.folder, before.layout, instants, before.aborted if aborted is None else aborted)
     keep_derived(before, after, moved)
     return after
 
@@ -250,18 +259,24 @@ class Fold:
         for key, file in self._parsed(gone):
             changed.setdefault(key, list(self.members.get(key, ()))).remove(file)
         members, instants = self.members.copy(), self.instants.copy()
+        aborted = {(one.time, one.kind): one for one in self.timeline.aborted}
         for key, files in changed.items():
             members[key] = tuple(sorted(files, key=_name_of))
-            if files:
-                instants[key] = instant_of(*key, members[key])
-            else:
+            aborted.pop(key, None)
+            now = instant_of(*key, members[key]) if files else None
+            if now is None:
                 del members[key]
+            if now is None or now.state < State.REQUESTED:
                 instants.pop(key, None)
+            else:
+                instants[key] = now
+            if now is not None and now.state < State.REQUESTED:
+                aborted[key] = now
         if _is_unordered(self.instants, changed, instants):
             instants = dict(sorted(instants.items()))
         moved = {key: (self.instants.get(key), instants.get(key)) for key in changed}
         return Fold(
-            grown(self.timeline, tuple(instants.values()), moved),
+            grown(self.timeline, tuple(instants.values()), moved, tuple(aborted[key] for key in sorted(aborted))),
             (self.names - gone if gone else self.names) | fresh,
             members,
             instants,

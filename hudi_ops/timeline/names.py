@@ -17,8 +17,14 @@ from hudi_ops.errors import InvalidRequest
 
 
 class State(IntEnum):
-    """State of an instant; the highest state on storage counts."""
+    """State of an instant; the highest state on storage counts.
 
+    An aborted plan (RFC-79) has no pending file. While one exists beside `.aborted`, its removal is not finished. The mark `swept`
+    beside it says that its files were looked for a second time.
+    """
+
+    SWEPT = -2
+    ABORTED = -1
     REQUESTED = 0
     INFLIGHT = 1
     COMPLETED = 2
@@ -45,6 +51,7 @@ SERVICE_ACTIONS = REWRITING_ACTIONS | {"clean", "indexing"}
 MERGING_ACTIONS = frozenset({"compaction", "logcompaction"})
 """Services among them that merge the files of a group within the group."""
 _PENDING_ACTIONS = COMPLETED_ACTIONS | _COMPLETES_AS.keys()
+_ENDED = {"aborted": State.ABORTED, "aborted.swept": State.SWEPT}
 _NAME = re.compile(r"(?P<time>\d+)(?:_(?P<completion>\d+))?\.(?P<rest>[a-z.]+)")
 
 
@@ -82,6 +89,8 @@ def parse_file_name(name: str, layout: int) -> TimelineFile | None:
         return TimelineFile(name, time, action, State.REQUESTED)
     if suffix == "inflight" and action in _PENDING_ACTIONS and not completion:
         return TimelineFile(name, time, action, State.INFLIGHT)
+    if suffix in _ENDED and action in SERVICE_ACTIONS and not completion:
+        return TimelineFile(name, time, action, _ENDED[suffix])
     if suffix or action not in COMPLETED_ACTIONS or (layout == 2) != bool(completion):
         return None
     return TimelineFile(name, time, action, State.COMPLETED, completion)
@@ -95,6 +104,16 @@ def requested_name(time: str, action: str) -> str:
 def inflight_name(time: str, action: str) -> str:
     """Return the name of an inflight file: plain `I.inflight` for commits, in both layouts."""
     return f"{time}.inflight" if action == "commit" else f"{time}.{action}.inflight"
+
+
+def aborted_name(time: str, action: str) -> str:
+    """Return the name of the file of an aborted plan; `action` is the pending word."""
+    return f"{time}.{action}.aborted"
+
+
+def swept_name(time: str, action: str) -> str:
+    """Return the name of the mark that the files of an aborted plan were looked for a second time."""
+    return f"{aborted_name(time, action)}.swept"
 
 
 def completed_name(time: str, action: str, completion_time: str) -> str:

@@ -18,6 +18,7 @@ from hudi_ops.verify.data.log_files import check_log_files
 from hudi_ops.verify.index.metadata import check_dropped, check_index, check_metadata_table
 from hudi_ops.verify.report import Findings, Report
 from hudi_ops.verify.subject import Subject
+from hudi_ops.verify.timeline.aborted import check_aborted
 from hudi_ops.verify.timeline.agreement import check_agreement
 from hudi_ops.verify.timeline.compactions import check_archived_writers, check_compactions
 from hudi_ops.verify.timeline.fleet import check_fleet
@@ -81,6 +82,7 @@ def verify_table(
     check_timeline(subject, findings)
     logged = check_log(subject, findings)
     check_pending(subject, logged.completes if logged is not None else (), findings)
+    check_aborted(subject, findings)
     check_metadata_table(subject, findings)
     known = logged.log.properties.facts if logged is not None else None
     if index:

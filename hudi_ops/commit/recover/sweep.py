@@ -21,11 +21,12 @@ from hudi_ops.commit.undo.unclaimed_files import files_of
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, read_lease
 from hudi_ops.concurrency.markers import FOLDER, delete_markers, list_markers, marker_path
 from hudi_ops.metadata.writer.commit import undo_delta
+from hudi_ops.timeline.cancel.aborted import mark_swept
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import fate_of
 from hudi_ops.timeline.log.commit_log import POINTER_KEY, payload_folder
 from hudi_ops.timeline.log.entries import Cancel, Complete
-from hudi_ops.timeline.names import REWRITING_ACTIONS
+from hudi_ops.timeline.names import REWRITING_ACTIONS, State
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
@@ -39,14 +40,20 @@ SWEPT_FILES_MAX = 256
 _NOTE = re.compile(r"(?P<instant>\d{17})\.(?P<until_ms>\d+)")
 
 
-def release_rolled_back(session: Session, instant: str) -> None:
-    """Drop the lease of a rolled back write; its markers stay for the second sweep."""
+def release_rolled_back(session: Session, instant: str) -> bool:
+    """Drop the lease of a rolled back write; its markers stay for the second sweep.
+
+    Returns whether its files will be looked for a second time: not if it has no markers.
+    """
+    has_markers = True
     with best_effort(instant):
         folders = session.ctx.storage.list_folder(f"{FOLDER}/{instant}")
-        if folders.files or folders.folders:
+        has_markers = bool(folders.files or folders.folders)
+        if has_markers:
             until_ms = session.ctx.clock.now_ms() + EXPIRY_MS
             session.ctx.storage.put(note_path(instant, until_ms), b"")
         session.drop_name(instant)
+    return has_markers
 
 
 def remove_zombie_files(session: Session, state: TableState, instant: str) -> list[str]:
@@ -142,6 +149,7 @@ def sweep(session: Session, state: TableState, dead: Mapping[str, bool]) -> None
     sweep_staging(session.ctx, folders)
     _sweep_marked(session, state, {name for name in folders if name.isdecimal()} - dead.keys(), known, notes)
     _sweep_due(session, state, {time: notes[time] for time in notes.keys() - known.keys()})
+    _mark_unmarked(session, state, {name.partition(".")[0] for name in folders})
 
 
 def _clear_dead_of_ours(
@@ -215,10 +223,26 @@ def sweep_again(session: Session, state: TableState, instant: str, until_ms: Seq
             logger.warning("tasks of %s wrote after its rollback; deleted: %s", instant, ", ".join(late))
         delete_files(session.ctx.storage, late)
         _undo_late_delta(session, state, instant)
+        _mark_swept(session, state, instant)
         delete_markers(session.ctx.storage, instant)
     for note_ms in until_ms:
         session.ctx.storage.delete(note_path(instant, note_ms))
     return len(paths)
+
+
+def _mark_swept(session: Session, state: TableState, instant: str) -> None:
+    """Record that a cancelled plan has left no file, if the instant is one."""
+    for plan in state.timeline.aborted:
+        if plan.time == instant:
+            with best_effort(instant):
+                mark_swept(session.ctx.storage, state.timeline, plan)
+
+
+def _mark_unmarked(session: Session, state: TableState, begun: Collection[str]) -> None:
+    """Mark aborted plans without markers: their aborter died before it did."""
+    for plan in state.timeline.aborted:
+        if State.SWEPT not in plan.states and plan.time not in begun:
+            _mark_swept(session, state, plan.time)
 
 
 def _undo_late_delta(session: Session, state: TableState, instant: str) -> None:

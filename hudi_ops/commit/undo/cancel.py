@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from hudi_ops.commit.apply.put_back import decided_before
 from hudi_ops.commit.session import Session
@@ -16,15 +17,30 @@ from hudi_ops.timeline.names import State
 from hudi_ops.timeline.state import TableState
 
 
-def cancel_write(session: Session, instant: str, reason: str, still: Callable[[], bool] = lambda: True) -> bool:
+@dataclass(frozen=True)
+class CancelReason:
+    """Why an instant is cancelled, for readers of the log and for its writer if it resumes.
+
+    `cause`, `requester` and `by` are those of the CANCEL entry.
+    """
+
+    text: str
+    cause: str = ""
+    requester: str = ""
+    by: str = ""
+
+
+def cancel_write(
+    session: Session, instant: str, reason: str | CancelReason, still: Callable[[], bool] = lambda: True
+) -> bool:
     """Decide that a write never completes; return False if it has completed or its writer lives.
 
-    `reason` is for readers of the log, and for the writer if it resumes. `still` is called under the lock before a new CANCEL:
-    whether the writer is still dead.
+    `still` is called under the lock before a new CANCEL: whether the writer is still dead.
 
     Raises:
         InvalidRequest: an executor began a clean; it is finished, not cancelled.
     """
+    why = reason if isinstance(reason, CancelReason) else CancelReason(reason)
     completed = alive = False
     cancelled = -1
     # An instant whose completed file was deleted looks pending; its COMPLETE may be below the loaded part of the log.
@@ -47,7 +63,16 @@ def cancel_write(session: Session, instant: str, reason: str, still: Callable[[]
         if found is not None:
             refuse_begun(session, state, found)
         alive = not still()
-        return None if alive else Cancel(**session.entry(state, f"cancel {instant}"), instant=instant, reason=reason)
+        if alive:
+            return None
+        return Cancel(
+            **session.entry(state, f"cancel {instant}"),
+            instant=instant,
+            reason=why.text,
+            cause=why.cause,
+            requester=why.requester,
+            by=why.by,
+        )
 
     decided = session.decide(prepare, f"cancel {instant}")
     if completed or alive:

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from hudi_ops.commit.complete import Body, complete_action
 from hudi_ops.commit.recover.dead_writers import is_foreign
-from hudi_ops.commit.recover.sweep import release_rolled_back, remove_zombie_files
+from hudi_ops.commit.recover.sweep import remove_zombie_files
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.takeover import take_over
+from hudi_ops.commit.undo.abort import may_have_files, record_aborted, release_aborted, remove_plan
 from hudi_ops.commit.undo.cancel import cancel_write
 from hudi_ops.commit.undo.rollback_files import (
     delete_files,
@@ -40,7 +41,6 @@ from hudi_ops.timeline.content.rollbacks import rollback_of, targets_of
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import mark_cancelled, refuse_uncancelled
 from hudi_ops.timeline.names import (
-    REWRITING_ACTIONS,
     SERVICE_ACTIONS,
     WRITE_ACTIONS,
     State,
@@ -101,8 +101,9 @@ def roll_back(
     state = session.loader.load()
     # The canceller may have died before it put the mark that later sweeps read.
     mark_cancelled(storage, target.time, refuse_uncancelled(storage, state, target.time))
-    if target.action in SERVICE_ACTIONS - REWRITING_ACTIONS:
-        return _remove_plan(session, state, target)
+    if target.action in SERVICE_ACTIONS and not may_have_files(session, state, target):
+        remove_plan(session, state, target)
+        return RolledBackWrite(target.time, target.kind, "", ())
     begun = rollback or rollback_of(storage, state.timeline, target.time)
     if begun is not None and begun.is_completed:
         # Another process finished first, or the target reappeared after it: one rollback per target.
@@ -127,6 +128,8 @@ def roll_back(
             if state.config.all_metadata_partitions:
                 # Readers skip its blocks while the write is pending, and would read them once it is off the timeline.
                 undo_delta(storage, [target.time])
+            if target.action in SERVICE_ACTIONS:
+                record_aborted(session, state, target, rollback=attempt.instant, files=tuple(paths))
             delete_pending(session, state.timeline.folder, target, foreign=foreign)
             decided = _complete(session, attempt, target, paths)
     except Cancelled as error:
@@ -136,21 +139,12 @@ def roll_back(
         # It may still be pending: its lease, once dead, leads the next write to it.
         logger.warning("the rollback of %s was voided: the next write repeats it once its lease is dead", target)
         return None
-    release_rolled_back(session, target.time)
+    release_aborted(session, state, target)
     if foreign:
         delete_files(storage, [lease_path(target.time)], foreign=True)
     session.release(attempt.instant)
     logger.warning("rolled back %s: %s files deleted", target, len(paths))
     return RolledBackWrite(target.time, target.kind, attempt.instant, tuple(paths))
-
-
-def _remove_plan(session: Session, state: TableState, plan: Instant) -> RolledBackWrite:
-    """Remove a cancelled plan without data files from the timeline; it gets no rollback instant."""
-    delete_own_notes(session, plan.time)
-    delete_pending(session, state.timeline.folder, plan)
-    release_rolled_back(session, plan.time)
-    logger.warning("removed the cancelled %s %s from the timeline", plan.action, plan.time)
-    return RolledBackWrite(plan.time, plan.kind, "", ())
 
 
 def may_be_foreign(target: Instant, lease: Lease | None) -> bool:

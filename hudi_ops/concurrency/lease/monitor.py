@@ -18,6 +18,8 @@ _AGAIN = (
     "run the same call again: it takes a new instant. A writer that pauses for two minutes, or whose storage does not answer for "
     "so long, is taken for dead"
 )
+WATCH_INTERVAL_S = 1.0
+"""Interval at which an executor of a plan looks for a CANCEL: users wait for it to stop."""
 GAP_S_MAX = 0.75 * EXPIRY_MS / 1000
 """Longest accepted gap between heartbeats beside foreign writers: 90 of 120 s."""
 
@@ -26,11 +28,19 @@ class LeaseMonitor:
     """Monitor of an attempt's lease and fate; made by `Session.keep`.
 
     A TAKEOVER above `epoch` ends the attempt; None: the newest epoch in `log`. Without `log`, the commit log as the attempt knows
-    it, nothing is checked.
+    it, nothing is checked. `interval_s`: time between two looks at the log, in seconds.
     """
 
-    def __init__(self, ctx: TableContext, renewal: Renewal, epoch: int | None, log: Log | None) -> None:
+    def __init__(
+        self,
+        ctx: TableContext,
+        renewal: Renewal,
+        epoch: int | None,
+        log: Log | None,
+        interval_s: float = BEAT_INTERVAL_S,
+    ) -> None:
         self.renewal = renewal
+        self._interval_s = interval_s
         self._ctx = ctx
         self._epoch = _newest_epoch(log, renewal.instant) if epoch is None else epoch
         self._log = log
@@ -42,7 +52,7 @@ class LeaseMonitor:
         return self.renewal.longest_gap_s
 
     def check(self) -> None:
-        """Check the attempt's fate between steps of long work, once per heartbeat interval.
+        """Check the attempt's fate between steps of long work, once per interval.
 
         Raises:
             Cancelled: the instant was cancelled or taken over; further work would be lost.
@@ -50,7 +60,7 @@ class LeaseMonitor:
         if self._log is None:
             return
         now_s = self._ctx.clock.monotonic_s()
-        if now_s - self._probed_s >= BEAT_INTERVAL_S or self.renewal.is_lost:
+        if now_s - self._probed_s >= self._interval_s or self.renewal.is_lost:
             try:
                 self._log = refresh_log(self._ctx.storage, self._log)
                 self._probed_s = now_s

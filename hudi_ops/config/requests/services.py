@@ -74,6 +74,10 @@ def checked_operation(name: str) -> str:
     return wanted
 
 
+CANCEL_AFTER_S_MAX = 10 * 365 * 86_400
+"""Ten years: an age that a plan reaches only by a typing error."""
+
+
 class CompactionRequest(Request):
     """What a compaction plans, and how its plan is executed."""
 
@@ -98,6 +102,25 @@ class CompactionRequest(Request):
         ge=1,
         title="Max bytes",
         description="Stop adding file groups once this size is reached (always takes at least one). Default: all.",
+    )
+    cancellable: Annotated[bool, Door(form=None)] = Field(
+        default=False,
+        title="Cancellable",
+        description="A cancel may end the plan; without this it needs --force.",
+    )
+    cancel_after: Annotated[float | None, Door(unit="seconds", form=None)] = Field(
+        default=None,
+        gt=0,
+        le=CANCEL_AFTER_S_MAX,
+        title="Cancel after",
+        description="The plan is cancellable, and overdue once it is so old. Default: never.",
+    )
+    cancel_after_instants: Annotated[int | None, Door(form=None)] = Field(
+        default=None,
+        ge=1,
+        le=1_000_000,
+        title="Cancel after instants",
+        description="The plan is cancellable, and overdue once this number of instants came after it. Default: never.",
     )
     partitions: Annotated[
         Names,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from hudi_ops.timeline.cancel.policy import NEVER, CancelPolicy
 from hudi_ops.view.slices import Slice
 
 SHOWN_MAX = 100
@@ -81,6 +82,7 @@ class Choice:
         pending: candidates of pending plans, each with the plan's name.
         others: candidates left out for the service's own reasons, by reason, each with the detail.
         bare: number of file groups that are no candidates, counted under `bare_reason`.
+        cancel: whether a cancel may end the plan, and when it is overdue.
     """
 
     verb: str
@@ -94,6 +96,7 @@ class Choice:
     pending: list[tuple[Candidate, str]] = field(default_factory=list)
     others: dict[str, list[tuple[Candidate, str]]] = field(default_factory=dict)
     bare: int = 0
+    cancel: CancelPolicy = NEVER
 
     @property
     def bare_reason(self) -> str:

@@ -18,6 +18,7 @@ from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.attempt import Attempt, take_named_lease
 from hudi_ops.errors import Busy, Cancelled, Conflict, Internal
 from hudi_ops.services.base.choice import Choice
+from hudi_ops.timeline.cancel.policy import NEVER, CancelPolicy
 from hudi_ops.timeline.content.footprint import Footprint, encode_footprint, footprint_of
 from hudi_ops.timeline.log.entries import Entry, Plan
 from hudi_ops.timeline.log.reserve import newest_known
@@ -43,6 +44,7 @@ class Draft:
         choice: the choice as the draft names it; None: as it was made.
         log_files_added: number of log files that completed since `begun` and joined the plan.
         groups_dropped: number of chosen groups that others took since `begun`.
+        cancel: whether a cancel may end the plan, and when it is overdue; also in the plan's extra metadata.
     """
 
     body: bytes
@@ -53,6 +55,7 @@ class Draft:
     choice: Choice | None = None
     log_files_added: int = 0
     groups_dropped: int = 0
+    cancel: CancelPolicy = NEVER
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,7 @@ def publish_plan(session: Session, action: str, draft: Draft) -> Planned:
             action=action,
             payload=session.put_payload(instant, slot, revised.body),
             footprint=encode_footprint(revised.footprint),
+            **revised.cancel.entry_fields(),
         )
 
     if draft.revise is not None:

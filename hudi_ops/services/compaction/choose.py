@@ -18,6 +18,7 @@ from hudi_ops.services.base.slices import live_slices
 from hudi_ops.services.compaction.partitions import partitions_to_plan
 from hudi_ops.services.compaction.strategies import parse_strategy
 from hudi_ops.services.compaction.unmergeable import unmergeable
+from hudi_ops.timeline.cancel.policy import CancelPolicy
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS
 from hudi_ops.timeline.names import ms_of_instant
 from hudi_ops.timeline.state import TableState
@@ -48,7 +49,16 @@ def empty_choice(request: CompactionRequest) -> CompactionChoice:
     strategy = parse_strategy(request.strategy)
     threshold = strategy.threshold if request.threshold is None else request.threshold
     others: dict[str, list[tuple[Candidate, str]]] = {LeftReason.UNMERGEABLE: []}
-    return CompactionChoice("compact", "log files", strategy, threshold, request.max_bytes, others=others)
+    choice = CompactionChoice("compact", "log files", strategy, threshold, request.max_bytes, others=others)
+    choice.cancel = cancel_policy(request)
+    return choice
+
+
+def cancel_policy(request: CompactionRequest) -> CancelPolicy:
+    """Return whether a cancel may end the plan of a request; a limit implies that it may."""
+    hours = request.cancel_after / 3600 if request.cancel_after is not None else None
+    is_limited = hours is not None or request.cancel_after_instants is not None
+    return CancelPolicy(request.cancellable or is_limited, hours, request.cancel_after_instants)
 
 
 def choose(session: Session, state: TableState, request: CompactionRequest) -> CompactionChoice:

@@ -18,6 +18,7 @@ from hudi_ops.errors import Conflict
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.services.base.choice import Candidate, Choice, Measured
 from hudi_ops.services.base.publish import Draft
+from hudi_ops.timeline.cancel.policy import NEVER
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS, Footprint
 from hudi_ops.timeline.content.plan_bytes import encode_compaction, slice_metrics
@@ -89,7 +90,9 @@ class CompactionDraft:
 
     def _draft(self, groups: dict[Key, Candidate], left: dict[Key, str]) -> Draft:
         unplanned = {*self.unplanned, *(partition for partition, _ in left)}
-        plan = CompactionPlan(tuple(map(planned_slice, groups.values())), {}, tuple(sorted(unplanned)))
+        cancel = self.choice.cancel if self.choice is not None else NEVER
+        slices = tuple(map(planned_slice, groups.values()))
+        plan = CompactionPlan(slices, cancel.extra(), tuple(sorted(unplanned)))
         added = sum(len(groups[group.key].logs) - len(group.logs) for group in self.chosen if group.key in groups)
         return Draft(
             encode_compaction(plan),
@@ -99,6 +102,7 @@ class CompactionDraft:
             choice=self._choice(groups, left),
             log_files_added=added,
             groups_dropped=len(left),
+            cancel=cancel,
         )
 
     def _choice(self, groups: dict[Key, Candidate], left: dict[Key, str]) -> Choice | None:

@@ -50,6 +50,7 @@ class Compaction(
     command = "hudi-ops compact"
     plan_type = CompactionPlan
     result_type = CompactResult
+    cancellable = False
     role = "compaction"
     run = staticmethod(compact_slice)
 

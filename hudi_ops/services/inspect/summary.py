@@ -12,7 +12,7 @@ from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.config.table import TableConfig, TableFacts
 from hudi_ops.config.upkeep_settings import UpkeepSettings
 from hudi_ops.context import TableContext
-from hudi_ops.errors import Corrupt, HudiOpsError, Unsupported
+from hudi_ops.errors import Corrupt, HudiOpsError, NotFound, Unsupported
 from hudi_ops.metadata.reader.listing import open_listing
 from hudi_ops.metadata.reader.table import MetadataTable
 from hudi_ops.read.prune import with_metadata
@@ -21,6 +21,7 @@ from hudi_ops.services.inspect.notes import note_of
 from hudi_ops.services.inspect.sizes import sizes_by_reason
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
+from hudi_ops.timeline.cancel.aborted import read_aborted
 from hudi_ops.timeline.content.archived import ArchivedInstant, load_history
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.plans import decode_result, read_plan, read_result
@@ -28,7 +29,7 @@ from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.commit_log import POINTER_KEY, Log, Pointer, automatic_of, read_slot
 from hudi_ops.timeline.log.entries import ADOPTS
 from hudi_ops.timeline.log.head import open_log
-from hudi_ops.timeline.names import WRITE_ACTIONS
+from hudi_ops.timeline.names import WRITE_ACTIONS, State
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.file_group import DataFile
@@ -124,7 +125,7 @@ def describe_timeline(storage: Storage, *, archived: bool = False, limit: int | 
     config = load_config(storage)
     timeline = load_timeline(storage, config)
     reader = _Reader(storage, timeline, CommitReader(storage))
-    chosen = _newest(timeline.instants, limit)
+    chosen = _newest(sorted((*timeline.instants, *timeline.aborted), key=lambda one: one.time), limit)
     rows = [reader.row(instant) for instant in chosen]
     if archived and (limit is None or len(rows) < limit):
         history = load_history(storage, config, with_content=True)
@@ -221,13 +222,16 @@ class _Reader:
     def row(self, instant: Instant) -> TimelineRow:
         plain = TimelineRow(instant.time, instant.action, instant.state.name.lower(), instant.completion_time)
         try:
+            if instant.state is State.ABORTED:
+                record = read_aborted(self.storage, self.timeline, instant)
+                return replace(plain, owner=record.requester, note=record.reason)
             if instant.is_completed and instant.is_write:
                 metadata = self.commits.metadata(self.timeline, instant)
                 return plain if metadata is None else _counted(plain, metadata)
             result = read_result(self.storage, self.timeline, instant)
             plan = read_plan(self.storage, self.timeline, instant) if result is None else None
             note = note_of(result if result is not None else plan)
-        except Corrupt as error:
+        except (Corrupt, NotFound) as error:
             # Users list instants when a file is damaged: one bad file must not hide the others.
             note = f"cannot be read: {error.what}"
         return replace(plain, owner="" if instant.is_completed else self._owner(instant.time), note=note)

@@ -36,13 +36,20 @@ class _Entry(BaseModel):
 
 
 class Plan(_Entry):
-    """Publication of a service's plan, whose exact bytes are in the file `payload`."""
+    """Publication of a service's plan, whose exact bytes are in the file `payload`.
+
+    `cancellable`: whether a cancel may end it (RFC-79); None in entries of earlier releases. It is overdue once it is
+    `cancel_after_hours` old, or once `cancel_after_instants` instants were requested after it; None: never.
+    """
 
     kind: Literal["PLAN"] = "PLAN"
     instant: str
     action: str
     payload: str
     footprint: str = ""
+    cancellable: bool | None = None
+    cancel_after_hours: float | None = None
+    cancel_after_instants: int | None = None
 
     @property
     def notes(self) -> frozenset[str]:
@@ -88,11 +95,18 @@ class Complete(_Entry):
 
 
 class Cancel(_Entry):
-    """Decision that an instant will never complete."""
+    """Decision that an instant will never complete.
+
+    `cause` says what led to it: `request`, `policy`, `ingestion`, `priority` or `failure`; it is empty in entries of earlier
+    releases, and where a rollback of a dead writer needs it. `requester` names who asked, `by` the instant that it made way for.
+    """
 
     kind: Literal["CANCEL"] = "CANCEL"
     instant: str
     reason: str
+    cause: str = ""
+    requester: str = ""
+    by: str = ""
 
 
 class Void(_Entry):

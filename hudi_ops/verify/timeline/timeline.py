@@ -13,7 +13,6 @@ from hudi_ops.verify.report import RESTORE, Findings
 from hudi_ops.verify.subject import Subject
 
 _LIKE_TIMELINE = re.compile(r"\d{14,}[._].*")
-_ABORTED = re.compile(r"\d+\.[a-z]+\.aborted")
 _LEGACY = re.compile(r"\d+\.([a-z]+)")
 
 
@@ -49,7 +48,7 @@ def _check_names(subject: Subject, findings: Findings) -> list[TimelineFile]:
                 info.path,
                 "remove it, or restore its name `<request>_<completion>.<action>` from a copy of the table",
             )
-        elif not _ABORTED.fullmatch(name):
+        else:
             findings.warning(
                 "timeline-name",
                 "not a timeline file name; every reader skips it",
@@ -120,7 +119,8 @@ def _check_states(subject: Subject, instant: Instant, findings: Findings) -> Non
     path = subject.timeline.path(instant.file_name)
     if instant.kind == "savepoint":
         return
-    if instant.states == {State.INFLIGHT}:
+    states = instant.states - {State.ABORTED, State.SWEPT}
+    if states == {State.INFLIGHT}:
         # A live writer never shows this: the requested file is created first and deleted last.
         findings.error(
             "inflight-without-requested",
@@ -128,8 +128,8 @@ def _check_states(subject: Subject, instant: Instant, findings: Findings) -> Non
             path,
             f"if hudi-ops cancelled it, its next write removes the file; otherwise, once no writer works on it, delete {path}",
         )
-    elif instant.is_completed and len(instant.states) < 3:
-        missing = ", ".join(state.name.lower() for state in State if state not in instant.states)
+    elif instant.is_completed and len(states) < 3:
+        missing = ", ".join(state.name.lower() for state in set(State) - {State.ABORTED, State.SWEPT} - states)
         findings.warning(
             "states-missing", f"completed, but these state files are missing: {missing}; readers do not need them", path
         )

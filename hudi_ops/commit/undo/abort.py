@@ -1,0 +1,82 @@
+"""Record a cancelled plan while it leaves the timeline (RFC-79, `execute_cancel`).
+
+`commit.undo.rollback` deletes the files. The record `.aborted` is put before the inflight and the requested file go, so that a plan
+is always either pending or aborted; the queue file goes last. Every step can be repeated by any process.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from hudi_ops.commit.recover.sweep import release_rolled_back
+from hudi_ops.commit.session import Session, best_effort
+from hudi_ops.commit.undo.rollback_files import delete_own_notes, delete_pending
+from hudi_ops.concurrency.markers import FOLDER as MARKERS
+from hudi_ops.errors import NotFound
+from hudi_ops.storage.claim import ensure
+from hudi_ops.timeline.cancel.aborted import AbortedPlan, aborted_path, mark_swept, queue_path
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log.cancelled import fate_of
+from hudi_ops.timeline.log.entries import Cancel, Takeover
+from hudi_ops.timeline.log.head import reaching_back
+from hudi_ops.timeline.names import REWRITING_ACTIONS, SERVICE_ACTIONS, State, requested_name
+from hudi_ops.timeline.state import TableState
+
+logger = logging.getLogger(__name__)
+
+
+def epochs_of(session: Session, state: TableState, instant: str) -> tuple[int, ...]:
+    """Return the epochs of all TAKEOVERs of an instant, in order."""
+    known = reaching_back(session.ctx.storage, state.log, instant)
+    return tuple(entry.epoch for _, entry in known.own if isinstance(entry, Takeover) and entry.instant == instant)
+
+
+def may_have_files(session: Session, state: TableState, plan: Instant) -> bool:
+    """Return whether an executor of a cancelled plan may have put a data file.
+
+    After the CANCEL no process of hudi_ops begins it.
+    """
+    if plan.action not in REWRITING_ACTIONS:
+        return False
+    if State.INFLIGHT in plan.states or epochs_of(session, state, plan.time):
+        return True
+    folder = session.ctx.storage.list_folder(f"{MARKERS}/{plan.time}")
+    return bool(folder.files or folder.folders)
+
+
+def remove_plan(session: Session, state: TableState, plan: Instant) -> None:
+    """Abort a plan without data files; it gets no rollback instant."""
+    record_aborted(session, state, plan)
+    delete_own_notes(session, plan.time)
+    delete_pending(session, state.timeline.folder, plan)
+    release_aborted(session, state, plan)
+    logger.warning("removed the cancelled %s %s from the timeline", plan.action, plan.time)
+
+
+def record_aborted(session: Session, state: TableState, plan: Instant, **facts: Any) -> None:
+    """Put the record of a cancelled plan before it leaves the timeline; the first one stays."""
+    storage = session.ctx.storage
+    fate = fate_of(storage, state, plan.time)
+    if fate is None or not isinstance(fate[1], Cancel):
+        return  # no plan leaves the timeline without a CANCEL: `refuse_uncancelled` has raised
+    try:
+        body = storage.get(state.timeline.path(requested_name(plan.time, plan.action)))
+    except NotFound:
+        body = b""  # a foreign writer, or another aborter, removed it
+    record = AbortedPlan.of(plan, fate[0], fate[1], body, epochs=epochs_of(session, state, plan.time), **facts)
+    ensure(storage, aborted_path(state.timeline, plan), record.to_bytes())
+
+
+def release_aborted(session: Session, state: TableState, target: Instant) -> None:
+    """Drop the lease of an undone instant, and of a plan the queue file.
+
+    Files that its tasks announced are looked for once more, later. Without a marker there are none, and the plan is swept at once.
+    """
+    is_noted = release_rolled_back(session, target.time)
+    if target.action not in SERVICE_ACTIONS:
+        return
+    with best_effort(target.time):
+        if not is_noted:
+            mark_swept(session.ctx.storage, state.timeline, target)
+        session.ctx.storage.delete(queue_path(target.time))

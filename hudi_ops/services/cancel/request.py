@@ -1,0 +1,186 @@
+"""Request the cancel of a pending plan: then it never completes (RFC-79).
+
+The CANCEL slot decides, whether or not a process executes the plan. The queue file only shows it; the next call makes it again.
+
+Source: docs/protocol.md §7, §26.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+
+from hudi_ops.commit.checks import was_completed
+from hudi_ops.commit.recover.recover import finish_unfinished
+from hudi_ops.commit.session import Session
+from hudi_ops.commit.support import refuse_unwritable
+from hudi_ops.commit.undo.cancel import CancelReason, cancel_write
+from hudi_ops.errors import InvalidRequest
+from hudi_ops.services.cancel.errors import AlreadyCommitted, InstantArchived, InstantNotFound, NotCancellable
+from hudi_ops.services.cancel.plan_slots import plan_entry
+from hudi_ops.timeline.cancel.aborted import queue_cancel
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log.cancelled import cancel_slot
+from hudi_ops.timeline.log.entries import Plan
+from hudi_ops.timeline.names import REWRITING_ACTIONS, WRITE_ACTIONS, is_instant
+from hudi_ops.timeline.state import TableState
+
+REASON_CHARS_MAX = 1_000
+NOT_CANCELLED = frozenset({"clean", "rollback", "restore", "savepoint"})
+"""Actions that are finished, never cancelled: a part of their work may be done."""
+
+_LIST = "copy the instant of a pending plan from `hudi-ops plans TABLE`"
+
+
+@dataclass(frozen=True)
+class Requested:
+    """A requested cancel.
+
+    Attributes:
+        state: the table's state from which it was found.
+        plan: the plan; None: it had left the timeline before.
+        was_aborted: the plan was cancelled and removed before.
+    """
+
+    state: TableState
+    plan: Instant | None
+    was_aborted: bool
+
+
+def checked_reason(text: str) -> str:
+    """Return the reason of a cancel without surrounding blanks.
+
+    Raises:
+        InvalidRequest: it is empty, longer than `REASON_CHARS_MAX`, or has control characters.
+    """
+    reason = text.strip()
+    if not reason or len(reason) > REASON_CHARS_MAX or any(unicodedata.category(char) == "Cc" for char in reason):
+        raise InvalidRequest(
+            "this cannot be the reason of a cancel",
+            expected=f"1 to {REASON_CHARS_MAX} characters in one line, without control characters",
+            found=f"{len(text)} characters, beginning {text[:20]!r}",
+            next_step="say in one sentence why the plan is cancelled",
+        )
+    return reason
+
+
+def request_cancel(session: Session, instant: str, reason: CancelReason, *, force: bool = False) -> Requested:
+    """Decide that a pending plan never completes, whether or not a process executes it.
+
+    A second call changes nothing. If the plan was decided to complete, the call helps the commit to its end, and is refused.
+
+    Args:
+        session: of this process.
+        instant: request time of the plan.
+        reason: why, and who asks.
+        force: cancel a plan that does not say that it is cancellable.
+
+    Raises:
+        InvalidRequest: the reason or the instant is malformed.
+        InstantNotFound: there is no such instant; or it was archived, or completed, as subclasses of `InvalidRequest` say.
+        NotCancellable: it is a write or an action that is always finished; or its plan is not cancellable, without `force`.
+        Unsupported: the table cannot be written.
+        Busy: the lock was not free in time.
+    """
+    checked_reason(reason.text)
+    state, plan = find_plan(session, instant)
+    if plan is None:
+        return Requested(state, None, was_aborted=True)
+    if cancel_slot(session.ctx.storage, state, instant) is None:
+        refuse_not_cancellable(session, state, plan, force=force)
+    if not cancel_write(session, instant, reason):
+        refuse_committed(state, instant)
+    state = session.loader.load()
+    slot = cancel_slot(session.ctx.storage, state, instant)
+    if slot is not None:
+        queue_cancel(session.ctx.storage, state.log.table_id, instant, slot)
+    return Requested(state, plan, was_aborted=False)
+
+
+def find_plan(session: Session, instant: str) -> tuple[TableState, Instant | None]:
+    """Return the state and the pending instant; None: a cancelled plan that was removed.
+
+    Raises:
+        InvalidRequest: the instant is malformed.
+        InstantNotFound: there is none.
+        InstantArchived: it completed, and was archived.
+        AlreadyCommitted: it completed. Raised by `refuse_committed`.
+        Unsupported: the table cannot be written.
+    """
+    if not is_instant(instant):
+        raise InvalidRequest(
+            f"{instant!r} is not an instant", expected="17 digits", found=repr(instant), next_step=_LIST
+        )
+    state = finish_unfinished(session)
+    refuse_unwritable(state.config)
+    found = state.timeline.find(instant)
+    if found is not None:
+        if found.is_completed:
+            refuse_committed(state, instant)
+        return state, found
+    if any(one.time == instant for one in state.timeline.aborted) or session.was_cancelled(state, instant):
+        return state, None
+    if was_completed(session, state, instant):
+        raise InstantArchived(
+            "this instant completed, and was archived",
+            table=state.config.name,
+            instant=instant,
+            expected="a pending plan",
+            next_step="it cannot be cancelled; `hudi-ops restore TABLE` returns the table to a savepoint",
+        )
+    raise InstantNotFound(
+        "no such instant", table=state.config.name, instant=instant, expected="a pending plan", next_step=_LIST
+    )
+
+
+def refuse_not_cancellable(session: Session, state: TableState, found: Instant, *, force: bool) -> None:
+    """Refuse an instant that a cancel must not end.
+
+    Raises:
+        NotCancellable: says why, and what helps.
+    """
+    why = next_step = ""
+    if found.action in WRITE_ACTIONS:
+        why = f"a pending {found.action} is a write, not a plan"
+        next_step = f"once its writer has ended: `hudi-ops rollback TABLE {found.time}`"
+    elif found.action in NOT_CANCELLED or found.action not in REWRITING_ACTIONS | {"indexing"}:
+        why = f"a {found.action} is never cancelled"
+        next_step = (
+            f"`hudi-ops clean TABLE execute --instant {found.time}` finishes it"
+            if found.action == "clean"
+            else "`hudi-ops recover TABLE` finishes it"
+        )
+    elif not force:
+        why, next_step = _not_said(plan_entry(session.ctx.storage, state, found.time), found)
+    if why:
+        raise NotCancellable(
+            why, table=state.config.name, instant=found.time, expected="a cancellable plan", next_step=next_step
+        )
+
+
+def _not_said(entry: Plan | None, found: Instant) -> tuple[str, str]:
+    """Return why a plan needs force, and the command that helps; empty if it does not."""
+    if entry is not None and entry.cancellable:
+        return "", ""
+    forced = f"`hudi-ops cancel TABLE {found.time} --force`"
+    if entry is None:
+        return (
+            f"this {found.action} was planned by another program, which may execute it without asking",
+            f"stop that program, then {forced}: Apache Hudi that executes the plan meanwhile fails, or completes it",
+        )
+    return f"this {found.action} was not planned as cancellable", f"{forced} cancels it all the same"
+
+
+def refuse_committed(state: TableState, instant: str) -> None:
+    """Refuse to cancel a plan that completed.
+
+    Raises:
+        AlreadyCommitted: always.
+    """
+    raise AlreadyCommitted(
+        "the plan completed: its files are part of the table",
+        table=state.config.name,
+        instant=instant,
+        expected="a pending plan",
+        next_step="nothing to cancel; `hudi-ops timeline TABLE` shows it",
+    )

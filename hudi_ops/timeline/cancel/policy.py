@@ -1,0 +1,57 @@
+"""Cancel policy of a plan: whether it may be cancelled, and when it is overdue (RFC-79)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypedDict
+
+CANCELLABLE_KEY = "hudi_ops.cancellable"
+HOURS_KEY = "hudi_ops.cancel_after_hours"
+INSTANTS_KEY = "hudi_ops.cancel_after_instants"
+
+
+class PolicyFields(TypedDict):
+    """Fields of a PLAN entry."""
+
+    cancellable: bool
+    cancel_after_hours: float | None
+    cancel_after_instants: int | None
+
+
+@dataclass(frozen=True)
+class CancelPolicy:
+    """Whether a plan may be cancelled, and when it is overdue.
+
+    Attributes:
+        cancellable: a cancel may end the plan.
+        hours: age from which it is overdue; None: age does not matter.
+        instants: number of instants after which it is overdue; None: their number does not matter.
+    """
+
+    cancellable: bool = False
+    hours: float | None = None
+    instants: int | None = None
+
+    def entry_fields(self) -> PolicyFields:
+        """Return the fields of the PLAN entry."""
+        return PolicyFields(
+            cancellable=self.cancellable, cancel_after_hours=self.hours, cancel_after_instants=self.instants
+        )
+
+    def extra(self) -> dict[str, str]:
+        """Return the entries of the plan's extra metadata; none for a plan that is not cancellable."""
+        if not self.cancellable:
+            return {}
+        limits = {HOURS_KEY: self.hours, INSTANTS_KEY: self.instants}
+        return {CANCELLABLE_KEY: "true", **{key: f"{value:g}" for key, value in limits.items() if value is not None}}
+
+    def __str__(self) -> str:
+        if not self.cancellable:
+            return "not cancellable"
+        limits = [f"{self.hours:g} h"] if self.hours is not None else []
+        limits += [f"{self.instants} instants"] if self.instants is not None else []
+        return f"cancellable, overdue after {' or '.join(limits)}" if limits else "cancellable"
+
+
+NEVER = CancelPolicy()
+"""A plan that only `force` cancels."""
