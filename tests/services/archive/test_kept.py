@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from hudi_ops.concurrency.attempt import begin
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.config.requests import ArchiveRequest
 from hudi_ops.errors import Conflict, Corrupt
+from hudi_ops.metadata.reader.instants import load_metadata_timeline
 from hudi_ops.services.archive.run import archive
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
@@ -312,3 +314,25 @@ def test_files_that_cannot_go_yet_do_not_keep_the_archiver_busy() -> None:
             storage.delete(info.path)
     archived(storage, clock, "third")
     assert timeline_of(storage).start == times[-3]
+
+
+def test_a_dropped_metadata_table_is_built_again_though_its_timeline_holds_archived_instants() -> None:
+    """The metadata table's timeline is archived after the data table's; a rebuild that dies in between leaves it as it is."""
+    storage, clock = long_table(WITH_METADATA)
+    table = table_of(storage, clock, "builder")
+    model = by_key(table)
+    table.metadata.compact()
+    dying = FaultyStorage(storage, DiesBefore("put_if_absent:.hoodie/metadata/.hoodie/timeline/history"))
+    with pytest.raises(Crash):
+        archived(dying, clock)
+    clock.advance_ms(EXPIRY_MS + 1_000)
+    archived_times = {one.time for one in history_of(storage)}
+    assert archived_times & {one.time for one in load_metadata_timeline(storage)}
+    dying = FaultyStorage(storage, DiesBefore("put_if_absent:.hoodie/metadata/.hoodie/timeline/"))
+    with pytest.raises(Crash):
+        table_of(dying, clock, "rebuilder").metadata.build(rebuild=True)
+    clock.advance_ms(EXPIRY_MS + 1_000)
+    assert not load_config(storage).metadata_partitions
+    table_of(storage, clock, "next").metadata.build()
+    assert "files" in load_config(storage).metadata_partitions
+    assert_whole(storage, clock, model)
