@@ -328,7 +328,7 @@ def test_a_dropped_metadata_table_is_built_again_though_its_timeline_holds_archi
     clock.advance_ms(EXPIRY_MS + 1_000)
     archived_times = {one.time for one in history_of(storage)}
     assert archived_times & {one.time for one in load_metadata_timeline(storage)}
-    dying = FaultyStorage(storage, DiesBefore("put_if_absent:.hoodie/metadata/.hoodie/timeline/"))
+    dying = FaultyStorage(storage, DiesBefore("delete:.hoodie/metadata/"))
     with pytest.raises(Crash):
         table_of(dying, clock, "rebuilder").metadata.build(rebuild=True)
     clock.advance_ms(EXPIRY_MS + 1_000)
