@@ -118,6 +118,28 @@ def test_a_replace_commit_waits_until_the_replaced_files_are_gone() -> None:
     assert by_key(table_of(storage, clock, "after"), listing="storage") == model
 
 
+def test_a_replace_commit_waits_while_a_clean_that_deleted_its_files_is_pending() -> None:
+    """The metadata table names these files until the clean completes: without the replace commit they would be rows again."""
+    storage, clock = long_table(WITH_METADATA)
+    table = table_of(storage, clock, "writer")
+    replaced = table.ingest(rows(("k0", "p0", 900, 900, None)), "insert_overwrite").instant
+    for number in range(901, 907):
+        table.ingest(rows(("k0", "p0", number, number, None)))
+        table.metadata.compact()
+    model = by_key(table)
+    dying = FaultyStorage(storage, DiesBefore("put:.hoodie/.commit_log/payload"))
+    with pytest.raises(Crash):
+        table_of(dying, clock, "cleaner").clean.execute(instant=table.clean.plan(retain=1).instant)
+    done = archived(storage, clock)
+    assert done.boundary < replaced
+    assert f"replacecommit {replaced}" in done.stopped_by
+    assert by_key(table_of(storage, clock, "reader"), listing="metadata") == model
+    clock.advance_ms(EXPIRY_MS + 1_000)
+    table.clean.run(retain=1)
+    assert archived(storage, clock).boundary >= replaced
+    assert_whole(storage, clock, model)
+
+
 def test_a_metadata_table_that_was_never_compacted_keeps_everything() -> None:
     storage, clock = long_table(WITH_METADATA)
     table = table_of(storage, clock, "builder")
