@@ -12,7 +12,7 @@ from hudi_ops.commit.apply.delta_maker import DeltaMaker
 from hudi_ops.commit.apply.metadata_delta import RemovalDeltaMaker, WriteDeltaMaker
 from hudi_ops.commit.apply.observed import observed_completions
 from hudi_ops.commit.checks import refuse_changed_columns, refuse_unfit
-from hudi_ops.commit.ledger import pointers
+from hudi_ops.commit.ledger import newest_extra, pointers
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt
@@ -301,9 +301,9 @@ def _exclusive_plans(write: Write) -> frozenset[str]:
 
 def _newest_extra(session: Session, state: TableState, ahead: Ahead) -> Mapping[str, str]:
     """Return `Session.newest_extra`; after foreign archiving, without reading the whole log."""
-    newest = session.commits.newest_with(state.timeline, POINTER_KEY)
-    if newest is not None:
-        return newest.extra
+    extra = newest_extra(session.ctx.storage, session.commits, state.timeline)
+    if extra is not None:
+        return extra
     since = [
         entry
         for slot, entry in state.log.completes()

@@ -18,7 +18,18 @@ from urllib.parse import quote, unquote
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.sources.source import SUFFIXES, source_format
 from hudi_ops.storage.protocol import FileInfo, Storage
-from hudi_ops.timeline.content.ledger_chain import Link, ledger_path, lengthened, link_bytes, read_chain
+from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.content.ledger_chain import (
+    Link,
+    ledger_path,
+    lengthened,
+    link_bytes,
+    read_chain,
+    writer_of_ledger,
+)
+from hudi_ops.timeline.content.undone import restored_over
+from hudi_ops.timeline.log.commit_log import POINTER_KEY
+from hudi_ops.timeline.state import CommitReader
 
 POINTER_PREFIX = "hudi_ops.ledger."
 _NAMED_MAX = 3
@@ -133,6 +144,42 @@ def source_id_of(uri: str) -> str:
 def pointers(extra: Mapping[str, str]) -> dict[str, str]:
     """Return the ledger pointers in a commit's extra metadata: key -> path."""
     return {key: value for key, value in extra.items() if key.startswith(POINTER_PREFIX)}
+
+
+def newest_extra(storage: Storage, commits: CommitReader, timeline: Timeline) -> Mapping[str, str] | None:
+    """Return the extra metadata of the newest commit of this library, with ledgers that count; None without a commit.
+
+    A restore leaves writes that were requested below the savepoint. One of them may have completed after a write that the restore
+    undid, and then it names that write's ledger. In place of such a ledger the newest earlier one of the source counts.
+
+    Raises:
+        Corrupt: the plan of a restore cannot be read.
+    """
+    newest = commits.newest_with(timeline, POINTER_KEY)
+    restores = timeline.by_kind.get("restore", ())
+    if newest is None or not restores or _completed_after(timeline, restores[-1].time):
+        return newest.extra if newest is not None else None
+    undone = restored_over(storage, timeline)
+    found = dict(newest.extra)
+    for write in timeline.newest_first:
+        stale = {key for key, path in pointers(found).items() if writer_of_ledger(path) in undone}
+        if not stale:
+            break
+        metadata = commits.metadata(timeline, write)
+        if metadata is None or POINTER_KEY not in metadata.extra:
+            continue
+        for key in stale:
+            found.pop(key)
+            if key in metadata.extra:
+                found[key] = metadata.extra[key]
+    return {
+        key: path for key, path in found.items() if key not in pointers(found) or writer_of_ledger(path) not in undone
+    }
+
+
+def _completed_after(timeline: Timeline, restore: str) -> bool:
+    """Return whether a write completed after the newest restore was requested: its ledgers count."""
+    return any(write.completion_time > restore for write in timeline.newest_first[:1])
 
 
 def read_ledger(storage: Storage, extra: Mapping[str, str], uri: str) -> Ledger:

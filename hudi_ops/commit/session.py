@@ -11,6 +11,7 @@ from itertools import chain
 from typing import TypedDict
 
 from hudi_ops.commit.apply.decided import TimelineApplier
+from hudi_ops.commit.ledger import newest_extra
 from hudi_ops.concurrency.conflicts import ConflictStrategy, Contender, strategy_of
 from hudi_ops.concurrency.contenders import ContenderReader
 from hudi_ops.concurrency.early_conflicts import ConflictWatch
@@ -34,7 +35,7 @@ from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.footprint import Footprint
 from hudi_ops.timeline.log.cancelled import cancel_slot, fate_of
-from hudi_ops.timeline.log.commit_log import POINTER_KEY, payload_folder, put_payload
+from hudi_ops.timeline.log.commit_log import payload_folder, put_payload
 from hudi_ops.timeline.log.entries import Complete, Plan, Restore, Savepoint, Void
 from hudi_ops.timeline.log.head import older_entries
 from hudi_ops.timeline.log.reserve import next_after
@@ -260,9 +261,9 @@ class Session:
 
     def newest_extra(self, state: TableState) -> Mapping[str, str]:
         """Return the newest hudi_ops commit's extra metadata; after foreign archiving, from the log."""
-        newest = self.commits.newest_with(state.timeline, POINTER_KEY)
-        if newest is not None:
-            return newest.extra
+        extra = newest_extra(self.ctx.storage, self.commits, state.timeline)
+        if extra is not None:
+            return extra
         entry = self.newest_complete(state)
         if entry is None:
             return {}

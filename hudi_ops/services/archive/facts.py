@@ -22,6 +22,7 @@ from hudi_ops.metadata.writer.compaction import compactions
 from hudi_ops.services.archive.rules import Facts, first_kept
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.plans import (
+    CleanPlan,
     CleanResult,
     CompactionPlan,
     RestorePlan,
@@ -87,6 +88,8 @@ def _replaced(session: Session, state: TableState, limit: str) -> dict[str, str]
             named[write.time] = (metadata.replaced if metadata is not None else None) or {}
     partitions = sorted({partition for groups in named.values() for partition, ids in groups.items() if ids})
     held = dict(zip(partitions, _listed(session, partitions), strict=True))
+    for partition, files in _being_cleaned(session, state):
+        held.setdefault(partition, []).extend(files)
     found = {}
     for time, groups in named.items():
         for partition, ids in groups.items():
@@ -96,6 +99,26 @@ def _replaced(session: Session, state: TableState, limit: str) -> dict[str, str]
                 found[time] = exists
                 break
     return found
+
+
+def _being_cleaned(session: Session, state: TableState) -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
+    """Yield (path, file id, instant) of the files of pending cleans, by partition.
+
+    Their executors may have deleted them. The metadata table names them until the clean completes, and they would be rows again.
+    """
+    for clean in (one for one in state.timeline.pending if one.action == "clean"):
+        plan = read_plan(session.ctx.storage, state.timeline, clean)
+        if isinstance(plan, CleanPlan):
+            for partition, names in plan.files.items():
+                parsed = ((name, parse_data_file(name)) for name in names)
+                yield (
+                    partition,
+                    [
+                        (f"{partition}/{name}".lstrip("/"), one.file_id, one.instant)
+                        for name, one in parsed
+                        if one is not None
+                    ],
+                )
 
 
 def _listed(session: Session, partitions: list[str]) -> list[list[tuple[str, str, str]]]:

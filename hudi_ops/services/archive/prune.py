@@ -18,7 +18,8 @@ from hudi_ops.errors import NotFound
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.ledger_chain import FOLDER as LEDGERS
-from hudi_ops.timeline.content.ledger_chain import built_upon
+from hudi_ops.timeline.content.ledger_chain import built_upon, writer_of_ledger
+from hudi_ops.timeline.content.undone import restored_over
 from hudi_ops.timeline.log.commit_log import FOLDER as LOG
 from hudi_ops.timeline.log.commit_log import SAVEPOINT_SUFFIX
 from hudi_ops.timeline.log.entries import Complete
@@ -80,7 +81,10 @@ def ledgers_kept(session: Session, state: TableState) -> frozenset[str]:
     extras = [session.newest_extra(state), *(metadata.extra for metadata in commits if metadata is not None)]
     if (archived := _newest_archived(session, state)) is not None:
         extras.append(CommitMetadata.from_bytes(storage.get(archived.payload), archived.payload).extra)
-    named = sorted({path for extra in extras for path in pointers(extra).values()})
+    undone = restored_over(storage, state.timeline)
+    named = sorted({
+        path for extra in extras for path in pointers(extra).values() if writer_of_ledger(path) not in undone
+    })
     below = session.ctx.local_engine.map(partial(built_upon, storage), named)
     return frozenset(named).union(*below)
 

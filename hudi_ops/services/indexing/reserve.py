@@ -23,6 +23,7 @@ from hudi_ops.metadata.records.partitions import FOLDER, TIMELINE_FOLDER, Metada
 from hudi_ops.metadata.writer.begin import request_beginning
 from hudi_ops.metadata.writer.commit import ACTION
 from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.content.archived import load_history
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.plans import ReplacePlan, read_plan
 from hudi_ops.timeline.log.reserve import free_at_or_below, known_times
@@ -205,15 +206,23 @@ def clear_build(session: Session, reserved: BuildReservation) -> None:
 def _unfinished(session: Session, state: TableState, own: Timeline) -> list[str]:
     """Return the instants of builds that are pending, or completed and not named.
 
+    The delta of an archived instant looks alike once its partition is dropped: the metadata table's timeline is archived later.
+
     Raises:
         Busy: one of them is running.
     """
-    found = []
+    found: list[str] = []
+    archived: frozenset[str] | None = None
     for instant in own:
         is_init = instant.time.startswith(INIT_PREFIX)
         if instant.kind != ACTION or is_init or state.timeline.find(instant.time) is not None:
             continue
         if instant.is_completed and _is_named(session, state, own.path(instant.file_name)):
+            continue
+        if archived is None:
+            history = load_history(session.ctx.storage, state.config)
+            archived = frozenset(one.time for one in history.instants)
+        if instant.time in archived:
             continue
         lease = read_lease(session.ctx.storage, instant.time)
         if lease is not None and not lease.is_dead(session.ctx.clock):

@@ -54,6 +54,11 @@ def ledger_path(instant: str, source_id: str) -> str:
     return f"{ledger_folder(instant)}/{source_id}.json"
 
 
+def writer_of_ledger(path: str) -> str:
+    """Return the instant that wrote a ledger."""
+    return path.removeprefix(f"{FOLDER}/").partition("/")[0]
+
+
 def built_upon(storage: Storage, path: str) -> tuple[str, ...]:
     """Return the paths of the ledgers that a ledger builds upon, oldest first; a base has none.
 

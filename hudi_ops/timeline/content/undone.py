@@ -36,3 +36,13 @@ def undone_by(storage: Storage, config: TableConfig, timeline: Timeline, target:
         if isinstance(told, RolledBack | RestorePlan) and old.time > target and target in told.targets:
             return f"{old.action} {old.time}"
     return ""
+
+
+def restored_over(storage: Storage, timeline: Timeline) -> frozenset[str]:
+    """Return the instants that the restores on the timeline undid, or will.
+
+    Raises:
+        Corrupt: the plan of a restore cannot be read.
+    """
+    plans = (read_plan(storage, timeline, restore) for restore in timeline.by_kind.get("restore", ()))
+    return frozenset(target for plan in plans if isinstance(plan, RestorePlan) for target in plan.targets)

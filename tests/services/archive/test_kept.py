@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from hudi_ops.concurrency.attempt import begin
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.config.requests import ArchiveRequest
 from hudi_ops.errors import Conflict, Corrupt
+from hudi_ops.metadata.reader.instants import load_metadata_timeline
 from hudi_ops.services.archive.run import archive
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
@@ -114,6 +116,28 @@ def test_a_replace_commit_waits_until_the_replaced_files_are_gone() -> None:
     assert done.boundary is not None
     assert done.boundary > replaced
     assert by_key(table_of(storage, clock, "after"), listing="storage") == model
+
+
+def test_a_replace_commit_waits_while_a_clean_that_deleted_its_files_is_pending() -> None:
+    """The metadata table names these files until the clean completes: without the replace commit they would be rows again."""
+    storage, clock = long_table(WITH_METADATA)
+    table = table_of(storage, clock, "writer")
+    replaced = table.ingest(rows(("k0", "p0", 900, 900, None)), "insert_overwrite").instant
+    for number in range(901, 907):
+        table.ingest(rows(("k0", "p0", number, number, None)))
+        table.metadata.compact()
+    model = by_key(table)
+    dying = FaultyStorage(storage, DiesBefore("put:.hoodie/.commit_log/payload"))
+    with pytest.raises(Crash):
+        table_of(dying, clock, "cleaner").clean.execute(instant=table.clean.plan(retain=1).instant)
+    done = archived(storage, clock)
+    assert done.boundary < replaced
+    assert f"replacecommit {replaced}" in done.stopped_by
+    assert by_key(table_of(storage, clock, "reader"), listing="metadata") == model
+    clock.advance_ms(EXPIRY_MS + 1_000)
+    table.clean.run(retain=1)
+    assert archived(storage, clock).boundary >= replaced
+    assert_whole(storage, clock, model)
 
 
 def test_a_metadata_table_that_was_never_compacted_keeps_everything() -> None:
@@ -312,3 +336,25 @@ def test_files_that_cannot_go_yet_do_not_keep_the_archiver_busy() -> None:
             storage.delete(info.path)
     archived(storage, clock, "third")
     assert timeline_of(storage).start == times[-3]
+
+
+def test_a_dropped_metadata_table_is_built_again_though_its_timeline_holds_archived_instants() -> None:
+    """The metadata table's timeline is archived after the data table's; a rebuild that dies in between leaves it as it is."""
+    storage, clock = long_table(WITH_METADATA)
+    table = table_of(storage, clock, "builder")
+    model = by_key(table)
+    table.metadata.compact()
+    dying = FaultyStorage(storage, DiesBefore("put_if_absent:.hoodie/metadata/.hoodie/timeline/history"))
+    with pytest.raises(Crash):
+        archived(dying, clock)
+    clock.advance_ms(EXPIRY_MS + 1_000)
+    archived_times = {one.time for one in history_of(storage)}
+    assert archived_times & {one.time for one in load_metadata_timeline(storage)}
+    dying = FaultyStorage(storage, DiesBefore("delete:.hoodie/metadata/"))
+    with pytest.raises(Crash):
+        table_of(dying, clock, "rebuilder").metadata.build(rebuild=True)
+    clock.advance_ms(EXPIRY_MS + 1_000)
+    assert not load_config(storage).metadata_partitions
+    table_of(storage, clock, "next").metadata.build()
+    assert "files" in load_config(storage).metadata_partitions
+    assert_whole(storage, clock, model)

@@ -82,6 +82,27 @@ def test_source_files_of_undone_writes_are_taken_again(tmp_path: Path) -> None:
     assert by_key(table) == MODEL | {"k0": 100, "k1": 101}
 
 
+def test_a_compaction_that_completed_after_an_undone_write_does_not_bring_its_ledger(tmp_path: Path) -> None:
+    """The compaction was planned below the savepoint, so it stays; it carries the ledgers as they were when it completed."""
+    storage, clock = made(MERGE_ON_READ, FIRST), ManualClock(NOW_MS, tick_ms=1)
+    table = table_of(storage, clock, "writer")
+    pq.write_table(rows(("k0", "p0", 50, 1, None)), tmp_path / "first.parquet")
+    assert table.ingest_folder(str(tmp_path)).files == 1
+    assert table.compaction.plan().instant is not None
+    table.ingest(rows(("k3", "p1", 33, 1, None)))
+    savepoint = table.savepoints.create().instant
+    pq.write_table(SECOND, tmp_path / "second.parquet")
+    assert table.ingest_folder(str(tmp_path)).files == 1
+    assert table.compaction.execute().instant < savepoint
+    table.savepoints.restore(savepoint)
+    assert by_key(table) == MODEL | {"k0": 50, "k3": 33}
+    after = table_of(storage, clock, "another")
+    after.archive.run(keep_min=2, keep_max=2)
+    assert after.ingest_folder(str(tmp_path)).files == 1, "the first file is taken, the second one not any more"
+    assert by_key(table) == MODEL | {"k0": 100, "k1": 101, "k3": 33}
+    assert after.ingest_folder(str(tmp_path)).files == 0
+
+
 @pytest.mark.parametrize("what", ["unknown", "newer savepoint", "none", "lost file"])
 def test_what_is_refused_changes_nothing(what) -> None:
     storage, clock, savepoint = saved()
