@@ -147,7 +147,7 @@ def pointers(extra: Mapping[str, str]) -> dict[str, str]:
 
 
 def newest_extra(storage: Storage, commits: CommitReader, timeline: Timeline) -> Mapping[str, str] | None:
-    """Return the extra metadata of the newest commit of this library, with ledgers that count; None without a commit.
+    """Return the newest commit's extra metadata, with ledgers that count; None without one.
 
     A restore leaves writes that were requested below the savepoint. One of them may have completed after a write that the restore
     undid, and then it names that write's ledger. In place of such a ledger the newest earlier one of the source counts.
@@ -178,7 +178,7 @@ def newest_extra(storage: Storage, commits: CommitReader, timeline: Timeline) ->
 
 
 def _completed_after(timeline: Timeline, restore: str) -> bool:
-    """Return whether a write completed after the newest restore was requested: its ledgers count."""
+    """Return whether the newest write completed after a restore: then its ledgers count."""
     return any(write.completion_time > restore for write in timeline.newest_first[:1])
 
 

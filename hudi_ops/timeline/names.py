@@ -112,7 +112,7 @@ def aborted_name(time: str, action: str) -> str:
 
 
 def swept_name(time: str, action: str) -> str:
-    """Return the name of the mark that the files of an aborted plan were looked for a second time."""
+    """Return the name of the mark beside `.aborted` that says that no file is left."""
     return f"{aborted_name(time, action)}.swept"
 
 

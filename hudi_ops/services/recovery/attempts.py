@@ -25,7 +25,7 @@ from hudi_ops.errors import Busy, Conflict, InvalidRequest, Unsupported
 from hudi_ops.services.base.result import Result
 from hudi_ops.timeline.content.rollbacks import rollback_of
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.names import WRITE_ACTIONS, State
+from hudi_ops.timeline.names import REWRITING_ACTIONS, WRITE_ACTIONS, State
 from hudi_ops.timeline.state import TableState
 
 _LIST = "copy an instant from `hudi-ops timeline`"
@@ -154,7 +154,7 @@ def rollback_write(session: Session, instant: str, *, abandoned: bool = False, d
 
 
 def refuse_alive(session: Session, state: TableState, lease: Lease | None, instant: str, *, abandoned: bool) -> None:
-    """Refuse to roll back a writer that is or may be alive.
+    """Refuse to roll back a writer, or the executor of a plan, that is or may be alive.
 
     Raises:
         Busy: its heartbeat is young.
@@ -172,13 +172,17 @@ def refuse_alive(session: Session, state: TableState, lease: Lease | None, insta
             next_step="once its writer has surely ended, run the same call with --abandoned",
         )
     if not is_dead(session, instant):
+        found = state.timeline.find(instant)
+        is_plan = found is not None and found.action in REWRITING_ACTIONS
         raise Busy(
             f"{_owner(lease)} is writing",
             table=state.config.name,
             instant=instant,
             expected="a writer whose heartbeat stopped",
             found=f"a beat {max(0, session.ctx.clock.now_ms() - lease.beaten_ms) / 1000:.0f} s ago",
-            next_step="stop that process, or wait until it has ended",
+            next_step=f"`hudi-ops cancel TABLE {instant}` stops it, and removes the plan"
+            if is_plan
+            else "stop that process, or wait until it has ended",
         )
 
 

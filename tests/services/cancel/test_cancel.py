@@ -30,17 +30,10 @@ from hudi_ops.verify import verify_table
 from tests.protocol.compaction_table import MODEL, make_logged, merged
 from tests.protocol.crash_table import unaccounted
 from tests.protocol.log_actors import timeline_of, whole_log
+from tests.services.cancel.planned import history_until, planned
 from tests.tables import LOGGED_WITH_METADATA, NOW_MS, rows, table_of
 
 WHY = "the cluster is needed elsewhere"
-
-
-def planned(storage: MemoryStorage, **request: object) -> str:
-    """Publish a plan that may be cancelled; returns its instant."""
-    table = table_of(storage, ManualClock(NOW_MS - 1_000), "planner")
-    made = table.compaction.plan(**{"cancellable": True, **request})
-    assert made.instant is not None
-    return made.instant
 
 
 def assert_aborted(storage: MemoryStorage, clock: ManualClock, instant: str) -> None:
@@ -116,14 +109,6 @@ def test_a_plan_of_a_dead_executor_is_aborted_with_its_files(definition: object)
     assert_aborted(storage, clock, instant)
 
 
-def history_until(storage: MemoryStorage, path: str) -> list[str]:
-    """Return the operations of an execution up to the first put below a path."""
-    faulty = FaultyStorage(storage.copy())
-    table_of(faulty, ManualClock(NOW_MS), "trial").compaction.execute()
-    at = next(number for number, point in enumerate(faulty.history, 1) if point.startswith("put") and path in point)
-    return list(faulty.history[:at])
-
-
 def test_a_running_executor_stops_and_removes_the_plan_itself() -> None:
     storage = make_logged()
     instant = planned(storage)
@@ -141,6 +126,21 @@ def test_a_running_executor_stops_and_removes_the_plan_itself() -> None:
                 assert user.request_cancel(instant, WHY).state == "cancelled"
                 (row,) = user.plans(instant)
                 assert row.next == "its executor stops at its next look, and removes the plan"
+
+    class Undoes(FaultyStorage):
+        """Storage of an executor whose plan a user tries to roll back."""
+
+        def put(self, path: str, body: object) -> None:
+            super().put(path, body)
+            if path.endswith(".parquet"):
+                with pytest.raises(Busy) as refused:
+                    user.rollback(instant)
+                assert f"`hudi-ops cancel TABLE {instant}`" in refused.value.next_step
+
+    twin = storage.copy()
+    user = table_of(twin, clock, "user")
+    table_of(Undoes(twin), clock, "executor").compaction.execute()
+    user = table_of(storage, clock, "user")
 
     with pytest.raises(Cancelled, match=WHY) as error:
         table_of(Requests(storage), clock, "executor").compaction.execute()

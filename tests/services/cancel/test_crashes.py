@@ -26,7 +26,7 @@ from tests.protocol.compaction_table import MODEL, make_logged, merged
 from tests.protocol.crash_table import unaccounted
 from tests.protocol.log_actors import timeline_of, whole_log
 from tests.protocol.sweep import CRASHES, ERRORS, fault_sweep
-from tests.services.cancel.test_cancel import history_until, planned
+from tests.services.cancel.planned import history_until, planned
 from tests.tables import LOGGED_WITH_METADATA, MERGE_ON_READ, NOW_MS, table_of
 
 DEFINITIONS = {"plain": MERGE_ON_READ, "metadata": LOGGED_WITH_METADATA}

@@ -18,9 +18,10 @@ from hudi_ops.config.table import BACKUP_PATH, PROPERTIES_PATH
 from hudi_ops.errors import Cancelled
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.timeline.active import Timeline, load_timeline
+from hudi_ops.timeline.cancel.aborted import AbortedPlan, queue_path
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.commit_log import slot_path
-from hudi_ops.timeline.names import State, inflight_name, instant_of_ms, ms_of_instant, requested_name
+from hudi_ops.timeline.names import State, aborted_name, inflight_name, instant_of_ms, ms_of_instant, requested_name
 from hudi_ops.timeline.settings.properties_file import load_config
 from tests.protocol.archived_history import put_history
 from tests.tables import TIMELINE
@@ -257,6 +258,17 @@ DAMAGES: dict[str, Damage] = {
     "plan damaged": Damage(
         "plan-undecodable", lambda path: put(path / TIMELINE / f"{LATER}.clean.requested", b"no plan")
     ),
+    "record of an aborted plan damaged": Damage(
+        "aborted-unreadable", lambda path: put(path / TIMELINE / aborted_name(LONG_AGO, "compaction"), b"{")
+    ),
+    "record of a plan that was not cancelled": Damage(
+        "aborted-without-cancel",
+        lambda path: put(
+            path / TIMELINE / aborted_name(LONG_AGO, "compaction"),
+            AbortedPlan("", LONG_AGO, "compaction", 0, "not now").to_bytes(),
+        ),
+    ),
+    "request to cancel no plan": Damage("cancel-request-left", lambda path: put(path / queue_path(LONG_AGO), b"{}")),
     "slot damaged": Damage("slot-broken", lambda path: put(path / slot_path(2), b"{")),
     "slot missing": Damage("slot-gap", lambda path: (path / slot_path(2)).unlink()),
     "first slot missing": Damage("log-start slot-gap", lambda path: (path / slot_path(0)).unlink()),

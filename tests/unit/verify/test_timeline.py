@@ -14,10 +14,12 @@ from hudi_ops.formats.avro import container as avro
 from hudi_ops.formats.timeline.service_schemas import ROLLBACK_PLAN
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
+from hudi_ops.timeline.cancel.aborted import QUEUE, AbortedPlan
 from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log.cancelled import mark_cancelled
 from hudi_ops.timeline.names import State, instant_of_ms
 from hudi_ops.verify import verify_table
-from tests.unit.verify.breaking import errors, found, path_of, timeline_of, warnings, writes
+from tests.unit.verify.breaking import errors, found, infos, path_of, timeline_of, warnings, writes
 
 FOLDER = ".hoodie/timeline"
 LATER = "20990101000000000"
@@ -46,10 +48,30 @@ def test_name_that_is_no_instant(foreign):
     assert found(foreign) == warnings("timeline-name")
 
 
-def test_aborted_plans_and_other_files_are_no_finding(foreign):
-    foreign.put(f"{FOLDER}/{LATER}.clustering.aborted", b"{}")
-    foreign.put(f"{FOLDER}/readme", b"")
-    assert found(foreign) == []
+def test_aborted_plans_and_other_files_are_no_finding(ours):
+    record = AbortedPlan("", LATER, "clustering", 0, "not now")
+    ours.put(f"{FOLDER}/{LATER}.clustering.aborted", record.to_bytes())
+    ours.put(f"{FOLDER}/{LATER}.clustering.aborted.swept", b"")
+    mark_cancelled(ours, LATER, 0)
+    ours.put(f"{FOLDER}/readme", b"")
+    assert found(ours) == []
+
+
+def test_records_of_aborted_plans_that_cannot_be_trusted(foreign):
+    record = AbortedPlan("", LATER, "clustering", 0, "not now").to_bytes()
+    path = f"{FOLDER}/{LATER}.clustering.aborted"
+    foreign.put(path, record)
+    assert found(foreign) == warnings("aborted-without-cancel")
+    foreign.put(path, record[:30])
+    assert found(foreign) == warnings("aborted-unreadable")
+    foreign.put(path, record.replace(LATER.encode(), b"20990101000000001"))
+    assert found(foreign) == warnings("aborted-unreadable")
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"table_id": "another", "slot": 7}'])
+def test_a_request_that_no_process_acts_on(foreign, body):
+    foreign.put(f"{QUEUE}/{LATER}", body)
+    assert found(foreign) == infos("cancel-request-left")
 
 
 def test_one_time_used_by_two_actions(foreign):
