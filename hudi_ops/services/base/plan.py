@@ -51,6 +51,7 @@ def plan(session: Session, service: Service, request: Any, *, waits: bool = True
     started_s = session.ctx.clock.monotonic_s()
     service.refuse_table(session.loader.load())
     recover(session)
+    service.prepare(session)
     session.is_clean = False  # until a write has ended well
     for tried in range(TRIES_MAX):
         state = session.loader.load()

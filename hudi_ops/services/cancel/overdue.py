@@ -1,0 +1,106 @@
+"""Cancel overdue plans and remove cancelled ones; a clean begins with it (RFC-79, "Clean").
+
+Each cancel and each removal takes the lock for itself, so that writers wait for one decision at most.
+
+Source: docs/protocol.md §26.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass
+
+from hudi_ops.commit.session import Session
+from hudi_ops.commit.undo.cancel import CancelReason
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS, read_lease
+from hudi_ops.errors import Busy, InvalidRequest
+from hudi_ops.services.cancel.abort import execute_cancel
+from hudi_ops.services.cancel.plan_slots import newest_takeover, plan_entry
+from hudi_ops.services.cancel.plans import policy_of
+from hudi_ops.services.cancel.request import request_cancel
+from hudi_ops.timeline.cancel.aborted import QUEUE
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.names import REWRITING_ACTIONS, SERVICE_ACTIONS, ms_of_instant
+from hudi_ops.timeline.state import TableState
+
+logger = logging.getLogger(__name__)
+
+PLANS_MAX = 50
+"""Plans that one call cancels and removes; the next call goes on."""
+
+
+@dataclass(frozen=True)
+class Driven:
+    """Instants of plans that one call cancelled because they were overdue, and of those that it removed."""
+
+    cancelled: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+def drive_cancels(session: Session) -> Driven:
+    """Cancel overdue plans without a live executor, remove cancelled plans, and tidy the queue.
+
+    Raises:
+        Unsupported: the table cannot be written.
+    """
+    state = session.loader.load()
+    plans = [one for one in state.timeline.pending if one.action in SERVICE_ACTIONS]
+    cancelled: list[str] = []
+    removed: list[str] = []
+    for plan in plans[:PLANS_MAX]:
+        try:
+            if why := why_overdue(session, state, plan):
+                request_cancel(session, plan.time, CancelReason(why, "policy"))
+                cancelled.append(plan.time)
+            if plan.time in cancelled or session.was_cancelled(state, plan.time):
+                execute_cancel(session, plan.time)
+                removed.append(plan.time)
+        except (Busy, InvalidRequest) as error:
+            # It has a live executor, or it completed meanwhile.
+            logger.info("plan %s stays: %s", plan.time, error)
+    _tidy_queue(session)
+    return Driven(tuple(cancelled), tuple(removed))
+
+
+def why_overdue(session: Session, state: TableState, plan: Instant) -> str:
+    """Return why a plan is overdue; empty if it is not.
+
+    Its age is counted in the table's own times, so that a wrong clock of this machine cancels nothing. A plan that no executor has
+    taken yet is not overdue before a lease would have expired.
+    """
+    storage = session.ctx.storage
+    entry = plan_entry(storage, state, plan.time) if plan.action in REWRITING_ACTIONS else None
+    if entry is None or not entry.cancellable or session.was_cancelled(state, plan.time):
+        return ""
+    lease = read_lease(storage, plan.time)
+    if lease is not None and not lease.is_dead(session.ctx.clock):
+        return ""
+    age_ms = ms_of_instant(state.timeline.newest_time, state.zone) - ms_of_instant(plan.time, state.zone)
+    if age_ms < EXPIRY_MS and newest_takeover(storage, state, plan.time) is None:
+        return ""
+    policy = policy_of(entry)
+    since = sum(time > plan.time for time in state.timeline.by_time)
+    if policy.hours is not None and age_ms >= policy.hours * 3_600_000:
+        return f"it is overdue: planned {age_ms / 3_600_000:.1f} h ago, limit {policy.hours:g} h"
+    if policy.instants is not None and since >= policy.instants:
+        return f"it is overdue: {since} instants came after it, limit {policy.instants}"
+    return ""
+
+
+def _tidy_queue(session: Session) -> None:
+    """Delete the queue files of this table that show no pending cancel."""
+    storage = session.ctx.storage
+    files = storage.list_folder(QUEUE).files
+    if not files:
+        return
+    state = session.loader.load()
+    for info in files:
+        try:
+            is_ours = json.loads(storage.get(info.path))["table_id"] == state.log.table_id
+        except (ValueError, KeyError, TypeError):
+            continue  # reported by `verify`, never acted on
+        plan = state.timeline.find(info.name)
+        is_pending = plan is not None and not plan.is_completed and session.was_cancelled(state, info.name)
+        if is_ours and not is_pending:
+            storage.delete(info.path)

@@ -1,0 +1,88 @@
+"""A clean cancels overdue plans, removes cancelled ones and tidies the queue; what is executed or not overdue stays."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS, inherit_lease
+from hudi_ops.services.cancel.overdue import drive_cancels
+from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.testing.clock import ManualClock
+from hudi_ops.timeline.cancel.aborted import QUEUE, queue_path, read_aborted
+from tests.protocol.compaction_table import make_logged
+from tests.protocol.log_actors import timeline_of, whole_log
+from tests.services.cancel.planned import planned
+from tests.tables import NOW_MS, rows, table_of
+
+HOUR_MS = 3_600_000
+
+
+def written_later(storage: MemoryStorage, clock: ManualClock, writes: int = 1) -> None:
+    """Let other writes complete: the table's own time goes on."""
+    for number in range(writes):
+        table_of(storage, clock, f"writer {number}").ingest(rows(("z", "p1", number, number, None)))
+
+
+@pytest.mark.parametrize(
+    ("policy", "hours", "writes", "is_overdue"),
+    [
+        ({"cancel_after": 6 * 3600}, 7, 1, True),
+        ({"cancel_after": 6 * 3600}, 5, 1, False),
+        ({"cancel_after_instants": 3}, 1, 3, True),
+        ({"cancel_after_instants": 3}, 1, 2, False),
+        ({"cancel_after_instants": 1}, 0, 1, False),
+        ({"cancellable": True}, 99, 5, False),
+        ({"cancellable": False}, 99, 5, False),
+    ],
+)
+def test_a_clean_cancels_what_is_overdue(policy: dict[str, float], hours: int, writes: int, is_overdue: bool) -> None:
+    storage, clock = make_logged(), ManualClock(NOW_MS, tick_ms=1)
+    instant = planned(storage, **{"cancellable": False, **policy})
+    clock.advance_ms(hours * HOUR_MS)
+    written_later(storage, clock, writes)
+    table_of(storage, clock, "cleaner").clean.run(retain=1)
+    timeline = timeline_of(storage)
+    assert [one.time for one in timeline.aborted] == ([instant] if is_overdue else [])
+    assert (timeline.find(instant) is None) == is_overdue
+    if is_overdue:
+        record = read_aborted(storage, timeline, timeline.aborted[0])
+        assert record.cause == "policy"
+        assert record.reason.startswith("it is overdue: ")
+
+
+def test_an_overdue_plan_with_a_live_executor_stays() -> None:
+    storage, clock = make_logged(), ManualClock(NOW_MS, tick_ms=1)
+    instant = planned(storage, cancel_after=3600)
+    clock.advance_ms(2 * HOUR_MS)
+    written_later(storage, clock)
+    inherit_lease(table_of(storage, clock, "executor").context, instant, "execute")
+    assert drive_cancels(table_of(storage, clock, "cleaner")._session).cancelled == ()
+    clock.advance_ms(EXPIRY_MS + 1_000)
+    assert drive_cancels(table_of(storage, clock, "cleaner")._session).cancelled == (instant,)
+
+
+def test_the_clock_of_this_machine_cancels_nothing() -> None:
+    storage, clock = make_logged(), ManualClock(NOW_MS + 1_000 * HOUR_MS, tick_ms=1)
+    planned(storage, cancel_after=3600)
+    assert drive_cancels(table_of(storage, clock, "cleaner")._session).cancelled == ()
+
+
+def test_a_requested_cancel_is_executed_and_the_queue_tidied() -> None:
+    storage, clock = make_logged(), ManualClock(NOW_MS, tick_ms=1)
+    instant = planned(storage)
+    table = table_of(storage, clock, "user")
+    table.request_cancel(instant)
+    log = whole_log(storage)
+    left = {
+        "20200101000000000": json.dumps({"table_id": log.table_id, "slot": 1}).encode(),
+        "20200101000000001": json.dumps({"table_id": "another", "slot": 1}).encode(),
+        "20200101000000002": b"{",
+    }
+    for name, body in left.items():
+        storage.put(queue_path(name), body)
+    done = drive_cancels(table._session)
+    assert (done.cancelled, done.removed) == ((), (instant,))
+    assert [info.name for info in storage.list(QUEUE)] == ["20200101000000001", "20200101000000002"]
+    assert drive_cancels(table._session).removed == ()
