@@ -19,16 +19,16 @@ from hudi_ops.timeline.instant import Instant
 from hudi_ops.view.file_group import DataFile
 
 _CLEAN, _REPLACE = "clean", "replacecommit"
-_ARCHIVED_ACTIONS = frozenset({_CLEAN, _REPLACE})
 _Removed: TypeAlias = tuple[str, str, str]
 """Request time of a clean, partition path, and name of a file."""
 
 
-def files_of_cleans(storage: Storage, config: TableConfig, since: str = "") -> dict[str, tuple[DataFile, str]]:
+def files_of_cleans(storage: Storage, config: TableConfig, as_of: str | None = None) -> dict[str, tuple[DataFile, str]]:
     """Return the files that cleans removed or are removing: path -> request time of the clean.
 
-    A named file may still exist. Files of groups that an archived replace commit hides are left out: no moment of the active
-    timeline needs them. Cleans that completed before `since` are skipped: what a moment needs was superseded later.
+    A named file may still exist. `as_of` leaves out what that moment does not need: files of cleans that completed before it, which
+    were superseded later, and of groups that an archived replace commit hid at or before it. A later replace commit hides nothing
+    from it: an archiver that died or has not decided yet leaves instants in both places (docs/protocol.md §22).
 
     Raises:
         Corrupt: a clean or the history cannot be read.
@@ -36,8 +36,10 @@ def files_of_cleans(storage: Storage, config: TableConfig, since: str = "") -> d
     """
     timeline = load_timeline(storage, config)
     # After the active timeline: a clean that is archived in between is then found twice, and not missed.
-    history = load_history(storage, config, with_content=True, actions=_ARCHIVED_ACTIONS).instants
-    hidden = _replaced(history)
+    actions = frozenset({_CLEAN} if as_of is None else {_CLEAN, _REPLACE})
+    history = load_history(storage, config, with_content=True, actions=actions).instants
+    since = as_of or ""
+    hidden = _replaced(history, since)
     found = {}
     for clean, partition, name in chain(_of_active(storage, timeline, since), _of_archived(history, since)):
         named = parse_data_file(name)
@@ -106,12 +108,12 @@ def _files_of(clean: str, said: Plan | Result | None) -> Iterator[_Removed]:
         yield from ((clean, partition, name) for name in names)
 
 
-def _replaced(history: Sequence[ArchivedInstant]) -> set[tuple[str, str]]:
-    """Return (partition path, file id) of groups that archived replace commits hide."""
+def _replaced(history: Sequence[ArchivedInstant], as_of: str) -> set[tuple[str, str]]:
+    """Return partition and id of groups that archived replace commits hide, up to a moment."""
     return {
         (partition, file_id)
         for one in history
-        if one.action == _REPLACE and one.metadata
+        if one.action == _REPLACE and one.time <= as_of and one.metadata
         for partition, ids in (CommitMetadata.from_bytes(one.metadata, f"archived {one.time}").replaced or {}).items()
         for file_id in ids
     }

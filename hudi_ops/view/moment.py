@@ -185,7 +185,11 @@ class Moment:
         again = load_timeline(self.storage, self.config)
         cleaned = files_of_cleans(self.storage, self.config)
         done = {one.time for one in self.timeline if one.kind == "clean" and one.is_completed}
-        known = {path for path, (_, clean) in cleaned.items() if clean in done or again.find(clean, "clean") is None}
+        # A clean that is on neither timeline was archived before the first only if it lies before its start; else since then.
+        done |= {
+            clean for _, clean in cleaned.values() if clean < self.timeline.start and again.find(clean, "clean") is None
+        }
+        known = {path for path, (_, clean) in cleaned.items() if clean in done}
         for path, writer in missing:
             now = again.find(writer.time, writer.kind)
             partition = path.rpartition("/")[0]

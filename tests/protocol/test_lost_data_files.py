@@ -25,10 +25,11 @@ from hudi_ops.timeline.log.commit_log import FOLDER as LOG_FOLDER
 from hudi_ops.timeline.log.commit_log import slot_path
 from tests.definitions import create_table
 from tests.fault_plans import MoveBefore
+from tests.protocol.archived_history import archive
 from tests.protocol.cleaning import clean
 from tests.protocol.log_actors import timeline_of
 from tests.protocol.metadata_table import table_of
-from tests.tables import DEFINITION, START_MS, rows
+from tests.tables import DEFINITION, START_MS, TIMELINE, rows
 from tests.tables import by_key as values
 
 KINDS = pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
@@ -197,18 +198,57 @@ def test_what_a_clean_takes_while_the_table_is_listed_is_read_again(kind: str) -
     assert values(reader, listing="storage") == made.model
 
 
+@KINDS
+def test_a_clean_that_is_archived_while_the_table_is_listed_is_no_old_one(kind: str) -> None:
+    """The reader has followed the table: it knows the commits that the archiver takes meanwhile."""
+    made = Made(kind)
+
+    def move() -> None:
+        made.ingest({"k0": ("p0", 9), "k2": ("p0", 9)})
+        if kind == "MERGE_ON_READ":
+            made.keep(made.handle("compactor").compact().instant)
+        clean(made.storage, made.clock, set(made.data_files()) - made.needed())
+        _archive_all_before_a_write(made)
+
+    plan = MoveBefore("list_folder:part=p0", move)
+    reader = table_of(FaultyStorage(made.storage, plan), made.clock, "reader")
+    plan.moved_at = "not at the first read"
+    reader.read(listing="storage")
+    plan.moved_at = ""
+    with pytest.raises(Unavailable, match="was removed while the table was looked at"):
+        reader.read(listing="storage")
+    assert values(reader, listing="storage") == made.model
+
+
 def _cleaned(made: Made, path: str) -> None:
     made.ingest({"k0": ("p0", 9), "k2": ("p0", 9)})
     made.handle("compactor").compact() if made.table.config.table_type == "MERGE_ON_READ" else None
     clean(made.storage, made.clock, [path])
 
 
+def _replaced_and_cleaned(made: Made, path: str) -> None:
+    made.handle("remover").delete_partition(["part=p0"])
+    clean(made.storage, made.clock, [path])
+    _archive_all_before_a_write(made)
+
+
+def _archive_all_before_a_write(made: Made) -> None:
+    before = list(timeline_of(made.storage))
+    made.handle("writer").ingest(rows(("x1", "p8", 9, 9, None)))
+    made.model |= {"x1": 9}
+    archive(made.storage, TIMELINE, before)
+
+
 @KINDS
 @pytest.mark.parametrize("metadata", [False, True])
 @pytest.mark.parametrize(
     ("gone", "error"),
-    [(lambda made, path: made.storage.delete(path), Corrupt), (_cleaned, Unavailable)],
-    ids=["lost", "cleaned"],
+    [
+        (lambda made, path: made.storage.delete(path), Corrupt),
+        (_cleaned, Unavailable),
+        (_replaced_and_cleaned, Unavailable),
+    ],
+    ids=["lost", "cleaned", "replaced, cleaned and archived"],
 )
 def test_a_file_that_vanishes_after_the_plan_is_corrupt_unless_a_clean_took_it(
     kind: str, metadata: bool, gone: Callable[[Made, str], None], error: type[Exception]

@@ -6,16 +6,19 @@ from functools import cache, partial
 
 import pytest
 
+from hudi_ops.config.requests import ArchiveRequest
+from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.archive import levels
 from hudi_ops.services.archive import run as service
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.faults import FaultyStorage
+from hudi_ops.testing.faults import Crash, FaultyStorage
 from tests.definitions import Definition
+from tests.fault_plans import DiesBefore
 from tests.protocol.log_actors import timeline_of
 from tests.protocol.sweep import CRASHES, ERRORS, Left, fault_sweep
 from tests.services.archive.archived_tables import archived, assert_whole, history_of, known_times, long_table
-from tests.tables import DEFINITION, LOGGED_WITH_METADATA, by_key, rows, table_of
+from tests.tables import DEFINITION, LOGGED_WITH_METADATA, WITH_METADATA, by_key, rows, table_of
 
 FAULTS = [*CRASHES, *ERRORS]
 
@@ -71,3 +74,25 @@ def test_the_second_archiver_dies_too() -> None:
         later = partial(ManualClock, left.clock.now_ms())
         for second in fault_sweep(left.storage, run, CRASHES[0], most=6, clock=later):
             assert_resumed(second, model, times)
+
+
+@pytest.mark.parametrize("listing", ["storage", "metadata"])
+def test_an_archiver_that_dies_before_its_slot_lets_no_reader_miss_a_clean(listing: str) -> None:
+    """The history has the replace commit, and the timeline has what came before it."""
+    storage, clock = long_table(WITH_METADATA)
+    table = table_of(storage, clock, "writer", metadata_compact_after=1)
+    old, past = known_times(storage)[-1], by_key(table)
+    replaced = table.ingest(rows(("k0", "p0", 500, 500, None)), operation="insert_overwrite").instant
+    for n in range(4):
+        table.ingest(rows(("k8", "p2", n, n, None)))
+    assert by_key(table, as_of=old, listing=listing) == past
+    cleaned = table.clean.run(policy="commits", retain=1).instant
+    assert cleaned is not None
+    table.metadata.compact()
+    dying = FaultyStorage(storage, DiesBefore("put_if_absent:.hoodie/.commit_log/0"))
+    with pytest.raises(Crash):
+        archived(dying, clock, "dead", ArchiveRequest(keep_min=1, keep_max=1))  # type: ignore[arg-type]
+    assert replaced in {one.time for one in history_of(storage)}
+    assert timeline_of(storage).find(old) is not None
+    with pytest.raises(InvalidRequest, match=f"cannot be read as of {old}: clean {cleaned} removed"):
+        by_key(table_of(storage, clock, "reader"), as_of=old, listing=listing)
