@@ -26,7 +26,7 @@ from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import fate_of
 from hudi_ops.timeline.log.commit_log import POINTER_KEY, payload_folder
 from hudi_ops.timeline.log.entries import Cancel, Complete
-from hudi_ops.timeline.names import REWRITING_ACTIONS, State
+from hudi_ops.timeline.names import REWRITING_ACTIONS, SERVICE_ACTIONS, State
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
@@ -37,6 +37,8 @@ TEMP_AGE_MS = 24 * 3600 * 1000
 SWEPT_FILES_MAX = 256
 """Approximate number of announced files that one write sweeps again: the first due instant is always finished."""
 
+_PLANNED = SERVICE_ACTIONS | {"restore"}
+"""Actions that several executors may complete, one after another."""
 _NOTE = re.compile(r"(?P<instant>\d{17})\.(?P<until_ms>\d+)")
 
 
@@ -123,8 +125,13 @@ def _release_late_workers(session: Session, state: TableState, completed: Instan
 
 
 def _drop_other_payloads(session: Session, state: TableState, completed: Instant) -> None:
-    """Delete the payloads of executors that lost their slot; each executor puts its own."""
-    held = session.ctx.storage.list(payload_folder(completed.time)) if completed.action in REWRITING_ACTIONS else []
+    """Delete the payloads of a completed plan or restore that its COMPLETE does not name.
+
+    Each executor puts its own, and one that dies right after its COMPLETE leaves those of its tries.
+    """
+    if completed.action not in _PLANNED:
+        return
+    held = session.ctx.storage.list(payload_folder(completed.time))
     if len(held) < 2:
         return
     fate = fate_of(session.ctx.storage, state, completed.time)
@@ -159,6 +166,7 @@ def _clear_dead_of_ours(
         if instant.action in REWRITING_ACTIONS:
             _release_late_workers(session, state, instant)
         else:
+            _drop_other_payloads(session, state, instant)
             session.release(time)
     elif instant is None and is_noted:
         session.drop_name(time)

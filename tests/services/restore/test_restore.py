@@ -8,11 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from hudi_ops.concurrency.attempt import begin
-from hudi_ops.concurrency.lease.lease import EXPIRY_MS
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS, inherit_lease
 from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt, InvalidRequest
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault, FaultyStorage
+from hudi_ops.timeline.log.commit_log import payload_folder
 from hudi_ops.timeline.log.entries import Restore
 from hudi_ops.verify import verify_table
 from tests.fault_plans import MoveBefore
@@ -290,3 +291,18 @@ def test_a_restore_goes_wrong_at_every_storage_operation(fault: Fault) -> None:
         assert verify_table(left.storage, deep=True, clock=left.clock).findings == (), (left.story, done)
         restores = [one for one in whole_log(left.storage).entries if isinstance(one, Restore)]
         assert len(restores) == 1, left.story
+
+
+@pytest.mark.parametrize("kind", ["restore", "clean"])
+def test_an_executor_that_died_after_its_completion_leaves_one_payload(kind: str) -> None:
+    storage, clock, savepoint = saved(DEFINITION)
+    table = table_of(storage, clock, "executor")
+    instant = table.savepoints.restore(savepoint).instant if kind == "restore" else table.clean.run(retain=1).instant
+    assert instant is not None
+    (kept,) = storage.list(payload_folder(instant))
+    storage.put(f"{payload_folder(instant)}/99-0123456789abcdef", b"of a slot that another executor took")
+    inherit_lease(table.context, instant, "execute")
+    clock.advance_ms(EXPIRY_MS + 1_000)
+    table_of(storage, clock, "next").recover()
+    assert storage.list(payload_folder(instant)) == [kept]
+    assert verify_table(storage, clock=clock).findings == ()
