@@ -11,6 +11,7 @@ import logging
 import re
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 
 from hudi_ops.commit.recover.dead_writers import is_silent
 from hudi_ops.commit.recover.staging import sweep_staging
@@ -24,9 +25,9 @@ from hudi_ops.metadata.writer.commit import undo_delta
 from hudi_ops.timeline.cancel.aborted import mark_swept
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import fate_of
-from hudi_ops.timeline.log.commit_log import POINTER_KEY, payload_folder
+from hudi_ops.timeline.log.commit_log import POINTER_KEY, payload_folder, refresh_log
 from hudi_ops.timeline.log.entries import Cancel, Complete
-from hudi_ops.timeline.names import REWRITING_ACTIONS, SERVICE_ACTIONS, State
+from hudi_ops.timeline.names import REWRITING_ACTIONS, State
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
@@ -37,8 +38,6 @@ TEMP_AGE_MS = 24 * 3600 * 1000
 SWEPT_FILES_MAX = 256
 """Approximate number of announced files that one write sweeps again: the first due instant is always finished."""
 
-_PLANNED = SERVICE_ACTIONS | {"restore"}
-"""Actions that several executors may complete, one after another."""
 _NOTE = re.compile(r"(?P<instant>\d{17})\.(?P<until_ms>\d+)")
 
 
@@ -125,15 +124,15 @@ def _release_late_workers(session: Session, state: TableState, completed: Instan
 
 
 def _drop_other_payloads(session: Session, state: TableState, completed: Instant) -> None:
-    """Delete the payloads of a completed plan or restore that its COMPLETE does not name.
+    """Delete payloads of a completed instant that its COMPLETE does not name.
 
-    Each executor puts its own, and one that dies right after its COMPLETE leaves those of its tries.
+    They are of its plan, of executors that lost their slot, and of lost tries: who completes an instant deletes them, unless it
+    dies first. The log is read after the listing: a VOID of the COMPLETE would let another executor complete it with its own payload.
     """
-    if completed.action not in _PLANNED:
-        return
     held = session.ctx.storage.list(payload_folder(completed.time))
     if len(held) < 2:
         return
+    state = replace(state, log=refresh_log(session.ctx.storage, state.log))
     fate = fate_of(session.ctx.storage, state, completed.time)
     if fate is not None and isinstance(fate[1], Complete):
         delete_files(session.ctx.storage, [info.path for info in held if info.path not in fate[1].notes])
@@ -166,8 +165,9 @@ def _clear_dead_of_ours(
         if instant.action in REWRITING_ACTIONS:
             _release_late_workers(session, state, instant)
         else:
-            _drop_other_payloads(session, state, instant)
-            session.release(time)
+            with best_effort(time):
+                _drop_other_payloads(session, state, instant)
+                session.release(time)
     elif instant is None and is_noted:
         session.drop_name(time)
     elif instant is None:

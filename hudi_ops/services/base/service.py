@@ -179,7 +179,7 @@ class TableService(ABC, Generic[Request, Plan, Inputs, Task, Outcome, Result]):
         """Return the result of a completed run for the user."""
 
     def prepare(self, session: Session) -> None:
-        """Do what comes before a plan is chosen; by default nothing. Called without the lock, after a recovery."""
+        """Do what comes before a plan is chosen, after a recovery, without the lock."""
 
     def refuse_nothing(self, state: TableState, choice: Choice) -> None:
         """Refuse a choice without candidates; by default its note is enough."""

@@ -32,7 +32,7 @@ PLANS_MAX = 50
 
 @dataclass(frozen=True)
 class Driven:
-    """Instants of plans that one call cancelled because they were overdue, and of those that it removed."""
+    """Instants of the overdue plans that a call cancelled, and of the plans that it removed."""
 
     cancelled: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()

@@ -78,7 +78,7 @@ class Clean(TableService[CleanRequest, CleanPlan, CleanInputs, DeleteTask, int, 
         return empty_choice(request)
 
     def prepare(self, session: Session) -> None:
-        """Cancel overdue plans, and remove cancelled ones: their files keep others from being cleaned."""
+        """Cancel overdue plans, and remove cancelled ones: they hold back files."""
         drive_cancels(session)
 
     def choose(self, session: Session, state: TableState, request: CleanRequest) -> CleanChoice:
