@@ -127,7 +127,7 @@ def _drop_other_payloads(session: Session, state: TableState, completed: Instant
     """Delete payloads of a completed instant that its COMPLETE does not name.
 
     They are of its plan, of executors that lost their slot, and of lost tries: who completes an instant deletes them, unless it
-    dies first. The log is read after the listing: a VOID of the COMPLETE would let another executor complete it with its own payload.
+    dies first. The log is read after the listing: after a VOID of the COMPLETE another executor may complete it with its payload.
     """
     held = session.ctx.storage.list(payload_folder(completed.time))
     if len(held) < 2:
