@@ -1,4 +1,7 @@
-"""Payloads of completed instants whose process died before it deleted them: recovery does, except what the COMPLETE names."""
+"""Payloads of completed instants whose process died before it deleted them.
+
+The next recovery deletes them, except those that the COMPLETE names.
+"""
 
 from __future__ import annotations
 

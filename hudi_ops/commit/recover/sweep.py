@@ -126,8 +126,8 @@ def _release_late_workers(session: Session, state: TableState, completed: Instan
 def _drop_other_payloads(session: Session, state: TableState, completed: Instant) -> None:
     """Delete payloads of a completed instant that its COMPLETE does not name.
 
-    They are of its plan, of executors that lost their slot, and of lost tries: who completes an instant deletes them, unless it
-    dies first. The log is read after the listing: after a VOID of the COMPLETE another executor may complete it with its payload.
+    They are of its plan, of lost slots, and of earlier executors. The process that completes an instant deletes them, unless it
+    dies first. The log is read after the listing: after a VOID of the COMPLETE another executor may need what it put.
     """
     held = session.ctx.storage.list(payload_folder(completed.time))
     if len(held) < 2:
