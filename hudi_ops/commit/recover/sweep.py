@@ -11,6 +11,7 @@ import logging
 import re
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 
 from hudi_ops.commit.recover.dead_writers import is_silent
 from hudi_ops.commit.recover.staging import sweep_staging
@@ -23,7 +24,7 @@ from hudi_ops.concurrency.markers import FOLDER, delete_markers, list_markers, m
 from hudi_ops.metadata.writer.commit import undo_delta
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import fate_of
-from hudi_ops.timeline.log.commit_log import POINTER_KEY, payload_folder
+from hudi_ops.timeline.log.commit_log import POINTER_KEY, payload_folder, refresh_log
 from hudi_ops.timeline.log.entries import Cancel, Complete
 from hudi_ops.timeline.names import REWRITING_ACTIONS
 from hudi_ops.timeline.state import TableState
@@ -116,10 +117,15 @@ def _release_late_workers(session: Session, state: TableState, completed: Instan
 
 
 def _drop_other_payloads(session: Session, state: TableState, completed: Instant) -> None:
-    """Delete the payloads of executors that lost their slot; each executor puts its own."""
-    held = session.ctx.storage.list(payload_folder(completed.time)) if completed.action in REWRITING_ACTIONS else []
+    """Delete payloads of a completed instant that its COMPLETE does not name.
+
+    They are of its plan, of lost slots, and of earlier executors. The process that completes an instant deletes them, unless it
+    dies first. The log is read after the listing: after a VOID of the COMPLETE another executor may need what it put.
+    """
+    held = session.ctx.storage.list(payload_folder(completed.time))
     if len(held) < 2:
         return
+    state = replace(state, log=refresh_log(session.ctx.storage, state.log))
     fate = fate_of(session.ctx.storage, state, completed.time)
     if fate is not None and isinstance(fate[1], Complete):
         delete_files(session.ctx.storage, [info.path for info in held if info.path not in fate[1].notes])
@@ -151,7 +157,9 @@ def _clear_dead_of_ours(
         if instant.action in REWRITING_ACTIONS:
             _release_late_workers(session, state, instant)
         else:
-            session.release(time)
+            with best_effort(time):
+                _drop_other_payloads(session, state, instant)
+                session.release(time)
     elif instant is None and is_noted:
         session.drop_name(time)
     elif instant is None:
