@@ -15,14 +15,15 @@ from hudi_ops.commit.recover.recover import finish_unfinished
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.commit.undo.cancel import CancelReason, cancel_write
-from hudi_ops.errors import InvalidRequest
+from hudi_ops.concurrency.lease.lease import read_lease
+from hudi_ops.errors import Busy, InvalidRequest
 from hudi_ops.services.cancel.errors import AlreadyCommitted, InstantArchived, InstantNotFound, NotCancellable
 from hudi_ops.services.cancel.plan_slots import plan_entry
 from hudi_ops.timeline.cancel.aborted import queue_cancel
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import cancel_slot
 from hudi_ops.timeline.log.entries import Plan
-from hudi_ops.timeline.names import REWRITING_ACTIONS, WRITE_ACTIONS, is_instant
+from hudi_ops.timeline.names import REWRITING_ACTIONS, WRITE_ACTIONS, State, is_instant
 from hudi_ops.timeline.state import TableState
 
 REASON_CHARS_MAX = 1_000
@@ -80,7 +81,7 @@ def request_cancel(session: Session, instant: str, reason: CancelReason, *, forc
         InstantNotFound: there is no such instant; or it was archived, or completed, as subclasses of `InvalidRequest` say.
         NotCancellable: it is a write or an action that is always finished; or its plan is not cancellable, without `force`.
         Unsupported: the table cannot be written.
-        Busy: the lock was not free in time.
+        Busy: the lock was not free in time, or another program executes the plan, without `force`.
     """
     checked_reason(reason.text)
     state, plan = find_plan(session, instant)
@@ -136,8 +137,11 @@ def find_plan(session: Session, instant: str) -> tuple[TableState, Instant | Non
 def refuse_not_cancellable(session: Session, state: TableState, found: Instant, *, force: bool) -> None:
     """Refuse an instant that a cancel must not end.
 
+    Apache Hudi leaves no heartbeat when it executes a plan, and does not look at CANCELs: its files would come after the removal.
+
     Raises:
         NotCancellable: says why, and what helps.
+        Busy: another program began to execute the plan, and may be running.
     """
     why = next_step = ""
     if found.action in WRITE_ACTIONS:
@@ -155,6 +159,15 @@ def refuse_not_cancellable(session: Session, state: TableState, found: Instant, 
     if why:
         raise NotCancellable(
             why, table=state.config.name, instant=found.time, expected="a cancellable plan", next_step=next_step
+        )
+    if not force and State.INFLIGHT in found.states and read_lease(session.ctx.storage, found.time) is None:
+        raise Busy(
+            f"another program began to execute this {found.action}, and does not look at cancels",
+            table=state.config.name,
+            instant=found.time,
+            expected="a plan that no other program executes",
+            found="an inflight file without a heartbeat",
+            next_step=f"let it finish; once it has surely ended, `hudi-ops cancel TABLE {found.time} --force`",
         )
 
 

@@ -193,6 +193,21 @@ def test_what_cannot_be_cancelled_is_refused_and_changes_nothing() -> None:
     assert table.cancel(plain, WHY, force=True).state == "aborted"
 
 
+def test_a_plan_that_another_program_began_is_busy_until_it_has_ended() -> None:
+    storage, clock = make_logged(), ManualClock(NOW_MS)
+    instant = planned(storage)
+    storage.put(f".hoodie/timeline/{instant}.compaction.inflight", b"")
+    table = table_of(storage, clock, "user")
+    before = {info.path: storage.get(info.path) for info in storage.list()}
+    for call in (lambda: table.cancel(instant), lambda: table.cancel(instant, dry_run=True)):
+        with pytest.raises(Busy, match="does not look at cancels") as error:
+            call()
+        assert f"`hudi-ops cancel TABLE {instant} --force`" in error.value.next_step
+    assert {info.path: storage.get(info.path) for info in storage.list()} == before
+    assert table.cancel(instant, force=True).state == "aborted"
+    assert_aborted(storage, clock, instant)
+
+
 def test_an_archived_instant_is_refused() -> None:
     storage = make_logged()
     clock = ManualClock(NOW_MS, tick_ms=1)
