@@ -14,7 +14,7 @@ from hudi_ops.concurrency.lease.lease import EXPIRY_MS, read_lease
 from hudi_ops.errors import Busy, Corrupt, NotFound
 from hudi_ops.services.base.result import Result
 from hudi_ops.services.cancel.errors import NotRequested
-from hudi_ops.services.cancel.request import find_plan, refuse_not_cancellable, request_cancel
+from hudi_ops.services.cancel.request import checked_reason, find_plan, refuse_not_cancellable, request_cancel
 from hudi_ops.timeline.cancel.aborted import queue_path, read_aborted
 from hudi_ops.timeline.log.cancelled import cancel_slot, fate_of
 from hudi_ops.timeline.log.entries import Cancel
@@ -119,6 +119,7 @@ def cancel(
     Raises:
         InvalidRequest: as `request_cancel`.
     """
+    checked_reason(reason.text)
     if dry_run:
         state, plan = find_plan(session, instant)
         if plan is None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.undo.cancel import CancelReason
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, read_lease
-from hudi_ops.errors import Busy, InvalidRequest
+from hudi_ops.errors import Busy, InvalidRequest, NotFound
 from hudi_ops.services.cancel.abort import execute_cancel
 from hudi_ops.services.cancel.plan_slots import newest_takeover, plan_entry
 from hudi_ops.services.cancel.plans import policy_of
@@ -57,7 +57,7 @@ def drive_cancels(session: Session) -> Driven:
                 execute_cancel(session, plan.time)
                 removed.append(plan.time)
         except (Busy, InvalidRequest) as error:
-            # It has a live executor, or it completed meanwhile.
+            # It has a live executor, or it completed after the state was read.
             logger.info("plan %s stays: %s", plan.time, error)
     _tidy_queue(session)
     return Driven(tuple(cancelled), tuple(removed))
@@ -100,6 +100,8 @@ def _tidy_queue(session: Session) -> None:
             is_ours = json.loads(storage.get(info.path))["table_id"] == state.log.table_id
         except (ValueError, KeyError, TypeError):
             continue  # reported by `verify`, never acted on
+        except NotFound:
+            continue  # another process deleted it
         plan = state.timeline.find(info.name)
         is_pending = plan is not None and not plan.is_completed and session.was_cancelled(state, info.name)
         if is_ours and not is_pending:

@@ -39,13 +39,11 @@ class Requested:
 
     Attributes:
         state: the table's state from which it was found.
-        plan: the plan; None: it had left the timeline before.
-        was_aborted: the plan was cancelled and removed before.
+        plan: the plan; None: it was cancelled and removed before.
     """
 
     state: TableState
     plan: Instant | None
-    was_aborted: bool
 
 
 def checked_reason(text: str) -> str:
@@ -86,7 +84,7 @@ def request_cancel(session: Session, instant: str, reason: CancelReason, *, forc
     checked_reason(reason.text)
     state, plan = find_plan(session, instant)
     if plan is None:
-        return Requested(state, None, was_aborted=True)
+        return Requested(state, None)
     if cancel_slot(session.ctx.storage, state, instant) is None:
         refuse_not_cancellable(session, state, plan, force=force)
     if not cancel_write(session, instant, reason):
@@ -95,7 +93,7 @@ def request_cancel(session: Session, instant: str, reason: CancelReason, *, forc
     slot = cancel_slot(session.ctx.storage, state, instant)
     if slot is not None:
         queue_cancel(session.ctx.storage, state.log.table_id, instant, slot)
-    return Requested(state, plan, was_aborted=False)
+    return Requested(state, plan)
 
 
 def find_plan(session: Session, instant: str) -> tuple[TableState, Instant | None]:
@@ -152,7 +150,7 @@ def refuse_not_cancellable(session: Session, state: TableState, found: Instant, 
         next_step = (
             f"`hudi-ops clean TABLE execute --instant {found.time}` finishes it"
             if found.action == "clean"
-            else "`hudi-ops recover TABLE` finishes it"
+            else f"`hudi-ops {'restore' if found.action == 'restore' else 'recover'} TABLE` finishes it"
         )
     elif not force:
         why, next_step = _not_said(plan_entry(session.ctx.storage, state, found.time), found)
@@ -179,7 +177,7 @@ def _not_said(entry: Plan | None, found: Instant) -> tuple[str, str]:
     if entry is None:
         return (
             f"this {found.action} was planned by another program, which may execute it without asking",
-            f"stop that program, then {forced}: Apache Hudi that executes the plan meanwhile fails, or completes it",
+            f"stop that program first, then {forced}: a program that still executes the plan fails, or completes it",
         )
     return f"this {found.action} was not planned as cancellable", f"{forced} cancels it all the same"
 

@@ -42,8 +42,11 @@ class CancelPolicy:
         """Return the entries of the plan's extra metadata; none for a plan that is not cancellable."""
         if not self.cancellable:
             return {}
-        limits = {HOURS_KEY: self.hours, INSTANTS_KEY: self.instants}
-        return {CANCELLABLE_KEY: "true", **{key: f"{value:g}" for key, value in limits.items() if value is not None}}
+        limits = {
+            HOURS_KEY: f"{self.hours:g}" if self.hours is not None else "",
+            INSTANTS_KEY: str(self.instants or ""),
+        }
+        return {CANCELLABLE_KEY: "true", **{key: text for key, text in limits.items() if text}}
 
     def __str__(self) -> str:
         if not self.cancellable:

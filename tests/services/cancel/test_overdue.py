@@ -10,7 +10,9 @@ from hudi_ops.concurrency.lease.lease import EXPIRY_MS, inherit_lease
 from hudi_ops.services.cancel.overdue import drive_cancels
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
+from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.timeline.cancel.aborted import QUEUE, queue_path, read_aborted
+from tests.fault_plans import MoveBefore
 from tests.protocol.compaction_table import make_logged
 from tests.protocol.log_actors import timeline_of, whole_log
 from tests.services.cancel.planned import planned
@@ -86,3 +88,12 @@ def test_a_requested_cancel_is_executed_and_the_queue_tidied() -> None:
     assert (done.cancelled, done.removed) == ((), (instant,))
     assert [info.name for info in storage.list(QUEUE)] == ["20200101000000001", "20200101000000002"]
     assert drive_cancels(table._session).removed == ()
+
+
+def test_a_queue_file_that_another_process_deletes_is_passed_over() -> None:
+    storage, clock = make_logged(), ManualClock(NOW_MS, tick_ms=1)
+    path = queue_path("20200101000000000")
+    storage.put(path, b"{}")
+    gone = MoveBefore(f"get:{path}", lambda: storage.delete(path))
+    assert drive_cancels(table_of(FaultyStorage(storage, gone), clock, "cleaner")._session).removed == ()
+    assert gone.moved

@@ -61,6 +61,7 @@ def test_a_request_alone_leaves_the_plan_to_the_next_write(logged: str, home: Pa
         (["20300101000000000"], "no such instant"),
         (["soon"], "is not an instant"),
         (["{plan}", "--reason", ""], "cannot be the reason"),
+        (["{plan}", "--reason", "", "--dry-run"], "cannot be the reason"),
         (["{plan}", "--reason", "x" * 100_000], "cannot be the reason"),
         (["{plan}", "--reason", "a\tb"], "cannot be the reason"),
         (["{plan}", "--wait", "long"], "--wait"),
