@@ -7,7 +7,6 @@ itself tells, by the rows that each instant wrote; every acknowledged attempt is
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 from collections import Counter
@@ -32,6 +31,7 @@ from hudi_ops.timeline.log.commit_log import load_log
 from hudi_ops.timeline.log.entries import Complete
 from hudi_ops.timeline.state import CommitReader, StateLoader
 from tests.e2e.fleet_writer import SCHEMA, Orders, read_diary
+from tests.signals import freeze, thaw
 
 PROGRAM = Path(__file__).with_name("fleet_writer.py")
 NOTHING_LANDED = frozenset({"Conflict", "Busy", "Cancelled", "InvalidRequest", "Unsupported"})
@@ -144,13 +144,13 @@ class Fleet:
     def pause(self, member: Member) -> None:
         """Freeze a writer; its session and its lock go on to somebody else after a while."""
         assert member.process is not None
-        member.process.send_signal(signal.SIGSTOP)
+        freeze(member.process.pid)
 
     def resume(self, member: Member) -> None:
         """Let a paused writer go on, unless it was killed."""
         assert member.process is not None
         if member.process.poll() is None:
-            member.process.send_signal(signal.SIGCONT)
+            thaw(member.process.pid)
 
     def look(self) -> list[Member]:
         """The writers that still work; those that ended by themselves must have ended well."""

@@ -27,6 +27,7 @@ from hudi_ops.context import TableContext
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
+from tests.signals import freeze, thaw
 
 INSTANT = "20260101000000000"
 DEADLINE_S = 180.0
@@ -340,15 +341,15 @@ def test_a_parent_that_stands_still_is_not_beaten_for(parent, tmp_path: Path) ->
     process = parent()
     beater = int(process.stdout.readline())
     beats_on(storage)
-    process.send_signal(signal.SIGSTOP)
-    eventually(lambda: is_stopped(process.pid))
+    freeze(process.pid)
+    assert is_stopped(process.pid)
     begun_s = time.monotonic()
     eventually(lambda: time.monotonic() - begun_s > 1.0)  # a beat may have been under way
     before_ms, begun_s = beaten_ms(storage), time.monotonic()
     eventually(lambda: time.monotonic() - begun_s > 2.0)
     assert beaten_ms(storage) == before_ms
     assert is_running(beater)
-    process.send_signal(signal.SIGCONT)
+    thaw(process.pid)
     beats_on(storage)
     process.kill()
     process.wait()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -14,13 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hudi_ops.concurrency.lease.heartbeat_process import is_stopped
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, lease_path, list_leases
 from hudi_ops.context import Owner
 from hudi_ops.errors import Cancelled
 from hudi_ops.table.table import Table
 from hudi_ops.verify import verify_table
 from tests.protocol.crash_table import unaccounted
+from tests.signals import freeze, thaw
 
 DEADLINE_S = 180.0
 SCHEMA = pa.schema([("id", pa.int64()), ("value", pa.int64())])
@@ -77,10 +76,7 @@ def test_a_writer_that_stood_still_too_long_stops_itself(tmp_path: Path, point: 
         assert writer.stderr is not None
         while "stopped" not in writer.stderr.readline():
             assert writer.poll() is None
-        writer.send_signal(signal.SIGSTOP)
-        deadline_s = time.monotonic() + DEADLINE_S
-        while not is_stopped(writer.pid):
-            assert time.monotonic() < deadline_s
+        freeze(writer.pid)
         (instant,) = list_leases(table.context.storage)
         if point == ".parquet":  # from its payload on it holds the lock of its process, and no other one, all the same
             table.ingest(rows([3], 2))
@@ -88,7 +84,7 @@ def test_a_writer_that_stood_still_too_long_stops_itself(tmp_path: Path, point: 
         run_out(root, instant)
         mine = Table.open(str(root)).ingest(rows([2], 3))
         assert mine.instant is not None
-        writer.send_signal(signal.SIGCONT)
+        thaw(writer.pid)
         said, log = writer.communicate("go on\n", timeout=DEADLINE_S)
     error = json.loads(said)
     assert (writer.returncode, error["error"]) == (Cancelled.exit_code, "Cancelled"), log

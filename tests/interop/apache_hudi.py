@@ -20,6 +20,8 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.signals import freeze, thaw
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUNDLE = "hudi-spark3.5-bundle_2.12-{release}.jar"
 RELEASE = "1.1.1"
@@ -184,12 +186,12 @@ class HudiPeer:
     def pause(self) -> None:
         """Freezes Java (SIGSTOP); sessions and heartbeats go stale."""
         assert self._jvm_pid
-        os.kill(self._jvm_pid, signal.SIGSTOP)
+        freeze(self._jvm_pid)
 
     def resume(self) -> None:
         """Lets Java go on."""
         assert self._jvm_pid
-        os.kill(self._jvm_pid, signal.SIGCONT)
+        thaw(self._jvm_pid)
 
     def close(self) -> None:
         """Stops the process and removes its files."""

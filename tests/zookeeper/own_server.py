@@ -7,6 +7,7 @@ import signal
 
 from hudi_ops.concurrency.lock.embedded_zookeeper import EmbeddedZooKeeper
 from hudi_ops.errors import InvalidRequest, Unavailable
+from tests.signals import freeze, thaw
 
 
 class OwnServer(EmbeddedZooKeeper):
@@ -14,20 +15,20 @@ class OwnServer(EmbeddedZooKeeper):
 
     def kill(self) -> None:
         """End it as a crash would."""
-        pid = self._signal(signal.SIGKILL)
+        pid = self._pid_to_signal()
+        os.kill(pid, signal.SIGKILL)
         if not self._ended(pid, 10.0):
             raise Unavailable(f"ZooKeeper process {pid} of {self.folder} does not end", pid=pid)
 
     def pause(self) -> None:
         """Keep its connections, and stop its answers."""
-        self._signal(signal.SIGSTOP)
+        freeze(self._pid_to_signal())
 
     def resume(self) -> None:
-        self._signal(signal.SIGCONT)
+        thaw(self._pid_to_signal())
 
-    def _signal(self, number: signal.Signals) -> int:
+    def _pid_to_signal(self) -> int:
         pid = self._running_pid()
         if not pid:
             raise InvalidRequest(f"the ZooKeeper of {self.folder} does not run", next_step="start it.")
-        os.kill(pid, number)
         return pid

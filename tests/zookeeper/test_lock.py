@@ -22,6 +22,7 @@ from kazoo.client import KazooClient
 from hudi_ops.concurrency.lock.embedded_zookeeper import EmbeddedZooKeeper
 from hudi_ops.concurrency.lock.zookeeper import ZooKeeperLock
 from hudi_ops.errors import Busy, InvalidRequest, Unavailable
+from tests.signals import freeze, thaw
 from tests.zookeeper.own_server import OwnServer
 
 NewLock = Callable[..., ZooKeeperLock]
@@ -140,10 +141,10 @@ def test_a_paused_holder_loses_it_for_good(server: EmbeddedZooKeeper, new_proces
     assert paused.ask("acquire 20 paused") == "acquired"
     assert paused.ask("mine") == "True"
     token = int(paused.ask("token"))
-    paused.signal(signal.SIGSTOP)
+    freeze(paused.process.pid)
     with lock.acquire(30, "next") as held:
         assert held.token > token
-        paused.signal(signal.SIGCONT)
+        thaw(paused.process.pid)
         assert paused.ask("mine") == "False", "at once, before kazoo's threads have noticed anything"
         assert held.still_mine()
     for _ in range(50):
@@ -195,9 +196,9 @@ def test_a_session_that_ended_while_nobody_asked(
     """The first question comes when the client is connected again, with another session."""
     paused = new_process(server)
     assert paused.ask("acquire 20 paused") == "acquired"
-    paused.signal(signal.SIGSTOP)
+    freeze(paused.process.pid)
     with new_lock(server, owner="next").acquire(30, "next"):
-        paused.signal(signal.SIGCONT)
+        thaw(paused.process.pid)
         eventually(lambda: paused.ask("holder") == "next")
         assert paused.ask("mine") == "False"
 
