@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -14,13 +14,14 @@ from hudi_ops.commit.apply.observed import observed_completions
 from hudi_ops.commit.checks import refuse_changed_columns, refuse_unfit
 from hudi_ops.commit.ledger import newest_extra, pointers
 from hudi_ops.commit.session import Session
+from hudi_ops.commit.undo.make_way import MakeWay
 from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import Contender, Role, refuse_completed, refuse_planned, refuse_running
 from hudi_ops.concurrency.foreign.foreign_starts import STARTS_WITHIN_S, await_started, is_starting
 from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers, newest_foreign_completion
 from hudi_ops.concurrency.lease.monitor import GAP_S_MAX
-from hudi_ops.concurrency.transaction import Decided, Prepare
+from hudi_ops.concurrency.transaction import Decided, First, Prepare
 from hudi_ops.errors import Busy, Cancelled, Conflict, Unsupported
 from hudi_ops.formats.avro.schema import to_avro
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
@@ -70,6 +71,9 @@ def complete_write(
 ) -> Complete:
     """Decide and apply an attempt's completion; the caller releases its markers and lease.
 
+    Pending plans that the write ends (`Contender.ends`) are cancelled first, under the same lock. If the write fails after that,
+    they stay cancelled.
+
     `role` is `service` for actions that replace file groups, ordered by the session's strategy, and `compaction` for actions that
     merge the slices of a plan, which conflict with no write. `check` is called under the lock and may raise `Conflict`.
 
@@ -88,14 +92,19 @@ def complete_write(
     delta = WriteDeltaMaker(session, attempt, write, schema)
     _make_delta(delta, attempt.seen or attempt.begun)
 
-    def prepare(state: TableState, slot: int) -> Entry | None:
+    making_way = MakeWay(session, mine)
+
+    def prepare(state: TableState, slot: int) -> Entry | First | None:
+        ended: Sequence[Contender] = ()
         refuse_unfit(session, attempt, state)
         check(state)
         if role != "compaction":
             refuse_changed_columns(session, attempt.begun, state, attempt.instant)
-            _refuse_conflicts(session, attempt, write, mine, ahead, state)
+            ended = _refuse_conflicts(session, attempt, write, mine, ahead, state)
         if not delta.fits(state):
             return None
+        if ended:
+            return making_way.cancel(state, slot, ended[0])
         completion = session.next_time(newest_known(state.timeline, state.log) | delta.times, state)
         doubt = _may_double(session, state, write, puts_each_once=delta.puts_each_key_once)
         body = _metadata(session, state, slot, write, ahead, may_double=doubt).to_bytes()
@@ -103,7 +112,8 @@ def complete_write(
         added = {"metadata": delta.path_at(completion, state), "metadata_seen": delta.seen_at(completion)}
         return entry.model_copy(update={**added, **observed_completions(state, completion)})
 
-    decided = _decided(session, attempt, prepare, delta, f"{write.operation.lower()} {attempt.instant}")
+    with making_way:
+        decided = _decided(session, attempt, prepare, delta, f"{write.operation.lower()} {attempt.instant}")
     entry = landed(decided, attempt)
     session.drop_lost_payloads(attempt.instant, decided, alone=attempt.epoch == 0)
     session.drop_delta(entry)
@@ -238,13 +248,15 @@ def _make_delta(delta: DeltaMaker, state: TableState) -> None:
 
 def _refuse_conflicts(
     session: Session, attempt: Attempt, write: Write, mine: Contender, ahead: Ahead, state: TableState
-) -> None:
-    """Check a write against completed, planned and running ones."""
+) -> list[Contender]:
+    """Check a write against completed, planned and running ones; return the plans that it ends."""
     others, strategy = session.contenders, session.strategy
     refuse_completed(mine, others.completed_since(attempt.begun, mine, state))
-    refuse_planned(mine, others.plans(state, mine, _exclusive_plans(write)), strategy)
+    pending = [plan for plan in others.plans(state, mine, _exclusive_plans(write)) if not plan.is_cancelled]
+    refuse_planned(mine, (plan for plan in pending if not mine.ends(plan)), strategy)
     if strategy.looks_at_running(mine.role):
         refuse_running(mine, others.running(session.ctx, state, attempt.instant, ahead.inspected), strategy)
+    return [plan for plan in pending if mine.ends(plan)]
 
 
 def _decide_once_started(session: Session, attempt: Attempt, prepare: Prepare, purpose: str) -> Decided | None:

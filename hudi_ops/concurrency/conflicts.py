@@ -34,7 +34,8 @@ class Contender:
     """A write as conflict rules see it.
 
     `footprint` is None when unknown: it conflicts with everything then. `owner` is empty for writers that do not name themselves,
-    `is_foreign` marks foreign writers.
+    `is_foreign` marks foreign writers. Of a plan of ours, `on_overlap` and `is_cancellable` are those of its PLAN entry, and
+    `is_cancelled` says that a CANCEL names it.
     """
 
     instant: str
@@ -45,12 +46,19 @@ class Contender:
     owner: str = ""
     completion_time: str = ""
     is_foreign: bool = False
+    on_overlap: str = ""
+    is_cancellable: bool = False
+    is_cancelled: bool = False
 
     def shared(self, other: Contender) -> tuple[str, ...]:
         """Return what both touch, as text; empty when they do not overlap."""
         if self.footprint is None or other.footprint is None:
             return (UNKNOWN,)
         return self.footprint.overlap(other.footprint)
+
+    def ends(self, plan: Contender) -> bool:
+        """Return whether this write cancels a pending plan before it completes: ingestion comes first (RFC-79)."""
+        return self.role == "ingest" and plan.on_overlap == "cancel" and plan.is_cancellable and bool(self.shared(plan))
 
     @property
     def owned_by(self) -> str:
@@ -186,14 +194,18 @@ def refuse_running(mine: Contender, others: Iterable[Contender], strategy: Confl
 def refuse_planned(mine: Contender, plans: Iterable[Contender], strategy: ConflictStrategy) -> None:
     """Check an attempt against pending plans, whose services read file groups as of the plan.
 
-    Foreign plans always take precedence: their executors do not check for our writes.
+    Foreign plans always take precedence: their executors do not check for our writes. So does a plan of ours that replaces groups
+    and is not cancellable: its executor would fail each time.
 
     Raises:
         Busy: it has to wait for one of them.
     """
     for plan in plans:
         shared = mine.shared(plan)
-        if shared and (plan.is_foreign or plan.footprint is None or strategy.yields(mine, plan)):
+        is_exclusive = (
+            plan.is_foreign or plan.footprint is None or (mine.role == "ingest" and plan.on_overlap == "cancel")
+        )
+        if shared and (is_exclusive or strategy.yields(mine, plan)):
             found = (
                 "a plan that cannot be read" if plan.footprint is None else f"{len(plan.footprint.groups)} input groups"
             )
@@ -202,7 +214,7 @@ def refuse_planned(mine: Contender, plans: Iterable[Contender], strategy: Confli
                 instant=mine.instant,
                 expected="no pending plan that replaces what this write touches",
                 found=found,
-                next_step=f"execute or roll back the {plan.action}, then run the same call again; writers on other partitions pass",
+                next_step=f"execute or cancel the {plan.action}, then run the same call again; writers on other partitions pass",
                 **_details(mine, plan, "conflicts.strategy" if not plan.is_foreign else "disjoint partitions"),
             )
 

@@ -29,7 +29,7 @@ from hudi_ops.timeline.content.footprint import (
 from hudi_ops.timeline.content.plans import read_plan
 from hudi_ops.timeline.content.rollbacks import rollback_of
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.log.commit_log import Pointer, read_slot
+from hudi_ops.timeline.log.commit_log import Log, Pointer, read_slot
 from hudi_ops.timeline.log.entries import Cancel, Complete
 from hudi_ops.timeline.log.entries import Plan as PlanEntry
 from hudi_ops.timeline.log.head import reaching_back
@@ -46,7 +46,8 @@ class ContenderReader:
     commits: CommitReader
     _plans: dict[str, Footprint] = field(default_factory=dict)
     _intents: dict[str, Intent] = field(default_factory=dict)
-    _published: dict[str, PlanEntry] = field(default_factory=dict)
+    _published: dict[str, PlanEntry | None] = field(default_factory=dict)
+    _cancelled: set[str] = field(default_factory=set)
 
     def completed_since(self, begun: TableState, mine: Contender, now: TableState) -> Iterator[Contender]:
         """Yield writes that completed since an attempt began, with or without a slot, unordered.
@@ -105,28 +106,38 @@ class ContenderReader:
         *,
         reach_back: bool = False,
     ) -> Iterator[Contender]:
-        """Yield pending plans of any writer with an action in `exclusive`, except that of `mine`.
+        """Yield pending plans of any writer with an action in `exclusive`, or that a write ends, except that of `mine`.
 
-        `reach_back`: also read older slots for the publisher of an overlapping plan; not under the lock, where the cached
+        `reach_back`: also read older slots for the publisher of a plan; not under the lock, where the cached
         publishers then tell hudi_ops plans from foreign ones.
         """
-        planned = [one for one in state.timeline.pending if one.action in exclusive and one.time != mine.instant]
+        planned = [
+            one for one in state.timeline.pending if one.action in REWRITING_ACTIONS and one.time != mine.instant
+        ]
         if not planned:
             return
         entries = {entry.instant: entry for _, entry in state.log.since(-1) if isinstance(entry, PlanEntry)}
         for plan in planned:
             entry = entries.get(plan.time) or self._published.get(plan.time)
+            if entry is None and reach_back and plan.time not in self._published:
+                entry = self._publisher(state, plan.time)
+            if plan.action not in exclusive and (entry is None or entry.on_overlap != "cancel"):
+                continue
             inputs = self.inputs(state.timeline, plan, entry)
             found = Contender(plan.time, plan.action, inputs, "service", "planned", is_foreign=entry is None)
-            if entry is None and reach_back and mine.shared(found):
-                entry = self._publisher(state, plan.time)
-            yield replace(found, owner=entry.owner, is_foreign=False) if entry is not None else found
+            if entry is not None:
+                is_cancelled = plan.time in self._cancelled or _is_cancelled(state.log, plan.time)
+                found = _published_by(found, entry, is_cancelled=is_cancelled)
+            yield found
 
     def _publisher(self, state: TableState, instant: str) -> PlanEntry | None:
-        for _, entry in reaching_back(self.storage, state.log, instant).since(-1):
-            if isinstance(entry, PlanEntry) and entry.instant == instant:
-                self._published[instant] = entry
-        return self._published.get(instant)
+        """Return the PLAN of an instant, or None; it cannot come later, so either answer is kept."""
+        known = reaching_back(self.storage, state.log, instant)
+        found = (entry for _, entry in known.own if isinstance(entry, PlanEntry) and entry.instant == instant)
+        self._published[instant] = next(found, None)
+        if _is_cancelled(known, instant):
+            self._cancelled.add(instant)
+        return self._published[instant]
 
     def inputs(self, timeline: Timeline, instant: Instant, entry: PlanEntry | None = None) -> Footprint | None:
         """Return a plan's input groups, from its slot or requested file; None: unreadable."""
@@ -239,3 +250,19 @@ def _running(instant: Instant, footprint: Footprint | None, lease: Lease | None)
     owner = str(lease.owner) if lease is not None and lease.owner is not None else ""
     role: Role = "service" if lease is not None and lease.role in {"plan", "execute"} else "ingest"
     return Contender(instant.time, instant.action, footprint, role, owner=owner, is_foreign=not owner)
+
+
+def _is_cancelled(log: Log, instant: str) -> bool:
+    fate = log.fate(instant)
+    return fate is not None and isinstance(fate[1], Cancel)
+
+
+def _published_by(plan: Contender, entry: PlanEntry, *, is_cancelled: bool) -> Contender:
+    return replace(
+        plan,
+        owner=entry.owner,
+        is_foreign=False,
+        on_overlap=entry.on_overlap,
+        is_cancellable=bool(entry.cancellable),
+        is_cancelled=is_cancelled,
+    )

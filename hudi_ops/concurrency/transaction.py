@@ -61,15 +61,27 @@ class Decided:
     applied: bool
 
 
-Prepare = Callable[[TableState, int], Entry | None]
-"""Validates a state and makes the entry for the given slot; None: nothing to decide."""
+@dataclass(frozen=True)
+class First:
+    """An entry that has to hold a slot before the decision itself is prepared again, under the same lock.
+
+    `before` is called under the lock before the slot is claimed: it must be short. `won` is called once the slot is held.
+    """
+
+    entry: Cancel
+    before: Callable[[], None]
+    won: Callable[[], None]
+
+
+Prepare = Callable[[TableState, int], Entry | First | None]
+"""Validates a state and makes the entry for the given slot, or one that comes first; None: nothing to decide."""
 
 
 def decide(ctx: TableContext, loader: StateLoader, applier: Applier, prepare: Prepare, purpose: str) -> Decided | None:
     """Claim the next slot of the commit log for an entry, and apply it.
 
-    `prepare` is called with the state just read, again after each lost slot; it raises `Conflict` when the entry must not be
-    decided any more. `purpose` is shown to processes that wait for the lock.
+    `prepare` is called with the state just read, again after each lost slot and after each entry that it wants `First`; it raises
+    `Conflict` when the entry must not be decided any more. `purpose` is shown to processes that wait for the lock.
 
     Returns:
         The decision, or None when `prepare` found nothing to decide.
@@ -88,9 +100,13 @@ def decide(ctx: TableContext, loader: StateLoader, applier: Applier, prepare: Pr
         for _ in range(SLOTS_LOST_MAX):
             state = finish_decided(loader, applier)
             slot = state.log.head + 1
-            entry = prepare(state, slot)
-            if entry is None:
+            wanted = prepare(state, slot)
+            if wanted is None:
                 return None
+            entry = wanted
+            if isinstance(wanted, First):
+                wanted.before()
+                entry = wanted.entry
             if not held.still_mine():
                 # Between hudi_ops writers the slot is safe without the lock; foreign writers know no slots.
                 raise Busy(
@@ -106,6 +122,9 @@ def decide(ctx: TableContext, loader: StateLoader, applier: Applier, prepare: Pr
                 logger.info("slot %s was taken by another writer", slot)
                 continue
             logger.info("slot %s: %s %s", slot, won.kind, getattr(won, "instant", ""))
+            if isinstance(wanted, First):
+                wanted.won()
+                continue
             return Decided(slot, won, _applied(loader, applier, state, slot, won))
     raise Internal(f"{SLOTS_LOST_MAX} slots in a row were taken by others", table=ctx.storage.uri)
 

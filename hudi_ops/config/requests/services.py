@@ -122,6 +122,11 @@ class CompactionRequest(Request):
         title="Cancel after instants",
         description="The plan is cancellable, and overdue once this number of instants came after it. Default: never.",
     )
+    cancel_on_overlap: Annotated[bool, Door(form=None)] = Field(
+        default=False,
+        title="Cancel on overlap",
+        description="The plan is cancellable, and a write to its file groups cancels it. Default: both complete.",
+    )
     partitions: Annotated[
         Names,
         Door(

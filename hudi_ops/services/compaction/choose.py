@@ -57,8 +57,9 @@ def empty_choice(request: CompactionRequest) -> CompactionChoice:
 def cancel_policy(request: CompactionRequest) -> CancelPolicy:
     """Return whether a cancel may end the plan of a request; a limit implies that it may."""
     hours = request.cancel_after / 3600 if request.cancel_after is not None else None
-    is_limited = hours is not None or request.cancel_after_instants is not None
-    return CancelPolicy(request.cancellable or is_limited, hours, request.cancel_after_instants)
+    instants, ends = request.cancel_after_instants, request.cancel_on_overlap
+    is_limited = hours is not None or instants is not None or ends
+    return CancelPolicy(request.cancellable or is_limited, hours, instants, "cancel" if ends else "pass")
 
 
 def choose(session: Session, state: TableState, request: CompactionRequest) -> CompactionChoice:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Literal, TypeAlias, TypedDict
 
 CANCELLABLE_KEY = "hudi_ops.cancellable"
 HOURS_KEY = "hudi_ops.cancel_after_hours"
 INSTANTS_KEY = "hudi_ops.cancel_after_instants"
+OVERLAP_KEY = "hudi_ops.on_overlap"
+
+OnOverlap: TypeAlias = Literal["pass", "cancel"]
+"""What a write does that touches file groups of a pending plan: complete beside it, or end it first."""
 
 
 class PolicyFields(TypedDict):
@@ -16,6 +20,7 @@ class PolicyFields(TypedDict):
     cancellable: bool
     cancel_after_hours: float | None
     cancel_after_instants: int | None
+    on_overlap: OnOverlap
 
 
 @dataclass(frozen=True)
@@ -26,16 +31,22 @@ class CancelPolicy:
         cancellable: a cancel may end the plan.
         hours: age from which it is overdue; None: age does not matter.
         instants: number of instants after which it is overdue; None: their number does not matter.
+        on_overlap: what a write to its file groups does. `cancel` of a plan that is not cancellable makes the write wait
+            (`Busy`): the executor of a plan that replaces groups fails after such a write.
     """
 
     cancellable: bool = False
     hours: float | None = None
     instants: int | None = None
+    on_overlap: OnOverlap = "pass"
 
     def entry_fields(self) -> PolicyFields:
         """Return the fields of the PLAN entry."""
         return PolicyFields(
-            cancellable=self.cancellable, cancel_after_hours=self.hours, cancel_after_instants=self.instants
+            cancellable=self.cancellable,
+            cancel_after_hours=self.hours,
+            cancel_after_instants=self.instants,
+            on_overlap=self.on_overlap,
         )
 
     def extra(self) -> dict[str, str]:
@@ -45,6 +56,7 @@ class CancelPolicy:
         limits = {
             HOURS_KEY: f"{self.hours:g}" if self.hours is not None else "",
             INSTANTS_KEY: str(self.instants or ""),
+            OVERLAP_KEY: "cancel" if self.on_overlap == "cancel" else "",
         }
         return {CANCELLABLE_KEY: "true", **{key: text for key, text in limits.items() if text}}
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 from hudi_ops.formats.avro import container as avro
-from hudi_ops.formats.timeline.timeline_schemas import COMPACTION_PLAN
-from hudi_ops.timeline.content.plans import CompactionPlan, PlannedSlice
+from hudi_ops.formats.timeline.timeline_schemas import COMPACTION_PLAN, REQUESTED_REPLACE_METADATA
+from hudi_ops.timeline.content.plans import CompactionPlan, PlannedSlice, ReplacePlan
 
 COMPACTION_VERSION = 2
 """Version of plans that name files without their folders."""
+
+CLUSTERING_VERSION = 1
 
 _BYTES_PER_MB = 1024 * 1024
 
@@ -28,6 +30,41 @@ def encode_compaction(plan: CompactionPlan) -> bytes:
             "strategy": None,
             "preserveHoodieMetadata": False,
             "missingSchedulePartitions": list(plan.unplanned),
+        },
+    )
+
+
+def encode_clustering(plan: ReplacePlan) -> bytes:
+    """Encode the requested file of a clustering; equal plans give equal bytes."""
+    groups: list[dict[str, Any]] = [
+        {
+            "slices": [_slice_info(slice_) for slice_ in slices],
+            "metrics": {},
+            "numOutputFileGroups": 1,
+            "extraMetadata": None,
+            "version": CLUSTERING_VERSION,
+        }
+        for slices in plan.groups
+    ]
+    strategy = {
+        "strategyClassName": plan.strategy,
+        "strategyParams": dict(sorted(plan.strategy_params.items())),
+        "version": CLUSTERING_VERSION,
+    }
+    return avro.write_one(
+        REQUESTED_REPLACE_METADATA,
+        {
+            "operationType": plan.operation,
+            "clusteringPlan": {
+                "inputGroups": groups,
+                "strategy": strategy,
+                "extraMetadata": dict(sorted(plan.extra.items())),
+                "version": CLUSTERING_VERSION,
+                "preserveHoodieMetadata": True,
+                "missingSchedulePartitions": [],
+            },
+            "extraMetadata": {},
+            "version": CLUSTERING_VERSION,
         },
     )
 
@@ -57,4 +94,15 @@ def _operation(one: PlannedSlice) -> dict[str, Any]:
         "partitionPath": one.partition_path,
         "metrics": dict(one.metrics),
         "bootstrapFilePath": None,
+    }
+
+
+def _slice_info(one: PlannedSlice) -> dict[str, Any]:
+    return {
+        "dataFilePath": one.base_file or None,
+        "deltaFilePaths": list(one.log_files),
+        "fileId": one.file_id,
+        "partitionPath": one.partition_path,
+        "bootstrapFilePath": None,
+        "version": CLUSTERING_VERSION,
     }

@@ -39,7 +39,8 @@ class Plan(_Entry):
     """Publication of a service's plan, whose exact bytes are in the file `payload`.
 
     `cancellable`: whether a cancel may end it (RFC-79); None in entries of earlier releases. It is overdue once it is
-    `cancel_after_hours` old, or once `cancel_after_instants` instants were requested after it; None: never.
+    `cancel_after_hours` old, or once `cancel_after_instants` instants were requested after it; None: never. `on_overlap` says what
+    a write to its file groups does: `pass` completes beside it, `cancel` ends it first; empty in entries of earlier releases.
     """
 
     kind: Literal["PLAN"] = "PLAN"
@@ -50,6 +51,7 @@ class Plan(_Entry):
     cancellable: bool | None = None
     cancel_after_hours: float | None = None
     cancel_after_instants: int | None = None
+    on_overlap: str = ""
 
     @property
     def notes(self) -> frozenset[str]:
