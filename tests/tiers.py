@@ -99,6 +99,8 @@ LEFT_OUT: dict[str, str | None] = {
     "[file that a rollback left-Fault.CRASH_AFTER]": None,
     "services/histories/test_histories.py": _SEARCH,
     "services/cancel/test_crashes.py": _SWEEP,
+    "services/cancel/test_ingestion_crashes.py": _SWEEP,
+    "services/cancel/test_simulated.py": _SEARCH,
     "services/clean/test_crashes.py": _SWEEP,
     "services/clean/test_simulated.py": _SEARCH,
     "services/clean/test_incremental.py::test_random_histories_leave_what_a_full_clean_leaves": _SEARCH,

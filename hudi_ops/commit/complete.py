@@ -100,7 +100,7 @@ def complete_write(
         check(state)
         if role != "compaction":
             refuse_changed_columns(session, attempt.begun, state, attempt.instant)
-            ended = _refuse_conflicts(session, attempt, write, mine, ahead, state)
+            ended = _refuse_conflicts(session, attempt, write, mine, ahead, state, making_way)
         if not delta.fits(state):
             return None
         if ended:
@@ -247,12 +247,23 @@ def _make_delta(delta: DeltaMaker, state: TableState) -> None:
 
 
 def _refuse_conflicts(
-    session: Session, attempt: Attempt, write: Write, mine: Contender, ahead: Ahead, state: TableState
+    session: Session,
+    attempt: Attempt,
+    write: Write,
+    mine: Contender,
+    ahead: Ahead,
+    state: TableState,
+    making_way: MakeWay,
 ) -> list[Contender]:
     """Check a write against completed, planned and running ones; return the plans that it ends."""
     others, strategy = session.contenders, session.strategy
     refuse_completed(mine, others.completed_since(attempt.begun, mine, state))
-    pending = [plan for plan in others.plans(state, mine, _exclusive_plans(write)) if not plan.is_cancelled]
+    pending = [
+        plan
+        for plan in others.plans(state, mine, _exclusive_plans(write))
+        # Apache Hudi may execute a cancelled plan until it is off the timeline.
+        if not plan.is_cancelled or (plan.on_overlap == "cancel" and making_way.is_shared(state))
+    ]
     refuse_planned(mine, (plan for plan in pending if not mine.ends(plan)), strategy)
     if strategy.looks_at_running(mine.role):
         refuse_running(mine, others.running(session.ctx, state, attempt.instant, ahead.inspected), strategy)

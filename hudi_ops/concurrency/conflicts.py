@@ -58,7 +58,8 @@ class Contender:
 
     def ends(self, plan: Contender) -> bool:
         """Return whether this write cancels a pending plan before it completes: ingestion comes first (RFC-79)."""
-        return self.role == "ingest" and plan.on_overlap == "cancel" and plan.is_cancellable and bool(self.shared(plan))
+        is_ending = plan.on_overlap == "cancel" and plan.is_cancellable and not plan.is_cancelled
+        return self.role == "ingest" and is_ending and bool(self.shared(plan))
 
     @property
     def owned_by(self) -> str:

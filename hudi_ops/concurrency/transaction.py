@@ -65,11 +65,12 @@ class Decided:
 class First:
     """An entry that has to hold a slot before the decision itself is prepared again, under the same lock.
 
-    `before` is called under the lock before the slot is claimed: it must be short. `won` is called once the slot is held.
+    `before` is called under the lock before the slot is claimed, and is told how to ask whether the lock is still held. `won` is
+    called once the slot is held.
     """
 
     entry: Cancel
-    before: Callable[[], None]
+    before: Callable[[Callable[[], bool]], None]
     won: Callable[[], None]
 
 
@@ -103,10 +104,9 @@ def decide(ctx: TableContext, loader: StateLoader, applier: Applier, prepare: Pr
             wanted = prepare(state, slot)
             if wanted is None:
                 return None
-            entry = wanted
             if isinstance(wanted, First):
-                wanted.before()
-                entry = wanted.entry
+                wanted.before(held.still_mine)
+            entry = wanted.entry if isinstance(wanted, First) else wanted
             if not held.still_mine():
                 # Between hudi_ops writers the slot is safe without the lock; foreign writers know no slots.
                 raise Busy(

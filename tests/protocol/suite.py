@@ -11,8 +11,13 @@ from typing import Protocol
 
 import pytest
 
+from hudi_ops.concurrency import transaction
+from hudi_ops.context import TableContext
+from hudi_ops.storage.claim import Claimed
 from hudi_ops.testing.simulation import RunRecord, Simulation, Violation, explore, replay, walk
 from hudi_ops.testing.steps import Trouble
+from hudi_ops.timeline.log.commit_log import slot_path
+from hudi_ops.timeline.log.entries import Entry, encode_entry
 from tests.bounds import SOAK
 from tests.protocol.scenarios.cases import Case
 
@@ -133,6 +138,17 @@ def drawn(case: Searched, seeds: range) -> None:
     found = walk(case.scenario, case.check, seeds, preemptions=2, faults=1)
     print(f"{case.name}, seeds {seeds.start} to {seeds.stop - 1}, 2 preemptions, 1 fault: {found}")
     assert found.schedules == len(seeds)
+
+
+def without_slots(patch: pytest.MonkeyPatch) -> None:
+    """Everybody wins every slot, as if each wrote its own file under the lock."""
+
+    def won(ctx: TableContext, slot: int, entry: Entry) -> Claimed:
+        body = encode_entry(entry)
+        ctx.storage.put(slot_path(slot), body)
+        return Claimed(True, body)
+
+    patch.setattr(transaction, "take_slot", won)
 
 
 SUITES: dict[str, Suite] = {}

@@ -21,14 +21,9 @@ from dataclasses import replace
 import pytest
 
 from hudi_ops.concurrency import attempt_status as standing
-from hudi_ops.concurrency import transaction
-from hudi_ops.context import TableContext
 from hudi_ops.storage import claim
-from hudi_ops.storage.claim import Claimed
 from hudi_ops.testing.faults import Fault
 from hudi_ops.testing.steps import Event, Trouble
-from hudi_ops.timeline.log.commit_log import slot_path
-from hudi_ops.timeline.log.entries import Entry, encode_entry
 from tests.bounds import SOAK
 from tests.protocol.scenarios.actors import Writes
 from tests.protocol.scenarios.cases import Case, beside_hudi, beside_rollback, of_jobs, of_services
@@ -45,7 +40,7 @@ from tests.protocol.scenarios.worlds import (
     UPSERT_B,
     small_table,
 )
-from tests.protocol.suite import Proof, Suite, drawn, explored, fresh
+from tests.protocol.suite import Proof, Suite, drawn, explored, fresh, without_slots
 
 UNAPPLIED = r"put_if_absent:.hoodie/timeline/\d+_"
 """Where an attempt dies that was decided: right before its completed file."""
@@ -109,17 +104,6 @@ DISTURBED = [
 ]
 """Pairs of which one fault is tried in every run of the tests, at each operation, without preemptions; of the first, which has
 the most of them, only what ends a writer or lets another in; of the second to one of the two, which do the same."""
-
-
-def without_slots(patch: pytest.MonkeyPatch) -> None:
-    """Everybody wins every slot, as if each wrote its own file under the lock."""
-
-    def won(ctx: TableContext, slot: int, entry: Entry) -> Claimed:
-        body = encode_entry(entry)
-        ctx.storage.put(slot_path(slot), body)
-        return Claimed(True, body)
-
-    patch.setattr(transaction, "take_slot", won)
 
 
 def without_epochs(patch: pytest.MonkeyPatch) -> None:

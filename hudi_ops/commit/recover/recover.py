@@ -16,6 +16,7 @@ from hudi_ops.commit.recover.sweep import remove_zombie_files, sweep
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.undo.cancel import cancel_write
 from hudi_ops.commit.undo.rollback import RolledBackWrite, mend_plan, roll_back
+from hudi_ops.commit.undo.withdraw import put_requested_back
 from hudi_ops.concurrency.lease.lease import Lease, list_leases, read_lease, warn_other_lock
 from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.concurrency.transaction import unfinished
@@ -75,6 +76,8 @@ def _recover(session: Session, state: TableState | None) -> tuple[list[RolledBac
     for instant in state.timeline.pending:
         if instant.action not in WRITE_ACTIONS | SERVICE_ACTIONS:
             continue
+        if instant.action in SERVICE_ACTIONS and State.REQUESTED not in instant.states:
+            put_requested_back(session, state, instant)
         lease = read_lease(session.ctx.storage, instant.time)
         is_left = lease is None or lease.is_dead(session.ctx.clock)
         if is_left and may_be_lost(instant) and _put_back(session, state, instant):

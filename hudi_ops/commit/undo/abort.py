@@ -20,6 +20,7 @@ from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import fate_of
 from hudi_ops.timeline.log.entries import Cancel, Takeover
 from hudi_ops.timeline.log.head import reaching_back
+from hudi_ops.timeline.log.plan_slots import plan_entry
 from hudi_ops.timeline.names import REWRITING_ACTIONS, SERVICE_ACTIONS, State, requested_name
 from hudi_ops.timeline.state import TableState
 
@@ -54,6 +55,20 @@ def remove_plan(session: Session, state: TableState, plan: Instant) -> None:
     logger.warning("removed the cancelled %s %s from the timeline", plan.action, plan.time)
 
 
+def finish_withdrawn(session: Session, state: TableState, instant: str) -> bool:
+    """Record a cancelled plan that is off the timeline as aborted; return whether it was not recorded before.
+
+    `state` was read after the CANCEL.
+    """
+    if state.timeline.find(instant) is not None or any(one.time == instant for one in state.timeline.aborted):
+        return False
+    entry = plan_entry(session.ctx.storage, state, instant)
+    if entry is None or not session.was_cancelled(state, instant):
+        return False
+    remove_plan(session, state, Instant(instant, entry.action, State.REQUESTED))
+    return True
+
+
 def record_aborted(session: Session, state: TableState, plan: Instant, **facts: Any) -> None:
     """Put the record of a cancelled plan before it leaves the timeline; the first one stays."""
     storage = session.ctx.storage
@@ -63,9 +78,18 @@ def record_aborted(session: Session, state: TableState, plan: Instant, **facts: 
     try:
         body = storage.get(state.timeline.path(requested_name(plan.time, plan.action)))
     except NotFound:
-        body = b""  # a foreign writer, or another aborter, removed it
+        body = _published(session, state, plan)  # it was withdrawn; or a foreign writer, or another aborter, removed it
     record = AbortedPlan.of(plan, fate[0], fate[1], body, epochs=epochs_of(session, state, plan.time), **facts)
     ensure(storage, aborted_path(state.timeline, plan), record.to_bytes())
+
+
+def _published(session: Session, state: TableState, plan: Instant) -> bytes:
+    """Return the bytes of a plan of ours from the payload of its PLAN; empty without one."""
+    entry = plan_entry(session.ctx.storage, state, plan.time)
+    try:
+        return session.ctx.storage.get(entry.payload) if entry is not None else b""
+    except NotFound:
+        return b""
 
 
 def release_aborted(session: Session, state: TableState, target: Instant) -> None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from hudi_ops.commit.apply.put_back import decided_before
 from hudi_ops.commit.session import Session
+from hudi_ops.commit.undo.withdraw import may_withdraw, withdraw
+from hudi_ops.concurrency.transaction import First
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.timeline.content.plans import CleanPlan, read_plan
 from hudi_ops.timeline.instant import Instant
@@ -31,13 +33,20 @@ class CancelReason:
 
 
 def cancel_write(
-    session: Session, instant: str, reason: str | CancelReason, still: Callable[[], bool] = lambda: True
+    session: Session,
+    instant: str,
+    reason: str | CancelReason,
+    still: Callable[[], bool] = lambda: True,
+    *,
+    withdraws: bool = False,
 ) -> bool:
     """Decide that a write never completes; return False if it has completed or its writer lives.
 
-    `still` is called under the lock before a new CANCEL: whether the writer is still dead.
+    `still` is called under the lock before a new CANCEL: whether the writer is still dead. `withdraws`: take a plan that no process
+    began off the timeline first, where Apache Hudi may execute it.
 
     Raises:
+        Busy: with `withdraws`, another program began to execute the plan.
         InvalidRequest: an executor began a clean; it is finished, not cancelled.
     """
     why = reason if isinstance(reason, CancelReason) else CancelReason(reason)
@@ -48,7 +57,7 @@ def cancel_write(
     if decided_before(session.ctx.storage, log, instant) is not None:
         return False
 
-    def prepare(state: TableState, slot: int) -> Entry | None:
+    def prepare(state: TableState, slot: int) -> Entry | First | None:
         nonlocal completed, alive, cancelled
         found = state.timeline.find(instant)
         # A COMPLETE since that read is in the loaded part of the log.
@@ -65,7 +74,7 @@ def cancel_write(
         alive = not still()
         if alive:
             return None
-        return Cancel(
+        entry = Cancel(
             **session.entry(state, f"cancel {instant}"),
             instant=instant,
             reason=why.text,
@@ -73,6 +82,9 @@ def cancel_write(
             requester=why.requester,
             by=why.by,
         )
+        if withdraws and may_withdraw(session, state, instant):
+            return First(entry, lambda still_mine: withdraw(session, state, instant, slot, still_mine), lambda: None)
+        return entry
 
     decided = session.decide(prepare, f"cancel {instant}")
     if completed or alive:

@@ -12,15 +12,16 @@ import logging
 from dataclasses import dataclass
 
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.cancel import CancelReason
+from hudi_ops.commit.undo.abort import finish_withdrawn
+from hudi_ops.commit.undo.cancel import CancelReason, cancel_write
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, read_lease
 from hudi_ops.errors import Busy, InvalidRequest, NotFound
 from hudi_ops.services.cancel.abort import execute_cancel
-from hudi_ops.services.cancel.plan_slots import newest_takeover, plan_entry
 from hudi_ops.services.cancel.plans import policy_of
 from hudi_ops.services.cancel.request import request_cancel
 from hudi_ops.timeline.cancel.aborted import QUEUE
 from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log.plan_slots import newest_takeover, plan_entry
 from hudi_ops.timeline.names import REWRITING_ACTIONS, SERVICE_ACTIONS, ms_of_instant
 from hudi_ops.timeline.state import TableState
 
@@ -102,7 +103,17 @@ def _tidy_queue(session: Session) -> None:
             continue  # reported by `verify`, never acted on
         except NotFound:
             continue  # another process deleted it
+        if is_ours:
+            _finish_withdrawal(session, state, info.name)
         plan = state.timeline.find(info.name)
         is_pending = plan is not None and not plan.is_completed and session.was_cancelled(state, info.name)
         if is_ours and not is_pending:
             storage.delete(info.path)
+
+
+def _finish_withdrawal(session: Session, state: TableState, instant: str) -> None:
+    """Cancel and record a plan of ours whose canceller took it off the timeline and died."""
+    if state.timeline.find(instant) is not None or plan_entry(session.ctx.storage, state, instant) is None:
+        return
+    if cancel_write(session, instant, CancelReason("its canceller took it off the timeline", "failure")):
+        finish_withdrawn(session, session.loader.load(), instant)

@@ -8,7 +8,6 @@ from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.lease.lease import Lease, read_lease
 from hudi_ops.errors import Corrupt, InvalidRequest, NotFound
 from hudi_ops.services.base.result import Result
-from hudi_ops.services.cancel.plan_slots import newest_takeover, plan_entry
 from hudi_ops.timeline.cancel.aborted import read_aborted
 from hudi_ops.timeline.cancel.policy import CancelPolicy
 from hudi_ops.timeline.content.footprint import inputs_of
@@ -16,6 +15,7 @@ from hudi_ops.timeline.content.plans import read_plan
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import fate_of
 from hudi_ops.timeline.log.entries import Cancel, Plan
+from hudi_ops.timeline.log.plan_slots import newest_takeover, plan_entry
 from hudi_ops.timeline.names import SERVICE_ACTIONS, State, ms_of_instant
 from hudi_ops.timeline.state import TableState
 

@@ -14,15 +14,16 @@ from hudi_ops.commit.checks import was_completed
 from hudi_ops.commit.recover.recover import finish_unfinished
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
+from hudi_ops.commit.undo.abort import finish_withdrawn
 from hudi_ops.commit.undo.cancel import CancelReason, cancel_write
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.errors import Busy, InvalidRequest
 from hudi_ops.services.cancel.errors import AlreadyCommitted, InstantArchived, InstantNotFound, NotCancellable
-from hudi_ops.services.cancel.plan_slots import plan_entry
 from hudi_ops.timeline.cancel.aborted import queue_cancel
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import cancel_slot
 from hudi_ops.timeline.log.entries import Plan
+from hudi_ops.timeline.log.plan_slots import plan_entry
 from hudi_ops.timeline.names import REWRITING_ACTIONS, WRITE_ACTIONS, State, is_instant
 from hudi_ops.timeline.state import TableState
 
@@ -87,9 +88,11 @@ def request_cancel(session: Session, instant: str, reason: CancelReason, *, forc
         return Requested(state, None)
     if cancel_slot(session.ctx.storage, state, instant) is None:
         refuse_not_cancellable(session, state, plan, force=force)
-    if not cancel_write(session, instant, reason):
+    if not cancel_write(session, instant, reason, withdraws=True):
         refuse_committed(state, instant)
     state = session.loader.load()
+    if finish_withdrawn(session, state, instant):
+        return Requested(session.loader.load(), None)
     slot = cancel_slot(session.ctx.storage, state, instant)
     if slot is not None:
         queue_cancel(session.ctx.storage, state.log.table_id, instant, slot)

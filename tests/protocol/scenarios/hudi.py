@@ -154,10 +154,13 @@ class Writer:
         """Execute a plan: the rows of its input as they were planned; the input is replaced. Nothing is looked at again."""
         timeline = self._timeline()
         planned_at = timeline.find(time)
-        assert planned_at is not None
-        plan = read_plan(self._storage, timeline, planned_at)
+        plan = read_plan(self._storage, timeline, planned_at) if planned_at is not None else None
+        if plan is None:
+            raise WriteConflict(f"{time} has no requested file any more")
         assert isinstance(plan, ReplacePlan)
         ((planned,),) = plan.groups
+        if self._storage.head(self._path(requested_name(time, "clustering"))) is None:
+            raise WriteConflict(f"{time} has no requested file any more")
         self._put(inflight_name(time, "clustering"))
         rows = dict(rows_in(self._storage.get(data_path(partition, planned.base_file))))
         fresh_id = f"{planned.file_id[:8]}-0000-4000-8000-{time[-12:]}-0"

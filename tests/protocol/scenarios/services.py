@@ -27,6 +27,7 @@ from hudi_ops.formats.timeline.timeline_schemas import REQUESTED_REPLACE_METADAT
 from hudi_ops.services.base.publish import Draft, publish_plan
 from hudi_ops.services.base.slices import live_slices
 from hudi_ops.storage.claim import ensure
+from hudi_ops.timeline.cancel.policy import NEVER, CancelPolicy
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS, Footprint, footprint_of
 from hudi_ops.timeline.content.plans import PlannedSlice, ReplacePlan, read_plan
@@ -48,6 +49,7 @@ class Plans:
     """Plans to rewrite the file groups of a job's partitions, under other ids; returns the plan's instant."""
 
     job: Job
+    cancel: CancelPolicy = NEVER
 
     def __call__(self, ctx: TableContext) -> str:
         """Do it, once."""
@@ -67,7 +69,7 @@ class Plans:
         footprint = Footprint(
             frozenset((str(one["partitionPath"]), str(one["fileId"])[:BUCKET_DIGITS]) for one in slices)
         )
-        return publish_plan(session, "clustering", Draft(body, footprint, begun)).instant
+        return publish_plan(session, "clustering", Draft(body, footprint, begun, cancel=self.cancel)).instant
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,8 @@ class Executes:
                 ensure(ctx.storage, timeline.path(inflight_name(attempt.instant, "clustering")), b"")
                 planned = timeline.find(attempt.instant)
                 plan = read_plan(ctx.storage, timeline, planned) if planned is not None else None
+                if plan is None:
+                    raise Conflict("the plan was removed meanwhile", instant=attempt.instant)
                 assert isinstance(plan, ReplacePlan)
                 slices = [one for group in plan.groups for one in group]
                 for one in slices:
