@@ -38,8 +38,10 @@ from hudi_ops.services.base.result import ServiceResult
 from hudi_ops.services.base.service import Run, TableService
 from hudi_ops.services.base.slices import live_slices
 from hudi_ops.services.write.replace import with_replaced
+from hudi_ops.storage.protocol import Storage
 from hudi_ops.table.table import Table
 from hudi_ops.timeline.cancel.policy import CancelPolicy
+from hudi_ops.timeline.content.clean_bytes import planned_path
 from hudi_ops.timeline.content.commit_metadata import WriteStat
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS, Footprint
 from hudi_ops.timeline.content.plan_bytes import encode_clustering
@@ -49,6 +51,8 @@ from hudi_ops.view.schema import table_schema
 from hudi_ops.view.slices import Slice
 
 ENDED_BY_WRITES = CancelPolicy(cancellable=True, on_overlap="cancel")
+STRATEGY = "org.apache.hudi.client.clustering.run.strategy.SparkSortAndSizeExecutionStrategy"
+"""Class with which Apache Hudi executes the plan."""
 EVERY_GROUP = Strategy("every-group", lambda candidate, now_ms: 1.0, "groups", 1.0)
 
 
@@ -136,8 +140,8 @@ class Rewriting(TableService[RewriteRequest, ReplacePlan, RewriteInputs, Rewrite
 
     def draft(self, session: Session, state: TableState, choice: Choice) -> Draft:
         chosen = [found.candidate for found in choice.planned]
-        groups = tuple((_planned(one),) for one in chosen)
-        plan_ = ReplacePlan("CLUSTER", groups, "rewrite", extra=choice.cancel.extra())
+        groups = tuple((_planned(session.ctx.storage, one),) for one in chosen)
+        plan_ = ReplacePlan("CLUSTER", groups, STRATEGY, extra=choice.cancel.extra())
         inputs = frozenset((one.partition_path, one.file_id[:BUCKET_DIGITS]) for one in chosen)
         return Draft(encode_clustering(plan_), Footprint(inputs), state, cancel=choice.cancel)
 
@@ -195,9 +199,10 @@ def execute_rewrite(table: Table, instant: str | None = None) -> ServiceResult:
     return execute(table._session, REWRITING, instant, Execution("local"))
 
 
-def _planned(one: Slice) -> PlannedSlice:
-    base = one.base.path.rpartition("/")[2] if one.base is not None else ""
-    logs = tuple(file.path.rpartition("/")[2] for file in one.logs)
+def _planned(storage: Storage, one: Slice) -> PlannedSlice:
+    """Return a slice with whole paths: Apache Hudi's executor looks for its files there."""
+    base = planned_path(storage, one.base.path) if one.base is not None else ""
+    logs = tuple(planned_path(storage, file.path) for file in one.logs)
     return PlannedSlice(
         one.partition_path, one.file_id, base, logs, one.base.instant if one.base is not None else "", {}
     )
