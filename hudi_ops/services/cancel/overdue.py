@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.undo.abort import finish_withdrawn
 from hudi_ops.commit.undo.cancel import CancelReason, cancel_write
+from hudi_ops.commit.undo.withdraw import put_requested_back
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, read_lease
 from hudi_ops.errors import Busy, InvalidRequest, NotFound
 from hudi_ops.services.cancel.abort import execute_cancel
@@ -22,7 +23,7 @@ from hudi_ops.services.cancel.request import request_cancel
 from hudi_ops.timeline.cancel.aborted import QUEUE
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.plan_slots import newest_takeover, plan_entry
-from hudi_ops.timeline.names import REWRITING_ACTIONS, SERVICE_ACTIONS, ms_of_instant
+from hudi_ops.timeline.names import REWRITING_ACTIONS, SERVICE_ACTIONS, State, ms_of_instant
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
@@ -112,8 +113,14 @@ def _tidy_queue(session: Session) -> None:
 
 
 def _finish_withdrawal(session: Session, state: TableState, instant: str) -> None:
-    """Cancel and record a plan of ours whose canceller took it off the timeline and died."""
-    if state.timeline.find(instant) is not None or plan_entry(session.ctx.storage, state, instant) is None:
+    """Cancel and record a plan of ours whose canceller took it off the timeline and died.
+
+    If a foreign program began it in between, its requested file is put back.
+    """
+    found = state.timeline.find(instant)
+    if found is not None and State.REQUESTED not in found.states:
+        put_requested_back(session, state, found)
+    if found is not None or plan_entry(session.ctx.storage, state, instant) is None:
         return
     if cancel_write(session, instant, CancelReason("its canceller took it off the timeline", "failure")):
         finish_withdrawn(session, session.loader.load(), instant)
