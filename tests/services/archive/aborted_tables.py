@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
+from hudi_ops.services.archive.aborted import archive_aborted
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.faults import FaultyStorage
-from hudi_ops.timeline.cancel.aborted import aborted_path, read_aborted
+from hudi_ops.testing.faults import Crash, FaultyStorage
+from hudi_ops.timeline.cancel.aborted import aborted_path
 from hudi_ops.timeline.cancel.aborted_history import FOLDER
 from tests.definitions import Definition
 from tests.fault_plans import DiesBefore
-from tests.protocol.log_actors import timeline_of
-from tests.tables import LOGGED_WITH_METADATA, NOW_MS, made, rows, table_of
+from tests.protocol.log_actors import session_of, timeline_of
+from tests.services.archive.archived_tables import archived
+from tests.tables import LOGGED_WITH_METADATA, MERGE_ON_READ, NOW_MS, made, rows, table_of
 
 Made = tuple[MemoryStorage, tuple[str, ...]]
 
@@ -31,10 +34,9 @@ def abort(storage: MemoryStorage, clock: ManualClock, why: str, *, begun: bool =
     assert planned is not None
     if begun:
         dying = FaultyStorage(storage, DiesBefore("put:.hoodie/.commit_log/payload"))
-        try:
+        with suppress(Crash):
             table_of(dying, clock, "executor").compaction.execute()
-        except BaseException:
-            clock.advance_ms(EXPIRY_MS + 1_000)
+        clock.advance_ms(EXPIRY_MS + 1_000)
     done = table_of(storage, clock, "user").cancel(planned, why)
     assert (done.state, bool(done.files)) == ("aborted", begun)
     return planned
@@ -68,6 +70,29 @@ def aborted_table(
     return storage.copy(clock), clock, plans
 
 
+@cache
+def _passed() -> Made:
+    storage, clock, plans = aborted_table(MERGE_ON_READ, archived_before=True)
+    path = aborted_path(timeline_of(storage), timeline_of(storage).aborted[0])
+    with suppress(Crash):
+        archived(FaultyStorage(storage, DiesBefore(f"get:{path}")), clock, "dead")
+    assert len(timeline_of(storage).aborted) == 2
+    return storage, plans
+
+
+def passed_table() -> tuple[MemoryStorage, ManualClock, tuple[str, ...]]:
+    """A table whose archiver died right before it moved two records; the history has the first plan's."""
+    storage, plans = _passed()
+    clock = ManualClock(NOW_MS + 3_600_000, tick_ms=1)
+    return storage.copy(clock), clock, plans
+
+
+def moved(storage: Storage, clock: ManualClock, actor: str = "first") -> int:
+    """Move the records that may leave the timeline, in a process of its own; returns their number."""
+    session = session_of(storage, clock, actor)
+    return archive_aborted(session, session.loader.load())
+
+
 def assert_recorded(storage: MemoryStorage, clock: ManualClock, plans: tuple[str, ...], story: str = "") -> None:
     """Each plan is aborted for whoever asks, with its reason."""
     table = table_of(storage, clock, "asker")
@@ -87,13 +112,3 @@ def assert_archived(storage: MemoryStorage, clock: ManualClock, plans: tuple[str
     assert [info.path for info in storage.list() if ".aborted" in info.name] == [], story
     assert len(storage.list(FOLDER)) == 1, story
     assert_recorded(storage, clock, plans, story)
-
-
-def records_on_timeline(storage: MemoryStorage) -> dict[str, tuple[str, ...]]:
-    """Files of each record on the timeline, by instant."""
-    timeline = timeline_of(storage)
-    return {
-        plan.time: read_aborted(storage, timeline, plan).files
-        for plan in timeline.aborted
-        if storage.head(aborted_path(timeline, plan)) is not None
-    }

@@ -20,7 +20,15 @@ from hudi_ops.verify import verify_table
 from tests.definitions import Definition
 from tests.fault_plans import MoveBefore
 from tests.protocol.log_actors import timeline_of
-from tests.services.archive.aborted_tables import abort, aborted_table, assert_archived, assert_recorded, write
+from tests.services.archive.aborted_tables import (
+    abort,
+    aborted_table,
+    assert_archived,
+    assert_recorded,
+    moved,
+    passed_table,
+    write,
+)
 from tests.services.archive.archived_tables import archived, assert_whole
 from tests.tables import LOGGED_WITH_METADATA, MERGE_ON_READ, NOW_MS, table_of
 
@@ -144,32 +152,24 @@ def test_an_aborter_that_slept_puts_its_record_back_and_the_next_run_removes_it(
 
 
 def test_archivers_at_the_same_time_lose_no_record() -> None:
-    """Before each operation of one upon the history or a record, the other archives one more record, and all of them."""
-    storage, _, plans = aborted_table(archived_before=True)
-    storage.put(timeline_of(storage).path(swept_name(plans[2], "compaction")), b"")
-    undisturbed = FaultyStorage(storage.copy())
-    archived(undisturbed, ManualClock(NOW_MS + 3_600_000), "first")  # type: ignore[arg-type]
-    points = [
-        number
-        for number, point in enumerate(undisturbed.history, 1)
-        if ".aborted" in point and point.split(":")[0] != "get"
-    ]
-    assert len(points) >= 7, undisturbed.history
-    for number in points:
-        base, clock, _ = aborted_table(archived_before=True)
-        mark = timeline_of(base).path(swept_name(plans[2], "compaction"))
-        base.delete(mark)
+    """Before each operation of one, the other moves all records, and one more that lies between them."""
+    base, _, plans = passed_table()
+    mark = timeline_of(base).path(swept_name(plans[1], "compaction"))
+    base.delete(mark)
+    undisturbed = FaultyStorage(base.copy())
+    assert moved(undisturbed, ManualClock(NOW_MS)) == 1
+    for number in range(1, len(undisturbed.history) + 1):
+        storage, clock = base.copy(), ManualClock(NOW_MS + 3_600_000, tick_ms=1)
 
-        def move(base: MemoryStorage = base, clock: ManualClock = clock, mark: str = mark) -> None:
-            base.put(mark, b"")
-            archived(base, clock, "other")
+        def move(storage: MemoryStorage = storage, clock: ManualClock = clock) -> None:
+            storage.put(mark, b"")
+            moved(storage, clock, "other")
 
         plan = MoveBefore.at(number, move)
-        archived(FaultyStorage(base, plan), clock, "first")  # type: ignore[arg-type]
-        if not plan.moved:
-            move()
-        archived(base, clock, "third")
-        assert_archived(base, clock, plans, plan.moved_at)
+        moved(FaultyStorage(storage, plan), clock)
+        assert plan.moved
+        moved(storage, clock, "third")
+        assert_archived(storage, clock, plans, plan.moved_at)
 
 
 def test_ten_thousand_records_are_one_file() -> None:

@@ -10,18 +10,16 @@ from hudi_ops.config.requests import ArchiveRequest
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.archive import levels
 from hudi_ops.services.archive import run as service
-from hudi_ops.services.archive.aborted import archive_aborted
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
-from hudi_ops.timeline.cancel.aborted import aborted_path
 from tests.definitions import Definition
 from tests.fault_plans import DiesBefore
-from tests.protocol.log_actors import session_of, timeline_of
+from tests.protocol.log_actors import timeline_of
 from tests.protocol.sweep import CRASHES, ERRORS, Left, fault_sweep
-from tests.services.archive.aborted_tables import aborted_table, assert_archived, assert_recorded
+from tests.services.archive.aborted_tables import assert_archived, assert_recorded, moved, passed_table
 from tests.services.archive.archived_tables import archived, assert_whole, history_of, known_times, long_table
-from tests.tables import DEFINITION, LOGGED_WITH_METADATA, MERGE_ON_READ, NOW_MS, WITH_METADATA, by_key, rows, table_of
+from tests.tables import DEFINITION, LOGGED_WITH_METADATA, NOW_MS, WITH_METADATA, by_key, rows, table_of
 
 FAULTS = [*CRASHES, *ERRORS]
 OF_CREATION = [Fault.EXISTS_THOUGH_ABSENT, Fault.EXISTS_BY_ITSELF]
@@ -63,31 +61,12 @@ def test_an_archiver_that_goes_wrong_anywhere_is_continued(definition: Definitio
         assert_resumed(left, model, times)
 
 
-@cache
-def _base_of_aborted() -> tuple[MemoryStorage, tuple[str, ...]]:
-    """A table whose archiver died right before the first record of an aborted plan; the history has another record."""
-    storage, clock, plans = aborted_table(MERGE_ON_READ, archived_before=True)
-    with pytest.raises(Crash):
-        run(
-            FaultyStorage(
-                storage, DiesBefore(f"get:{aborted_path(timeline_of(storage), timeline_of(storage).aborted[0])}")
-            ),
-            clock,
-        )
-    return storage, plans
-
-
 @pytest.mark.parametrize("fault", [*CRASHES, *(one for one in ERRORS if one not in OF_CREATION)], ids=str)
 def test_an_archiver_of_aborted_plans_that_goes_wrong_anywhere_is_continued(fault) -> None:
     """At each moment each plan is aborted, with its reason; at the end one file has all records."""
-    base, plans = _base_of_aborted()
-
-    def move(storage: FaultyStorage, clock: ManualClock) -> None:
-        session = session_of(storage, clock, "first")  # type: ignore[arg-type]
-        archive_aborted(session, session.loader.load())
-
+    base, _, plans = passed_table()
     start = partial(ManualClock, NOW_MS + 3_600_000)
-    for left in fault_sweep(base, move, fault, "archiving aborted plans", points=12, writes=6, runs=2, clock=start):
+    for left in fault_sweep(base, moved, fault, "archiving aborted plans", points=12, writes=6, runs=2, clock=start):
         left.land()
         assert_recorded(left.storage, left.clock, plans, left.story)
         left.resume()
