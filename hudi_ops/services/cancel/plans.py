@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hudi_ops.commit.session import Session
+from hudi_ops.commit.undo.rollback import may_be_foreign
+from hudi_ops.commit.undo.unclaimed_files import needs_listing
 from hudi_ops.concurrency.lease.lease import Lease, read_lease
 from hudi_ops.errors import Corrupt, InvalidRequest, NotFound
 from hudi_ops.services.base.result import Result
@@ -100,7 +102,7 @@ def _pending(session: Session, state: TableState, plan: Instant) -> PlanRow:
         epoch=taken.epoch if taken is not None else 0,
         cancelled_by=(cancel.requester or cancel.owner) if cancel is not None else "",
         reason=cancel.reason if cancel is not None else "",
-        next=_next(plan, word, is_cancelled=cancel is not None, is_live=is_live),
+        next=_removal(session, plan, lease, is_live=is_live) if cancel is not None else _next(plan, word),
     )
 
 
@@ -142,11 +144,15 @@ def _recorded(session: Session, state: TableState, record: AbortedPlan, note: st
     )
 
 
-def _next(plan: Instant, word: str, *, is_cancelled: bool, is_live: bool) -> str:
-    if is_cancelled:
-        if is_live:
-            return "its executor stops at its next look, and removes the plan"
-        return f"the next write, or `hudi-ops cancel TABLE {plan.time}`, removes it"
+def _removal(session: Session, plan: Instant, lease: Lease | None, *, is_live: bool) -> str:
+    """Return who removes a cancelled plan."""
+    if is_live:
+        return "its executor stops at its next look, and removes the plan"
+    is_listed = needs_listing(session, plan.time, foreign=may_be_foreign(plan, lease))
+    return f"the next {'clean' if is_listed else 'write'}, or `hudi-ops cancel TABLE {plan.time}`, removes it"
+
+
+def _next(plan: Instant, word: str) -> str:
     if word == "running":
         return "its executor completes it"
     command = {"compaction": "compact", "clean": "clean"}.get(plan.action)
