@@ -109,6 +109,16 @@ def test_a_plan_that_is_not_swept_stays_where_another_archiver_passed_it() -> No
     assert_archived(storage, clock, plans)
 
 
+def test_a_late_file_of_an_archived_plan_is_reported() -> None:
+    storage, clock, plans = aborted_table(MERGE_ON_READ)
+    archived(storage, clock)
+    base = next(info for info in storage.list("part=p1") if info.name.endswith(".parquet"))
+    late = f"part=p1/{base.name.partition('_')[0]}_9-9-9_{plans[0]}.parquet"
+    storage.put(late, storage.get(base.path))
+    found = [(one.severity, one.invariant, one.where) for one in verify_table(storage).findings]
+    assert ("error", "leftover-visible", late) in found
+
+
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"table_id": "t"}'])
 def test_a_record_that_cannot_be_read_stays_and_is_reported(damage: bytes) -> None:
     storage, clock, plans = aborted_table()
