@@ -133,7 +133,10 @@ def _put_back(session: Session, state: TableState, instant: Instant) -> bool:
 def _remove_plan(
     session: Session, state: TableState, plan: Instant, lease: Lease | None, *, may_list: bool
 ) -> RolledBackWrite | None:
-    """Remove a cancelled plan without a live executor; without `may_list` not if the table must be listed for its files."""
+    """Remove a cancelled plan without a live executor.
+
+    `may_list` False: not if the table must be listed for its files.
+    """
     if not may_list and needs_listing(session, plan.time, foreign=may_be_foreign(plan, lease)):
         logger.info("the cancelled %s is left to the next clean: the table must be listed for its files", plan)
         return None

@@ -23,7 +23,10 @@ SHOWN_MAX = 5
 
 
 def needs_listing(session: Session, instant: str, *, foreign: bool) -> bool:
-    """Return whether the table must be listed for the files of a cancelled write; `foreign`: it may be a foreign one."""
+    """Return whether the table must be listed for the files of a cancelled write.
+
+    `foreign`: it may be a foreign one.
+    """
     announced = read_markers(session.ctx.storage, instant)
     return bool(announced.set_aside) or (foreign and not announced.markers)
 

@@ -1,7 +1,9 @@
-"""Move the records of aborted plans off the timeline, into their history (docs/protocol.md §22, §26).
+"""Move the records of aborted plans off the timeline, into their history.
 
 Nothing is decided here: the CANCEL slot says how a plan ended, wherever its record lies. A record leaves once its plan is swept and
 lies below the timeline's start.
+
+Source: docs/protocol.md §26.
 """
 
 from __future__ import annotations
@@ -22,10 +24,10 @@ logger = logging.getLogger(__name__)
 
 
 def archive_aborted(session: Session, state: TableState) -> int:
-    """Move the records of swept plans below the timeline's start into the history; return their number.
+    """Move the records of old swept plans into the history; return their number.
 
-    The history has a record before its file goes, and the mark `swept` goes last. A mark alone is a leftover of an archiver that
-    died. A record that cannot be read stays, and `verify` reports it.
+    Old is what lies below the timeline's start. The history has a record before its file goes, and the mark `swept` goes last. A
+    mark alone is a leftover of an archiver that died. A record that cannot be read stays, and `verify` reports it.
     """
     storage, timeline = session.ctx.storage, state.timeline
     records: list[ArchivedPlan] = []
@@ -49,13 +51,16 @@ def archive_aborted(session: Session, state: TableState) -> int:
 
 
 def is_below(timeline: Timeline, plan: Instant, boundary: str = "") -> bool:
-    """Return whether a plan lies below the timeline's start, once what lies up to a boundary has left."""
+    """Return whether a plan lies below the timeline's start.
+
+    The start is the one after the instants up to `boundary` have left.
+    """
     start = next((write.time for write in timeline.completed_writes if write.time > boundary), "")
     return plan.time < start
 
 
 def aborted_verdicts(timeline: Timeline, boundary: str) -> list[Verdict]:
-    """Return of each aborted plan why its record stays, if the instants up to a boundary leave."""
+    """Return why the record of each aborted plan stays when a boundary is archived."""
     found = []
     for plan in timeline.aborted:
         why = "" if is_below(timeline, plan, boundary) else "the completed write before it stays"

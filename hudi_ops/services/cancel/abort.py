@@ -181,6 +181,9 @@ def _aborted(session: Session, state: TableState, instant: str) -> CancelResult:
 
 
 def _swept_note(plan: Instant | None) -> str:
-    """Return what is left to do for an aborted plan; nothing if its record was archived (None)."""
+    """Return what a later write does for an aborted plan; empty once it is swept.
+
+    `plan` None: its record was archived.
+    """
     is_swept = plan is None or State.SWEPT in plan.states
     return "" if is_swept else "a write in two minutes or later looks for late files once more"

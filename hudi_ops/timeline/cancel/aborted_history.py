@@ -44,7 +44,7 @@ _SUFFIX = ".parquet"
 
 @dataclass(frozen=True, slots=True, order=True)
 class ArchivedPlan:
-    """Record of an aborted plan in the history: its JSON without the plan, and the plan's bytes."""
+    """Record of an aborted plan in the history: JSON without the plan, and the plan."""
 
     instant: str
     record: str
@@ -73,7 +73,10 @@ class ArchivedPlan:
 
     @property
     def worth(self) -> tuple[bool, int, ArchivedPlan]:
-        """Order of two records of one plan: one that an aborter wrote once the plan was gone says less."""
+        """Order of two records of one plan.
+
+        A record that an aborter wrote once the plan was gone says less.
+        """
         return bool(self.plan), len(self.record), self
 
     def decode(self, path: str) -> AbortedPlan:
@@ -113,7 +116,7 @@ def load_aborted(storage: Storage, instant: str | None = None, *, with_plan: boo
 
 
 def find_aborted(storage: Storage, timeline: Timeline, instant: str) -> AbortedPlan | None:
-    """Return the record of an aborted plan, from the timeline or the history; None: there is none.
+    """Return the record of an aborted plan, from timeline or history; None without one.
 
     Raises:
         Corrupt: the record, or a file of the history, cannot be read.
@@ -127,9 +130,9 @@ def find_aborted(storage: Storage, timeline: Timeline, instant: str) -> AbortedP
 
 
 def add_records(storage: Storage, new: Sequence[ArchivedPlan]) -> None:
-    """Add records to the history, and make one file of all its files; records that it has already change nothing.
+    """Add records to the history, and merge its files into one.
 
-    Files that are large, or that cannot be read, stay as they are.
+    Records that it has already change nothing. Files that are large, or that cannot be read, stay as they are.
     """
     files = [info for info in storage.list_folder(FOLDER).files if info.name.endswith(_SUFFIX)]
     small = [info.path for info in files if info.size_bytes <= MERGED_BYTES_MAX]
