@@ -20,10 +20,11 @@ class PlansApi:
 
         Args:
             instant: only this plan, in any state.
-            aborted: include plans that were cancelled and removed.
+            aborted: include plans that were cancelled and removed, also those whose record was archived.
 
         Raises:
             InvalidRequest: there is no such plan.
+            Corrupt: the history of aborted plans cannot be read, and it was asked for.
         """
         return describe_plans(self._session, instant, aborted=aborted)
 

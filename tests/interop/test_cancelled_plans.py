@@ -1,4 +1,7 @@
-"""Cancelled plans beside Apache Hudi: it reads, writes, compacts and cleans on a table with the records of aborted plans."""
+"""Cancelled plans beside Apache Hudi: it reads, writes, cleans and archives on a table with aborted plans; so do we after it.
+
+Records of aborted plans are on the timeline, then in their own history. Apache Hudi's archiver passes those on the timeline.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from hudi_ops import Table
+from hudi_ops.clock import SystemClock
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.context import Owner
 from hudi_ops.storage.open import open_storage
 from hudi_ops.testing.faults import Crash, FaultyStorage
@@ -21,12 +26,23 @@ from tests.interop.saved_tables import values
 from tests.tables import VERSIONED, by_key, versioned
 
 SERVICES = {
+    "hoodie.keep.min.commits": "2",
+    "hoodie.keep.max.commits": "3",
+    "hoodie.timeline.compaction.batch.size": "2",
+    "hoodie.metadata.compact.max.delta.commits": "2",
     "hoodie.compact.inline": "true",
     "hoodie.compact.inline.max.delta.commits": "1",
     "hoodie.clean.automatic": "true",
     "hoodie.clean.commits.retained": "1",
 }
 ROUNDS = 3
+
+
+class LaterClock(SystemClock):
+    """A clock by which the second look at files of aborted plans is due."""
+
+    def now_ms(self) -> int:
+        return super().now_ms() + EXPIRY_MS + 60_000
 
 
 def dies_amid(table: Table, path: Path) -> None:
@@ -48,6 +64,7 @@ def test_apache_hudi_goes_on_beside_aborted_plans(
         table_type="mor", buckets=1, metadata=metadata, version=version,
         clean={"automatic": False}, archive={"automatic": False},
     )  # fmt: skip
+    options = {**SERVICES, "hoodie.metadata.enable": str(metadata).lower()}
     count = 0
     for _ in range(3):
         count += 1
@@ -65,7 +82,6 @@ def test_apache_hudi_goes_on_beside_aborted_plans(
         assert by_key(table) == values(apache_hudi.read(path)) == values(hudi_rs(path)) == model
         assert not {one["time"] for one in apache_hudi.timeline(path)["instants"]} & {*aborted}
         count += 1
-        options = {**SERVICES, "hoodie.metadata.enable": str(metadata).lower()}
         apache_hudi.write(path, versioned(0, 6, count), buckets=1, options=options)
         table = Table.open(str(path))
         count += 1
@@ -74,5 +90,37 @@ def test_apache_hudi_goes_on_beside_aborted_plans(
     assert by_key(table) == values(apache_hudi.read(path)) == values(hudi_rs(path)) == model
     storage = table.context.storage
     assert [one.time for one in load_timeline(storage, load_config(storage)).aborted] == aborted
-    findings = verify_table(storage, deep=True, index=True).findings
+    assert_sound(table)
+    # Apache Hudi archives past the records, which stay; our archive moves them, and Apache Hudi goes on.
+    count += 1
+    apache_hudi.write(path, versioned(0, 6, count), buckets=1, options=options)
+    model = {f"k{n:02d}": n * count for n in range(6)}
+    timeline = load_timeline(storage, load_config(storage))
+    assert timeline.start > aborted[-1]
+    assert [one.time for one in timeline.aborted] == aborted
+    theirs = apache_hudi.timeline(path)["archived"]
+    assert theirs > 0
+    assert not {one["time"] for one in apache_hudi.timeline(path)["instants"]} & {*aborted}
+    table = Table.open(str(path))
+    Table(replace(table.context, clock=LaterClock())).recover()
+    done = table.archive.run(keep_min=2, keep_max=2)
+    assert done.aborted == len(aborted)
+    assert load_timeline(storage, load_config(storage)).aborted == ()
+    assert by_key(table) == values(apache_hudi.read(path)) == values(hudi_rs(path)) == model
+    count += 1
+    apache_hudi.write(path, versioned(0, 6, count), buckets=1, options=options)
+    model = {f"k{n:02d}": n * count for n in range(6)}
+    assert apache_hudi.timeline(path)["archived"] > theirs
+    table = Table.open(str(path))
+    assert by_key(table) == values(apache_hudi.read(path)) == values(hudi_rs(path)) == model
+    assert [(one.instant, one.reason) for one in table.plans(aborted=True)] == [
+        (instant, f"round {number}") for number, instant in enumerate(aborted)
+    ]
+    assert table.cancel(aborted[0]).reason == "round 0"
+    assert_sound(table)
+
+
+def assert_sound(table: Table) -> None:
+    """Nothing is damaged, and no record of an aborted plan is in doubt."""
+    findings = verify_table(table.context.storage, deep=True, index=True).findings
     assert [one for one in findings if one.severity == "error" or one.invariant.startswith("aborted")] == []

@@ -75,6 +75,8 @@ def _text(done: ArchiveResult) -> str:
         )
         if number
     ]
+    if done.aborted:
+        lines.append(f"  {counted(done.aborted, 'aborted plan')} {did}")
     if removed:
         lines.append(f"  removed: {', '.join(removed)}")
     if done.stopped_by:

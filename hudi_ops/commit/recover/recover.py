@@ -15,7 +15,8 @@ from hudi_ops.commit.recover.dead_writers import is_dead, is_foreign
 from hudi_ops.commit.recover.sweep import remove_zombie_files, sweep
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.undo.cancel import cancel_write
-from hudi_ops.commit.undo.rollback import RolledBackWrite, mend_plan, roll_back
+from hudi_ops.commit.undo.rollback import RolledBackWrite, may_be_foreign, mend_plan, roll_back
+from hudi_ops.commit.undo.unclaimed_files import needs_listing
 from hudi_ops.commit.undo.withdraw import put_requested_back
 from hudi_ops.concurrency.lease.lease import Lease, list_leases, read_lease, warn_other_lock
 from hudi_ops.concurrency.lock.locks import hold_lock
@@ -51,18 +52,24 @@ def ready(session: Session, state: TableState | None = None) -> TableState | Non
     session.is_clean = False  # until this write has ended well
     if is_skipped:
         return state
-    undone, state = _recover(session, state)
+    undone, state = _recover(session, state, is_ingestion=True)
     session.is_clean = False  # the sweep released other writes, not this one
     session.recovered_s = now_s
     return None if undone else state
 
 
-def recover(session: Session) -> list[RolledBackWrite]:
-    """Finish decided instants and roll back dead writes; return those rolled back."""
-    return _recover(session, None)[0]
+def recover(session: Session, *, is_ingestion: bool = False) -> list[RolledBackWrite]:
+    """Finish decided instants and roll back dead writes; return those rolled back.
+
+    Before an ingestion at most one cancelled plan is removed, and none for which the table must be listed: its rows do not wait for
+    what a service left.
+    """
+    return _recover(session, None, is_ingestion=is_ingestion)[0]
 
 
-def _recover(session: Session, state: TableState | None) -> tuple[list[RolledBackWrite], TableState]:
+def _recover(
+    session: Session, state: TableState | None, *, is_ingestion: bool
+) -> tuple[list[RolledBackWrite], TableState]:
     # Leases before the state: a dead lease without an instant in a later state is of an attempt that never got there.
     dead = _dead_leases(session)
     if state is None or dead or unfinished(state) is not None:
@@ -72,7 +79,7 @@ def _recover(session: Session, state: TableState | None) -> tuple[list[RolledBac
     undone = _finish_rollbacks(session, state)
     if undone:
         state = session.loader.load()
-    has_put_back = False
+    has_put_back = has_removed = False
     for instant in state.timeline.pending:
         if instant.action not in WRITE_ACTIONS | SERVICE_ACTIONS:
             continue
@@ -83,8 +90,10 @@ def _recover(session: Session, state: TableState | None) -> tuple[list[RolledBac
         if is_left and may_be_lost(instant) and _put_back(session, state, instant):
             has_put_back = True
         elif instant.action in SERVICE_ACTIONS:
-            if (done := _undo_cancelled(session, state, instant, lease)) is not None:
-                undone.append(done)
+            if is_left and not (is_ingestion and has_removed) and session.was_cancelled(state, instant.time):
+                done = _remove_plan(session, state, instant, lease, may_list=not is_ingestion)
+                has_removed = has_removed or done is not None
+                undone += [done] if done is not None else []
         elif lease is None:
             _clear_if_cancelled(session, state, instant.time)
         elif is_left and (done := rollback_dead_write(session, instant)) is not None:
@@ -124,11 +133,17 @@ def _put_back(session: Session, state: TableState, instant: Instant) -> bool:
         return still is None or still.is_completed or session.applier.put_back(now, *decided)
 
 
-def _undo_cancelled(session: Session, state: TableState, plan: Instant, lease: Lease | None) -> RolledBackWrite | None:
-    """Remove a cancelled plan without a live executor; any other stays for the next executor."""
-    if lease is not None and not lease.is_dead(session.ctx.clock):
+def _remove_plan(
+    session: Session, state: TableState, plan: Instant, lease: Lease | None, *, may_list: bool
+) -> RolledBackWrite | None:
+    """Remove a cancelled plan without a live executor.
+
+    `may_list` False: not if the table must be listed for its files.
+    """
+    if not may_list and needs_listing(session, plan.time, foreign=may_be_foreign(plan, lease)):
+        logger.info("the cancelled %s is left to the next clean: the table must be listed for its files", plan)
         return None
-    return roll_back(session, plan) if session.was_cancelled(state, plan.time) else None
+    return roll_back(session, plan)
 
 
 def _clear_if_cancelled(session: Session, state: TableState, instant: str) -> None:

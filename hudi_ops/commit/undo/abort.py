@@ -13,9 +13,10 @@ from hudi_ops.commit.recover.sweep import release_rolled_back
 from hudi_ops.commit.session import Session, best_effort
 from hudi_ops.commit.undo.rollback_files import delete_own_notes, delete_pending
 from hudi_ops.concurrency.markers import FOLDER as MARKERS
-from hudi_ops.errors import NotFound
+from hudi_ops.errors import Corrupt, NotFound
 from hudi_ops.storage.claim import ensure
 from hudi_ops.timeline.cancel.aborted import AbortedPlan, aborted_path, mark_swept, queue_path
+from hudi_ops.timeline.cancel.aborted_history import find_aborted
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import fate_of
 from hudi_ops.timeline.log.entries import Cancel, Takeover
@@ -60,9 +61,13 @@ def finish_withdrawn(session: Session, state: TableState, instant: str) -> bool:
 
     `state` was read after the CANCEL.
     """
-    if state.timeline.find(instant) is not None or any(one.time == instant for one in state.timeline.aborted):
-        return False
-    entry = plan_entry(session.ctx.storage, state, instant)
+    storage = session.ctx.storage
+    try:
+        if state.timeline.find(instant) is not None or find_aborted(storage, state.timeline, instant) is not None:
+            return False
+    except Corrupt:
+        return False  # `verify` reports the record
+    entry = plan_entry(storage, state, instant)
     if entry is None or not session.was_cancelled(state, instant):
         return False
     remove_plan(session, state, Instant(instant, entry.action, State.REQUESTED))

@@ -22,6 +22,15 @@ SHOWN_MAX = 5
 """Number of damaged marker lines in a warning."""
 
 
+def needs_listing(session: Session, instant: str, *, foreign: bool) -> bool:
+    """Return whether the table must be listed for the files of a cancelled write.
+
+    `foreign`: it may be a foreign one.
+    """
+    announced = read_markers(session.ctx.storage, instant)
+    return bool(announced.set_aside) or (foreign and not announced.markers)
+
+
 def files_of(
     session: Session, state: TableState, instant: str, *, foreign: bool = False, plan: RollbackPlan | None = None
 ) -> list[str]:

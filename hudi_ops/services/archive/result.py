@@ -20,6 +20,7 @@ class ArchiveResult(Result):
         kept: instants that stay on the timeline.
         stopped_by: why the oldest instant that stays does.
         merged: new history files of higher levels.
+        aborted: records of aborted plans that left the timeline.
         ledgers: removed source ledgers.
         payloads: removed payloads and metadata bundles.
         metadata_instants: instants that left the metadata table's own timeline.
@@ -34,6 +35,7 @@ class ArchiveResult(Result):
     kept: int = 0
     stopped_by: str = ""
     merged: int = 0
+    aborted: int = 0
     ledgers: int = 0
     payloads: int = 0
     metadata_instants: int = 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from hudi_ops.commit.archive_boundary import HistoryFile, archive_boundary
 from hudi_ops.commit.recover.recover import recover
@@ -16,6 +17,7 @@ from hudi_ops.commit.support import refuse_unserviced
 from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.config.requests import ArchiveRequest
 from hudi_ops.errors import Conflict, InvalidRequest
+from hudi_ops.services.archive.aborted import aborted_verdicts, archive_aborted
 from hudi_ops.services.archive.batch import write_batch
 from hudi_ops.services.archive.facts import newest_metadata_compaction, read_facts
 from hudi_ops.services.archive.levels import merge_levels
@@ -75,6 +77,7 @@ def archive(session: Session, request: ArchiveRequest, *, batches: int | None = 
         while (batches is None or done.batches < batches) and _archive_batch(session, request.keep_min, done):
             pass
     state = session.loader.load()
+    aborted = archive_aborted(session, state)
     folder = state.config.history_folder
     drop_unnamed(session.ctx.storage, folder, session.ctx.clock.now_ms())
     merged = merge_levels(session.ctx.storage, folder, lambda: hold_lock(session.ctx, "merge history files"))
@@ -88,12 +91,13 @@ def archive(session: Session, request: ArchiveRequest, *, batches: int | None = 
         instants=done.instants,
         batches=done.batches,
         merged=merged,
+        aborted=aborted,
         ledgers=pruned.ledgers,
         payloads=pruned.payloads,
         metadata_instants=of_metadata,
         lock_s=round(done.lock_s, 3),
         seconds=round(session.ctx.clock.monotonic_s() - started_s, 3),
-        note="" if done.instants else left.note or "nothing to archive",
+        note="" if done.instants or aborted else left.note or "nothing to archive",
         verdicts=(),
         dry_run=False,
     )
@@ -145,18 +149,21 @@ def _explained(session: Session, state: TableState, request: ArchiveRequest) -> 
     facts = read_facts(session, state, request.keep_min)
     found = tuple(verdicts(facts))
     going = leaving(facts, len(found)) if is_due else []
+    boundary = going[-1].time if going else None
+    of_aborted = aborted_verdicts(state.timeline, boundary or "")
     note = ""
     if not is_due:
         note = f"{count} completed writes are on the timeline: archiving begins above {request.keep_max}"
     return ArchiveResult(
         table=state.config.name,
-        boundary=going[-1].time if going else None,
+        boundary=boundary,
         instants=len(going),
         kept=len(found) - len(going),
         stopped_by=stopped_by(found[len(going) :]),
+        aborted=sum(not one.why for one in of_aborted),
         dry_run=True,
         note=note,
-        verdicts=found,
+        verdicts=tuple(sorted((*found, *of_aborted), key=attrgetter("instant"))),
     )
 
 

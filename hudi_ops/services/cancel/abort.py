@@ -8,14 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from hudi_ops.commit.session import Session
+from hudi_ops.commit.undo.abort import finish_withdrawn
 from hudi_ops.commit.undo.cancel import CancelReason
 from hudi_ops.commit.undo.rollback import roll_back
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, read_lease
-from hudi_ops.errors import Busy, Corrupt, NotFound
+from hudi_ops.errors import Busy, Corrupt
 from hudi_ops.services.base.result import Result
 from hudi_ops.services.cancel.errors import NotRequested
 from hudi_ops.services.cancel.request import checked_reason, find_plan, refuse_not_cancellable, request_cancel
-from hudi_ops.timeline.cancel.aborted import queue_path, read_aborted
+from hudi_ops.timeline.cancel.aborted import queue_path
+from hudi_ops.timeline.cancel.aborted_history import find_aborted
+from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import cancel_slot, fate_of
 from hudi_ops.timeline.log.entries import Cancel
 from hudi_ops.timeline.names import State
@@ -63,6 +66,8 @@ def execute_cancel(session: Session, instant: str) -> CancelResult:
     """
     state, plan = find_plan(session, instant)
     if plan is None:
+        if finish_withdrawn(session, state, instant):  # its canceller died before it recorded the plan
+            state = session.loader.load()
         session.ctx.storage.delete(queue_path(instant))
         return _aborted(session, state, instant)
     if cancel_slot(session.ctx.storage, state, instant) is None:
@@ -158,19 +163,30 @@ def _said(session: Session, state: TableState, result: CancelResult) -> CancelRe
 
 
 def _aborted(session: Session, state: TableState, instant: str) -> CancelResult:
+    storage = session.ctx.storage
     plan = next((one for one in state.timeline.aborted if one.time == instant), None)
     result = CancelResult(state.config.name, instant, plan.action if plan is not None else "", "aborted")
     try:
-        record = read_aborted(session.ctx.storage, state.timeline, plan) if plan is not None else None
-    except (Corrupt, NotFound) as error:
+        record = find_aborted(storage, state.timeline, instant)
+    except Corrupt as error:
         return _said(session, state, replace(result, note=f"its record cannot be read: {error.what}"))
-    if record is None or plan is None:
+    if record is None:
         return _said(session, state, result)
     return replace(
         result,
+        action=record.action,
         reason=record.reason,
         requester=record.requester,
         rollback=record.rollback,
         files=len(record.files),
-        note="" if State.SWEPT in plan.states else "a write in two minutes or later looks for late files once more",
+        note=_swept_note(plan),
     )
+
+
+def _swept_note(plan: Instant | None) -> str:
+    """Return what a later write does for an aborted plan; empty once it is swept.
+
+    `plan` None: its record was archived.
+    """
+    is_swept = plan is None or State.SWEPT in plan.states
+    return "" if is_swept else "a write in two minutes or later looks for late files once more"

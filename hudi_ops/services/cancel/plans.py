@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hudi_ops.commit.session import Session
+from hudi_ops.commit.undo.rollback import may_be_foreign
+from hudi_ops.commit.undo.unclaimed_files import needs_listing
 from hudi_ops.concurrency.lease.lease import Lease, read_lease
 from hudi_ops.errors import Corrupt, InvalidRequest, NotFound
 from hudi_ops.services.base.result import Result
-from hudi_ops.timeline.cancel.aborted import read_aborted
+from hudi_ops.timeline.cancel.aborted import AbortedPlan, read_aborted
+from hudi_ops.timeline.cancel.aborted_history import load_aborted
 from hudi_ops.timeline.cancel.policy import CancelPolicy
 from hudi_ops.timeline.content.footprint import inputs_of
 from hudi_ops.timeline.content.plans import read_plan
@@ -57,16 +60,18 @@ def describe_plans(session: Session, instant: str | None = None, *, aborted: boo
     Args:
         session: of this process.
         instant: only this plan, in any state.
-        aborted: include plans that were cancelled and removed.
+        aborted: include plans that were cancelled and removed, also those whose record was archived.
 
     Raises:
         InvalidRequest: there is no such plan.
+        Corrupt: the history of aborted plans cannot be read, and it was asked for.
     """
     state = session.loader.load()
-    rows = [_pending(session, state, one) for one in state.timeline.pending if one.action in SERVICE_ACTIONS]
-    if aborted or instant is not None:
-        rows += [_aborted(session, state, one) for one in state.timeline.aborted]
-    found = sorted((row for row in rows if instant in (None, row.instant)), key=lambda row: row.instant)
+    plans = [one for one in state.timeline.pending if one.action in SERVICE_ACTIONS and instant in (None, one.time)]
+    rows = [_pending(session, state, one) for one in plans]
+    if aborted or (instant is not None and not rows):
+        rows += _aborted(session, state, instant)
+    found = sorted(rows, key=lambda row: row.instant)
     if instant is not None and not found:
         raise InvalidRequest(
             "no such plan",
@@ -90,14 +95,14 @@ def _pending(session: Session, state: TableState, plan: Instant) -> PlanRow:
         instant=plan.time,
         action=plan.action,
         state="cancelled" if cancel is not None else word,
-        age_s=_age_s(session, state, plan),
+        age_s=_age_s(session, state, plan.time),
         groups=_groups(session, state, plan),
         policy=str(policy_of(entry)) if entry is not None else "planned by another program",
         executor=_executor(lease) if is_live else taken.owner if taken is not None else "",
         epoch=taken.epoch if taken is not None else 0,
         cancelled_by=(cancel.requester or cancel.owner) if cancel is not None else "",
         reason=cancel.reason if cancel is not None else "",
-        next=_next(plan, word, is_cancelled=cancel is not None, is_live=is_live),
+        next=_removal(session, plan, lease, is_live=is_live) if cancel is not None else _next(plan, word),
     )
 
 
@@ -106,33 +111,48 @@ def policy_of(entry: Plan) -> CancelPolicy:
     return CancelPolicy(bool(entry.cancellable), entry.cancel_after_hours, entry.cancel_after_instants)
 
 
-def _aborted(session: Session, state: TableState, plan: Instant) -> PlanRow:
-    age_s = _age_s(session, state, plan)
-    try:
-        record = read_aborted(session.ctx.storage, state.timeline, plan)
-    except (Corrupt, NotFound) as error:
-        return PlanRow(
-            plan.time, plan.action, "aborted", age_s, None, "", next=f"its record cannot be read: {error.what}"
-        )
+def _aborted(session: Session, state: TableState, instant: str | None) -> list[PlanRow]:
+    """Return the aborted plans, on the timeline and in their history; `instant`: only this one."""
+    storage, timeline = session.ctx.storage, state.timeline
+    rows = {record.instant: _recorded(session, state, record) for record in load_aborted(storage, instant)}
+    for plan in timeline.aborted:
+        if plan.time in rows or instant not in (None, plan.time):
+            continue
+        try:
+            record = read_aborted(storage, timeline, plan)
+        except (Corrupt, NotFound) as error:
+            age_s, note = _age_s(session, state, plan.time), f"its record cannot be read: {error.what}"
+            rows[plan.time] = PlanRow(plan.time, plan.action, "aborted", age_s, None, "", next=note)
+        else:
+            note = "nothing" if State.SWEPT in plan.states else "a later write looks once more for late files"
+            rows[plan.time] = _recorded(session, state, record, note)
+    return list(rows.values())
+
+
+def _recorded(session: Session, state: TableState, record: AbortedPlan, note: str = "nothing") -> PlanRow:
     return PlanRow(
-        instant=plan.time,
-        action=plan.action,
+        instant=record.instant,
+        action=record.action,
         state="aborted",
-        age_s=age_s,
+        age_s=_age_s(session, state, record.instant),
         groups=None,
         policy="",
         epoch=max(record.epochs, default=0),
         cancelled_by=record.requester,
         reason=record.reason,
-        next="nothing" if State.SWEPT in plan.states else "a later write looks once more for late files",
+        next=note,
     )
 
 
-def _next(plan: Instant, word: str, *, is_cancelled: bool, is_live: bool) -> str:
-    if is_cancelled:
-        if is_live:
-            return "its executor stops at its next look, and removes the plan"
-        return f"the next write, or `hudi-ops cancel TABLE {plan.time}`, removes it"
+def _removal(session: Session, plan: Instant, lease: Lease | None, *, is_live: bool) -> str:
+    """Return who removes a cancelled plan."""
+    if is_live:
+        return "its executor stops at its next look, and removes the plan"
+    is_listed = needs_listing(session, plan.time, foreign=may_be_foreign(plan, lease))
+    return f"the next {'clean' if is_listed else 'write'}, or `hudi-ops cancel TABLE {plan.time}`, removes it"
+
+
+def _next(plan: Instant, word: str) -> str:
     if word == "running":
         return "its executor completes it"
     command = {"compaction": "compact", "clean": "clean"}.get(plan.action)
@@ -149,8 +169,8 @@ def _groups(session: Session, state: TableState, plan: Instant) -> int | None:
     return len(found.groups) or None if found is not None else None
 
 
-def _age_s(session: Session, state: TableState, plan: Instant) -> float:
-    return round(max(0, session.ctx.clock.now_ms() - ms_of_instant(plan.time, state.zone)) / 1000, 3)
+def _age_s(session: Session, state: TableState, instant: str) -> float:
+    return round(max(0, session.ctx.clock.now_ms() - ms_of_instant(instant, state.zone)) / 1000, 3)
 
 
 def _executor(lease: Lease | None) -> str:

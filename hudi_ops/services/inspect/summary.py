@@ -21,7 +21,8 @@ from hudi_ops.services.inspect.notes import note_of
 from hudi_ops.services.inspect.sizes import sizes_by_reason
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
-from hudi_ops.timeline.cancel.aborted import read_aborted
+from hudi_ops.timeline.cancel.aborted import AbortedPlan, read_aborted
+from hudi_ops.timeline.cancel.aborted_history import load_aborted
 from hudi_ops.timeline.content.archived import ArchivedInstant, load_history
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.plans import decode_result, read_plan, read_result
@@ -125,12 +126,16 @@ def describe_timeline(storage: Storage, *, archived: bool = False, limit: int | 
     config = load_config(storage)
     timeline = load_timeline(storage, config)
     reader = _Reader(storage, timeline, CommitReader(storage))
-    chosen = _newest(sorted((*timeline.instants, *timeline.aborted), key=lambda one: one.time), limit)
+    aborted = [plan for plan in timeline.aborted if plan.state is State.ABORTED]
+    chosen = _newest(sorted((*timeline.instants, *aborted), key=lambda one: one.time), limit)
     rows = [reader.row(instant) for instant in chosen]
     if archived and (limit is None or len(rows) < limit):
         history = load_history(storage, config, with_content=True)
         known = {(instant.time, instant.kind) for instant in timeline}
         older = [_archived_row(old) for old in history.instants if (old.time, old.action) not in known]
+        recorded = {plan.time for plan in aborted}
+        moved = (plan for plan in load_aborted(storage) if plan.instant not in recorded)
+        older = sorted((*older, *(_aborted_row(plan, is_archived=True) for plan in moved)), key=lambda row: row.time)
         if history.note:
             older.insert(0, TimelineRow("", "", "archived", note=history.note, archived=True))
         rows = sorted([*_newest(older, None if limit is None else limit - len(rows)), *rows], key=lambda row: row.time)
@@ -223,8 +228,7 @@ class _Reader:
         plain = TimelineRow(instant.time, instant.action, instant.state.name.lower(), instant.completion_time)
         try:
             if instant.state is State.ABORTED:
-                record = read_aborted(self.storage, self.timeline, instant)
-                return replace(plain, owner=record.requester, note=record.reason)
+                return _aborted_row(read_aborted(self.storage, self.timeline, instant))
             if instant.is_completed and instant.is_write:
                 metadata = self.commits.metadata(self.timeline, instant)
                 return plain if metadata is None else _counted(plain, metadata)
@@ -277,6 +281,12 @@ def _archived_row(old: ArchivedInstant) -> TimelineRow:
     except Corrupt as error:
         note = f"cannot be read: {error.what}"
     return replace(plain, note=note)
+
+
+def _aborted_row(plan: AbortedPlan, *, is_archived: bool = False) -> TimelineRow:
+    return TimelineRow(
+        plan.instant, plan.action, "aborted", owner=plan.requester, note=plan.reason, archived=is_archived
+    )
 
 
 def _newest(values: Any, limit: int | None) -> Any:

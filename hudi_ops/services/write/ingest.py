@@ -174,7 +174,7 @@ def _ingest_into(
 def nothing_new(session: Session, batch: Batch, engine: Engine, reason: str, note: str) -> IngestResult:
     """Return the result of an ingest without new files, after a recovery of dead attempts."""
     state = session.loader.load()
-    recover(session)
+    recover(session, is_ingestion=True)
     return _nothing(state, batch, engine, reason, note)
 
 

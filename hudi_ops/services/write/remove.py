@@ -99,7 +99,7 @@ def remove(session: Session, operation: WriteOperation, wanted: Sequence[str], s
     session.silent.refuse(state)
     held = _chosen(session, state, operation, wanted)
     nothing = RemovalResult(state.config.name, operation.name, None, None, (), note="nothing to remove")
-    recover(session)
+    recover(session, is_ingestion=True)
     if not held:
         return nothing
     ensure_first_commit(session)

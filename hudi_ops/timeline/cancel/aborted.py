@@ -1,13 +1,14 @@
 """Record of an aborted plan, and queue of requested cancels (RFC-79).
 
 The slot decides. `.aborted` records a plan that was removed; `.hoodie/.cancel/<instant>` shows a cancel that is not executed yet.
+Archiving moves the record into a history of its own (`timeline.cancel.aborted_history`).
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -74,6 +75,10 @@ class AbortedPlan:
         """Encode the `.aborted` file: one JSON object."""
         return json.dumps(asdict(self), separators=(",", ":")).encode()
 
+    def with_plan(self, body: bytes) -> AbortedPlan:
+        """Return the record with the bytes of its plan."""
+        return replace(self, plan=base64.b64encode(body).decode())
+
 
 _ADAPTER: TypeAdapter[AbortedPlan] = TypeAdapter(AbortedPlan)
 
@@ -91,23 +96,31 @@ def read_aborted(storage: Storage, timeline: Timeline, instant: Instant) -> Abor
         NotFound: there is none.
     """
     path = aborted_path(timeline, instant)
-    body = storage.get(path)
+    return parse_aborted(storage.get(path), path, instant.time)
+
+
+def parse_aborted(body: bytes, path: str, instant: str) -> AbortedPlan:
+    """Decode the record of an aborted plan.
+
+    Raises:
+        Corrupt: it is no such record, or one of another instant.
+    """
     try:
         found = _ADAPTER.validate_json(body)
     except ValidationError as error:
         raise Corrupt(
             f"{path} is not the record of an aborted plan",
-            instant=instant.time,
+            instant=instant,
             expected="a JSON object",
             found=repr(body[:80]),
             next_step="the slot decides, so no row is at risk; delete the file if you do not need the record",
         ) from error
-    if found.instant == instant.time:
+    if found.instant == instant:
         return found
     raise Corrupt(
         f"{path} is the record of another plan",
-        instant=instant.time,
-        expected=instant.time,
+        instant=instant,
+        expected=instant,
         found=found.instant,
         next_step="move it out of the timeline folder: a program copied it under a wrong name",
     )

@@ -103,7 +103,7 @@ def _check_single(subject: Subject, files: list[TimelineFile], findings: Finding
 def _check_completion_times(subject: Subject, findings: Findings) -> None:
     by_completion: dict[str, list[Instant]] = defaultdict(list)
     for instant in subject.timeline:
-        if instant.is_completed:
+        if instant.is_completed and instant.is_write:
             by_completion[instant.completion_time].append(instant)
     for time, instants in by_completion.items():
         if len(instants) > 1:

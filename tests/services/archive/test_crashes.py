@@ -12,15 +12,18 @@ from hudi_ops.services.archive import levels
 from hudi_ops.services.archive import run as service
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.faults import Crash, FaultyStorage
+from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from tests.definitions import Definition
 from tests.fault_plans import DiesBefore
 from tests.protocol.log_actors import timeline_of
 from tests.protocol.sweep import CRASHES, ERRORS, Left, fault_sweep
+from tests.services.archive.aborted_tables import assert_archived, assert_recorded, moved, passed_table
 from tests.services.archive.archived_tables import archived, assert_whole, history_of, known_times, long_table
-from tests.tables import DEFINITION, LOGGED_WITH_METADATA, WITH_METADATA, by_key, rows, table_of
+from tests.tables import DEFINITION, LOGGED_WITH_METADATA, NOW_MS, WITH_METADATA, by_key, rows, table_of
 
 FAULTS = [*CRASHES, *ERRORS]
+OF_CREATION = [Fault.EXISTS_THOUGH_ABSENT, Fault.EXISTS_BY_ITSELF]
+"""Ways in which only a creation goes wrong; no record is created."""
 
 
 @cache
@@ -56,6 +59,20 @@ def test_an_archiver_that_goes_wrong_anywhere_is_continued(definition: Definitio
     base, model, times = _base(definition)
     for left in fault_sweep(base, run, fault, "archiving", points=30, writes=10, most=24):
         assert_resumed(left, model, times)
+
+
+@pytest.mark.parametrize("fault", [*CRASHES, *(one for one in ERRORS if one not in OF_CREATION)], ids=str)
+def test_an_archiver_of_aborted_plans_that_goes_wrong_anywhere_is_continued(fault) -> None:
+    """At each moment each plan is aborted, with its reason; at the end one file has all records."""
+    base, _, plans = passed_table()
+    start = partial(ManualClock, NOW_MS + 3_600_000)
+    for left in fault_sweep(base, moved, fault, "archiving aborted plans", points=12, writes=6, runs=2, clock=start):
+        left.land()
+        assert_recorded(left.storage, left.clock, plans, left.story)
+        left.resume()
+        archived(left.storage, left.clock, "second")
+        assert_archived(left.storage, left.clock, plans, left.story)
+        assert_whole(left.storage, left.clock, {"k9": 21}, left.story)
 
 
 @pytest.mark.parametrize("fault", CRASHES, ids=lambda fault: fault.name)

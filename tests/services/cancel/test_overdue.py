@@ -1,4 +1,4 @@
-"""A clean cancels overdue plans, removes cancelled ones and tidies the queue; what is executed or not overdue stays."""
+"""Cleans cancel overdue plans, remove cancelled ones and tidy the queue; an ingestion removes at most one, without a listing."""
 
 from __future__ import annotations
 
@@ -97,3 +97,53 @@ def test_a_queue_file_that_another_process_deletes_is_passed_over() -> None:
     gone = MoveBefore(f"get:{path}", lambda: storage.delete(path))
     assert drive_cancels(table_of(FaultyStorage(storage, gone), clock, "cleaner")._session).removed == ()
     assert gone.moved
+
+
+def pending(storage: MemoryStorage) -> list[str]:
+    return [one.time for one in timeline_of(storage).pending]
+
+
+@pytest.mark.parametrize("remove", [False, True], ids=["ingest", "delete-partition"])
+def test_an_ingestion_removes_one_cancelled_plan_and_a_recovery_all(remove: bool) -> None:
+    storage, clock = make_logged(), ManualClock(NOW_MS, tick_ms=1)
+    plans = [planned(storage, max_bytes=1) for _ in range(2)]
+    user = table_of(storage, clock, "user")
+    for plan in plans:
+        user.request_cancel(plan)
+    other = storage.copy()
+    table_of(other, clock, "recovery").recover()
+    assert pending(other) == []
+    for partition, left in (("part=p1", plans[1:]), ("part=p0", [])):
+        if remove:
+            table_of(storage, clock, "remover").delete_partition(partition)
+        else:
+            table_of(storage, clock, "writer").ingest(rows(("z", "p1", 1, 1, None)))
+        assert pending(storage) == left
+    assert {one.time for one in timeline_of(storage).aborted} == {*plans}
+
+
+def test_an_ingestion_leaves_a_plan_that_needs_a_listing_to_the_next_clean() -> None:
+    """Another program began the plan and left no markers, so only the table tells its files."""
+    storage, clock = make_logged(), ManualClock(NOW_MS, tick_ms=1)
+    other = planned(storage, max_bytes=1)
+    foreign = planned(storage, max_bytes=1)
+    storage.put(f".hoodie/timeline/{foreign}.compaction.inflight", b"")
+    base = next(info for info in storage.list("part=p0") if info.name.endswith(".parquet"))
+    file = f"part=p0/{base.name.partition('_')[0]}_9-9-9_{foreign}.parquet"
+    storage.put(file, storage.get(base.path))
+    user = table_of(storage, clock, "user")
+    for plan in (foreign, other):
+        asked = user.request_cancel(plan, force=True)
+        assert asked.state == "cancelled"
+    (row,) = user.plans(foreign)
+    assert row.next == f"the next clean, or `hudi-ops cancel TABLE {foreign}`, removes it"
+    counted = FaultyStorage(storage)
+    for number in range(3):
+        table_of(counted, clock, f"writer {number}").ingest(rows(("z", "p1", number, number, None)))
+    assert pending(storage) == [foreign]
+    assert "list:" not in counted.history
+    assert storage.head(file) is not None
+    table_of(storage, clock, "cleaner").clean.run(retain=1)
+    assert pending(storage) == []
+    assert storage.head(file) is None
+    assert {one.time for one in timeline_of(storage).aborted} == {foreign, other}

@@ -17,6 +17,9 @@ from hudi_ops.services.archive.manifests import current
 from hudi_ops.services.archive.prune import ledgers_kept, payloads_kept
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
+from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.cancel.aborted_history import FOLDER as ABORTED
+from hudi_ops.timeline.cancel.aborted_history import load_aborted
 from hudi_ops.timeline.content.archived import VERSION_FILE, load_history_of, manifest_parts
 from hudi_ops.timeline.content.plans import Savepoint as SavepointFile
 from hudi_ops.timeline.content.plans import read_result
@@ -94,10 +97,7 @@ def known_notes(table: Table, storage: MemoryStorage) -> set[str]:
     cancelled |= set(chain.from_iterable(entry.undone for entry in entries if isinstance(entry, Restore)))
     known = {".hoodie/hoodie.properties", *kept, *ledgers_kept(session, state)}
     known |= {f"{MARKS}/{instant}" for instant in cancelled}
-    # Records of aborted plans stay on the timeline: their archiving is not built yet (docs/protocol.md §26).
-    assert all(one.time in cancelled and State.SWEPT in one.states for one in state.timeline.aborted)
-    names = (name(one.time, one.action) for one in state.timeline.aborted for name in (aborted_name, swept_name))
-    known |= {state.timeline.path(name) for name in names}
+    known |= records_of_aborted(storage, state.timeline, cancelled)
     for info in storage.list(".hoodie"):
         file = parse_file_name(info.name, 2) if info.path.startswith(f"{state.timeline.folder}/") else None
         is_slot = info.path.startswith(f"{LOG}/0") and info.name.endswith(".json")
@@ -110,6 +110,19 @@ def known_notes(table: Table, storage: MemoryStorage) -> set[str]:
         known |= metadata_files(storage)
     live = {hold.id for hold in table.holds.list() if hold.until_ms > session.ctx.clock.now_ms()}
     return known | {f"{HOLDS}/{hold}.json" for hold in live}
+
+
+def records_of_aborted(storage: MemoryStorage, timeline: Timeline, cancelled: set[str]) -> set[str]:
+    """Return the files of the records of aborted plans: old ones are in one file of their history, others on the timeline."""
+    plans = timeline.aborted
+    assert all(one.time >= timeline.start and {*one.states} == {State.ABORTED, State.SWEPT} for one in plans)
+    recorded = [*(one.time for one in plans), *(one.instant for one in load_aborted(storage))]
+    assert len(recorded) == len({*recorded})
+    assert {*recorded} <= cancelled
+    archived = {info.path for info in storage.list(ABORTED)}
+    assert len(archived) <= 1
+    names = (name(one.time, one.action) for one in plans for name in (aborted_name, swept_name))
+    return archived | {timeline.path(name) for name in names}
 
 
 def history_files(storage: MemoryStorage, folder: str) -> set[str]:
