@@ -3,6 +3,8 @@
 Every package may import it, and DAG files do. Read `services.py` first.
 """
 
+from hudi_ops.config.requests.cancel import CancelSettings
+from hudi_ops.config.requests.compaction import CompactionRequest, StrategyName, checked_strategy
 from hudi_ops.config.requests.request import (
     EngineName,
     Names,
@@ -20,22 +22,20 @@ from hudi_ops.config.requests.services import (
     SERVICES,
     ArchiveRequest,
     CleanRequest,
-    CompactionRequest,
     IndexRequest,
     IngestRequest,
     MetadataPartitionName,
     OperationName,
     PolicyName,
     RecoverRequest,
-    StrategyName,
     VerifyRequest,
     checked_operation,
     checked_policy,
-    checked_strategy,
 )
 
 __all__ = [
     "SERVICES",
+    "CancelSettings",
     "CleanRequest",
     "ArchiveRequest",
     "CompactionRequest",
