@@ -1,4 +1,4 @@
-"""The DAG `clean`: plan and execute are two applications, and the second gets the first one's plan, or is skipped.
+"""The DAG `clean`: cancel, plan and execute are applications of their own; execute gets the plan of `plan`, or is skipped.
 
 Each task may be killed, and tried again.
 """
@@ -20,6 +20,7 @@ def test_the_dag_keeps_the_house_rules(tables_file: Path, load_dag) -> None:
     assert (dag.dag_id, dag.max_active_runs, dag.catchup, dag.schedule) == ("clean", 1, False, None)
     assert dag.tags == {"hudi", "clean"}
     assert dag.doc_md
+    assert dag.get_task("cancel").downstream_task_ids == {"plan"}
     assert dag.get_task("plan").downstream_task_ids == {"execute"}
     assert dag.get_task("execute").downstream_task_ids == {"archive"}
     archive = dag.get_task("archive")

@@ -21,6 +21,7 @@ from hudi_ops.config.requests.request import (
 from hudi_ops.config.requests.services import (
     SERVICES,
     ArchiveRequest,
+    CancelRequest,
     CleanRequest,
     IndexRequest,
     IngestRequest,
@@ -35,6 +36,7 @@ from hudi_ops.config.requests.services import (
 
 __all__ = [
     "SERVICES",
+    "CancelRequest",
     "CancelSettings",
     "CleanRequest",
     "ArchiveRequest",

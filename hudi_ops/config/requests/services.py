@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
@@ -231,6 +232,64 @@ class ArchiveRequest(Request):
     )
 
 
+def checked_instant(text: str) -> str:
+    """Return an instant.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
+    if not re.fullmatch("[0-9]{17}", str(text)):
+        raise InvalidRequest(
+            f"{str(text)[:100]!r} is not an instant",
+            expected="17 digits",
+            found=repr(str(text)[:100]),
+            next_step="copy the instant of a pending plan from `hudi-ops plans TABLE`",
+            field="instant",
+        )
+    return text
+
+
+class CancelRequest(Request):
+    """Which plan is cancelled, and why."""
+
+    checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"instant": checked_instant}
+
+    instant: Annotated[str | None, Door(form=TEXT, allows="the instant of a plan, 17 digits")] = Field(
+        default=None,
+        title="Instant",
+        description="Request time of the plan, 17 digits. Default: every plan that is overdue, as a clean does first.",
+    )
+    reason: Annotated[str | None, Door(form=TEXT, allows="one sentence")] = Field(
+        default=None,
+        title="Reason",
+        description="One sentence; shown to the executor and in the list of plans.",
+    )
+    wait_s: Annotated[float, Door(option="wait", unit="seconds")] = Field(
+        default=30.0,
+        ge=0,
+        le=3_600,
+        title="Wait",
+        description="How long to wait for a living executor to stop, in seconds; then the task is tried again.",
+    )
+    force: bool = Field(
+        default=False,
+        title="Force",
+        description="Also cancel a plan that was not made as cancellable, or one of another program that has surely ended.",
+    )
+
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**values)
+        given = next((name for name in ("reason", "force") if getattr(self, name)), None)
+        if self.instant is None and given is not None:
+            raise InvalidRequest(
+                f"{given} is given without an instant",
+                expected="the instant of a plan",
+                found="no instant",
+                next_step=f"name the plan, or leave {given} out: then overdue plans are cancelled",
+                field="instant",
+            )
+
+
 class VerifyRequest(Request):
     """What a verification of a table looks at."""
 
@@ -262,6 +321,7 @@ SERVICES: Mapping[str, type[Request]] = {
     "ingestion": IngestRequest,
     "compaction": CompactionRequest,
     "clean": CleanRequest,
+    "cancel": CancelRequest,
     "metadata": IndexRequest,
     "archive": ArchiveRequest,
     "verify": VerifyRequest,

@@ -15,6 +15,7 @@ from hudi_ops.commit.session import Session
 from hudi_ops.commit.undo.cancel import CancelReason
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, read_lease
 from hudi_ops.errors import Busy, InvalidRequest, NotFound
+from hudi_ops.services.base.result import Result
 from hudi_ops.services.cancel.abort import execute_cancel
 from hudi_ops.services.cancel.plan_slots import newest_takeover, plan_entry
 from hudi_ops.services.cancel.plans import policy_of
@@ -31,11 +32,22 @@ PLANS_MAX = 50
 
 
 @dataclass(frozen=True)
-class Driven:
-    """Instants of the overdue plans that a call cancelled, and of the plans that it removed."""
+class Driven(Result):
+    """What a call did to overdue and cancelled plans.
 
+    Attributes:
+        table: name of the table.
+        cancelled: instants of the overdue plans that it cancelled.
+        removed: instants of the cancelled plans that it removed from the timeline.
+        waiting: instants of cancelled plans whose executor has not ended yet.
+        note: that there was nothing to do.
+    """
+
+    table: str
     cancelled: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+    note: str = ""
 
 
 def drive_cancels(session: Session) -> Driven:
@@ -48,6 +60,7 @@ def drive_cancels(session: Session) -> Driven:
     plans = [one for one in state.timeline.pending if one.action in SERVICE_ACTIONS]
     cancelled: list[str] = []
     removed: list[str] = []
+    waiting: list[str] = []
     for plan in plans[:PLANS_MAX]:
         try:
             if why := why_overdue(session, state, plan):
@@ -59,8 +72,16 @@ def drive_cancels(session: Session) -> Driven:
         except (Busy, InvalidRequest) as error:
             # It has a live executor, or it completed after the state was read.
             logger.info("plan %s stays: %s", plan.time, error)
+            if plan.time in cancelled or session.was_cancelled(state, plan.time):
+                waiting.append(plan.time)
     _tidy_queue(session)
-    return Driven(tuple(cancelled), tuple(removed))
+    return Driven(
+        state.config.name,
+        tuple(cancelled),
+        tuple(removed),
+        tuple(waiting),
+        "" if cancelled or removed or waiting else "no plan is overdue or cancelled",
+    )
 
 
 def why_overdue(session: Session, state: TableState, plan: Instant) -> str:
