@@ -75,6 +75,7 @@ def test_a_dag_run_plans_and_executes_and_the_next_skips(trips: Path, airflow_ho
     chosen = '{"table": "trips", "retain": 1}'
     first = airflow(airflow_home, "dags", "test", "clean", "2026-01-01", "--conf", chosen)
     assert first.returncode == 0, first.stdout[-3000:]
+    assert "trips: no plan is overdue or cancelled" in first.stdout
     result = last_result(first.stdout, "clean")
     assert (result["app"], result["ok"], result["deleted"]) == ("clean", True, 2)
     assert len(files - set(trips.glob("**/*.parquet"))) == 2
