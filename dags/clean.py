@@ -25,7 +25,7 @@ SERVICE = Service("clean", CleanRequest, "clean.py", description="Delete the old
 
 
 def add_tasks(service: ServiceDag) -> None:
-    """Add a task that cancels, one that plans, one that executes its plan, and one that archives."""
+    """Add the tasks that cancel, plan, execute the plan, and archive."""
     cancel = service.task("cancel", "--mode=cancel", hours=1, table="")  # it completes nothing
     plan = service.task("plan", "--mode=plan", hours=1, table="")  # a plan completes nothing
     # An executor that died with its machine is taken for alive for two minutes: the tries must last longer.

@@ -1,4 +1,4 @@
-"""Wait for an application that was asked to stop, and cancel the plan of one that does not answer.
+"""Wait for an application that was asked to stop; cancel its plan if it does not answer.
 
 Files beside the stop file: `owner`, the executing process; `answer`, what the application cancelled.
 """
@@ -22,7 +22,7 @@ _OUTPUT_KEPT_BYTES = 65536
 
 
 def begin_cancel(arguments: Sequence[str], asked: Path, umask: int) -> Popen[str]:
-    """Start a process that cancels the plan which an application executes; it outlives the task.
+    """Start a process that cancels the plan of an application; it outlives the task.
 
     Args:
         arguments: of the application.
@@ -47,7 +47,7 @@ def begin_cancel(arguments: Sequence[str], asked: Path, umask: int) -> Popen[str
 
 
 def answer_to(asked: Path, helper: Popen[str] | None, deadline: float) -> dict[str, Any]:
-    """Return what was cancelled: the application's answer, else that of the process in its place.
+    """Return what was cancelled, by the application or by the process in its place.
 
     Args:
         asked: the stop file.
@@ -60,7 +60,7 @@ def answer_to(asked: Path, helper: Popen[str] | None, deadline: float) -> dict[s
         try:
             said, _ = helper.communicate(timeout=max(0.1, deadline - time.monotonic()))
         except TimeoutExpired:
-            return {"message": f"process {helper.pid} is still at it; see `hudi-ops plans TABLE`"}
+            return {"message": f"process {helper.pid} still works on it; see `hudi-ops plans TABLE`"}
         text = said.strip().rpartition("\n")[2]
     try:
         return dict(json.loads(text))
@@ -71,11 +71,16 @@ def answer_to(asked: Path, helper: Popen[str] | None, deadline: float) -> dict[s
 def drain_until_exit(
     process: Popen[str], deadline: float, until: Callable[[], bool] = lambda: False
 ) -> tuple[bool, bytes]:
-    """Wait for a process, or until a condition, while reading its output; return whether it ended, and the last output.
+    """Wait for a process while reading its output; return whether it ended, and the last output.
 
     This runs inside a signal handler that interrupted the reader: without it the pipe stays unread, and a full one would
     keep the process from stopping. The raw descriptor is read, since the reader's buffer cannot be entered twice, and
     the process is looked at without reaping it, since the interrupted code may be about to.
+
+    Args:
+        process: to wait for.
+        deadline: on the monotonic clock.
+        until: what ends the waiting, too.
     """
     said = b""
     with selectors.DefaultSelector() as selector:

@@ -49,7 +49,7 @@ STOP_GRACE_S = 3.5
 """How long a stop may take; with the kill that follows it must stay under Airflow's five seconds."""
 
 CANCEL_GRACE_S = 1.5
-"""How long the application may take to say that it cancelled its plan; then the operator cancels it."""
+"""How long the application may take to answer before the operator cancels its plan."""
 
 _CANCEL_END_S = 4.4
 
@@ -298,7 +298,7 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
 
 
 class HudiOpsProcessOperator(HudiOpsSubmitOperator):
-    """Run an application as a process of this Python, without Spark: it needs no connection, and starts no JVM."""
+    """Run an application as a process of this Python: no Spark, no connection, no JVM."""
 
     def _checked_hook(self) -> SparkSubmitHook:
         hook = self._get_hook()

@@ -136,7 +136,7 @@ class Job:
         return done
 
     def cancel_own_plan(self) -> dict[str, Any]:
-        """Cancel the plan that this application executes, or was to execute; for a stop that asks for it."""
+        """Cancel the plan that this application executes, or was to execute."""
         is_executor = getattr(self.options, "mode", "") in {"run", "execute"}
         instant = self.request.instant if is_executor else None
         accept_future = self.options.accept_future_instants == "true"

@@ -1,4 +1,4 @@
-"""Stop an application on request, and cancel the plan that it executes, where that is asked for.
+"""Stop an application on request, and cancel its plan where that is asked for.
 
 An operator that hears nothing from an application runs this file: it then cancels the plan in the application's place.
 
@@ -124,7 +124,7 @@ class StopRequest:
 def cancel_plan(
     location: TableLocation, owner: Owner | None, instant: str | None, *, accept_future: bool = False
 ) -> dict[str, Any]:
-    """Cancel the plan that a process executes, or was to execute; log and return what was done."""
+    """Cancel the plan that a process executes, or was to execute; log what was done."""
     table = Table.at(location, accept_future=accept_future)
     try:
         done = table.cancel_executed(owner, REASON, instant=instant)
@@ -192,7 +192,7 @@ class StoppableLocks:
 
 
 def main() -> int:
-    """Cancel the plan of an application that does not answer; print the answer as its last line."""
+    """Cancel the plan of an application that does not answer; print the answer."""
     parser = argparse.ArgumentParser(description="Cancel the plan that an application executes.")
     parser.add_argument("--table", required=True)
     parser.add_argument("--tables")

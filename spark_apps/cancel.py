@@ -1,4 +1,4 @@
-"""Application without Spark: end a pending plan of a table for good, or all plans that are overdue.
+"""Application without Spark: cancel a pending plan, or all plans that are overdue.
 
 python spark_apps/cancel.py --table flights --instant 20261121101500123 [--reason 'not now'] [--wait-s 30]
 python spark_apps/cancel.py --table flights

@@ -1,4 +1,4 @@
-"""Settings of cleans, archives and cancels, and whether writers clean and archive after commits."""
+"""Settings of cleans, archives and cancels, and which of them writers run after commits."""
 
 from __future__ import annotations
 
@@ -59,7 +59,10 @@ class ArchiveSettings(_Settings):
 
 @dataclass(frozen=True)
 class UpkeepSettings:
-    """Settings of the services that keep a table small; `cancel` is the policy of its compaction plans, None: never."""
+    """Settings of the services that keep a table small.
+
+    `cancel` is the policy of its compaction plans; None: they are not cancellable.
+    """
 
     clean: CleanSettings = field(default_factory=CleanSettings)
     archive: ArchiveSettings = field(default_factory=ArchiveSettings)

@@ -98,7 +98,9 @@ class PlansApi:
         )
 
     def cancel_overdue(self) -> Driven:
-        """Cancel overdue plans without a live executor, and remove cancelled plans, as a clean does first.
+        """Cancel overdue plans without a live executor, and remove cancelled plans.
+
+        A clean begins with it.
 
         Raises:
             Unsupported: the table cannot be written.
@@ -107,9 +109,9 @@ class PlansApi:
         return drive_cancels(self._session)
 
     def cancel_executed(self, owner: Owner | None, reason: str = ASKED, *, instant: str | None = None) -> Stopped:
-        """Request the cancel of the plans that a process executes, before it is stopped; it removes them itself.
+        """Request the cancel of the plans that a process executes, before it is stopped.
 
-        Plans that are not cancellable stay, and the result says why.
+        The process removes them itself. Plans that are not cancellable stay, and the result says why.
 
         Args:
             owner: the process; None: it has not begun.

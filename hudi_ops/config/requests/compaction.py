@@ -145,7 +145,7 @@ class CompactionRequest(Request):
 
     @property
     def cancel_settings(self) -> CancelSettings | None:
-        """Return whether a cancel may end the plan, and when it is overdue; None: the request does not say."""
+        """Return the cancel policy of the plan; None: the request does not say it."""
         if self.cancel is not None:
             return parse_cancel(self.cancel)
         if not {"cancellable", "cancel_after", "cancel_after_instants"} & self.model_fields_set:

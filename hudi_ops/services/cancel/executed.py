@@ -1,4 +1,4 @@
-"""Cancel the plan that a process executes, as far as it is cancellable, before the process is stopped.
+"""Cancel the plan that a process executes, before the process is stopped.
 
 Source: docs/protocol.md §26.
 """
@@ -34,7 +34,9 @@ class Stopped(Result):
 
 
 def cancel_executed(session: Session, owner: Owner | None, reason: CancelReason, instant: str | None = None) -> Stopped:
-    """Request the cancel of the plans that a process executes; plans that are not cancellable stay.
+    """Request the cancel of the plans that a process executes.
+
+    Plans that are not cancellable stay, and the result says why.
 
     Args:
         session: of the calling process.

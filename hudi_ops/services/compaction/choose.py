@@ -53,7 +53,7 @@ def empty_choice(request: CompactionRequest) -> CompactionChoice:
 
 
 def cancel_policy(settings: CancelSettings | None) -> CancelPolicy:
-    """Return the cancel policy of plans with these settings; without settings they are not cancellable."""
+    """Return the cancel policy of these settings; without settings it is `NEVER`."""
     if settings is None:
         return NEVER
     return CancelPolicy(settings.cancellable, settings.after_hours, settings.after_instants)
