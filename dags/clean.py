@@ -10,9 +10,10 @@ from hudi_ops.config.requests import CleanRequest
 DOC = """
 ### Clean a Hudi table
 
-Deletes the files that no retained instant needs, so that the table stays small. **plan** chooses the files and publishes the plan,
-**execute** deletes them; ingestion goes on all the while. When there is nothing to delete, **execute** is *skipped*, and the result
-of **plan** says why. Run alone, **execute** takes the oldest pending plan.
+Deletes the files that no retained instant needs, so that the table stays small. **cancel** ends overdue plans of other services,
+and removes cancelled ones, which hold back files; where there are none it says so. **plan** chooses the files and publishes the
+plan, **execute** deletes them; ingestion goes on all the while. When there is nothing to delete, **execute** is *skipped*, and the
+result of **plan** says why. Run alone, **execute** takes the oldest pending plan.
 
 Then **archive** moves old instants from the timeline into the history, also when there was nothing to clean.
 
@@ -24,12 +25,13 @@ SERVICE = Service("clean", CleanRequest, "clean.py", description="Delete the old
 
 
 def add_tasks(service: ServiceDag) -> None:
-    """Add a task that plans, one that executes its plan, and one that archives."""
+    """Add the tasks that cancel, plan, execute the plan, and archive."""
+    cancel = service.task("cancel", "--mode=cancel", hours=1, table="")  # it completes nothing
     plan = service.task("plan", "--mode=plan", hours=1, table="")  # a plan completes nothing
     # An executor that died with its machine is taken for alive for two minutes: the tries must last longer.
     execute = service.task("execute", "--mode=execute", hours=12, plan=plan, retries=2 * service.retries)
     # A clean with nothing to delete is skipped; the timeline has grown all the same.
-    plan >> execute >> service.task("archive", hours=6, other=ARCHIVE, trigger_rule="none_failed")
+    cancel >> plan >> execute >> service.task("archive", hours=6, other=ARCHIVE, trigger_rule="none_failed")
 
 
 globals().update(dags_of(SERVICE, add_tasks))

@@ -15,7 +15,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Param
 from hudi_ops.plugins.hudi_ops_assets import asset_of
-from hudi_ops.plugins.hudi_ops_submit import HudiOpsSubmitOperator
+from hudi_ops.plugins.hudi_ops_submit import HudiOpsProcessOperator, HudiOpsSubmitOperator
 from pydantic import BaseModel
 
 from hudi_ops.config.doors import docs_table, form_arguments, form_fields, form_values, other_arguments
@@ -32,6 +32,9 @@ from hudi_ops.errors import InvalidRequest
 
 ON_FAILURE = "HUDI_OPS_ON_FAILURE"
 """Variable that names the function that Airflow calls when a task has failed for good."""
+
+ON_STOP = "HUDI_OPS_ON_STOP"
+"""Variable that says what becomes of the plan that a killed task executes: `leave` or `cancel`."""
 
 OTHER_PRESETS: Iterable[str] = ("@once", "@continuous")
 """Schedules of Airflow that stand for no cron expression."""
@@ -50,6 +53,7 @@ class Service:
         offers: tables that the form offers; default: all.
         needs: what `offers` asks for, for people; said where no table fits.
         completes: whether it completes instants of the table, which are events of its asset.
+        spark: whether its application is submitted to Spark; else it is a process of the worker's Python.
     """
 
     name: str
@@ -60,6 +64,7 @@ class Service:
     offers: Callable[[TableDeclaration], bool] = lambda table: True
     needs: str = ""
     completes: bool = True
+    spark: bool = True
 
 
 class ServiceDag:
@@ -133,7 +138,8 @@ class ServiceDag:
         if other is None:
             given = [*form_arguments(service.request), *other_arguments(service.request, self._given)]
             arguments = (*given, *arguments)
-        return HudiOpsSubmitOperator(
+        operator = HudiOpsSubmitOperator if service.spark else HudiOpsProcessOperator
+        return operator(
             dag=self.dag,
             task_id=task_id,
             application=str(folder("spark_apps") / service.application),
@@ -145,6 +151,7 @@ class ServiceDag:
             conn_id="spark_default",
             driver_memory=os.environ.get("HUDI_OPS_DRIVER_MEMORY", "1g"),
             execution_timeout=timedelta(hours=hours),
+            on_stop=_on_stop(),
             **options,
         )
 
@@ -195,6 +202,23 @@ def dags_of(service: Service, add_tasks: Callable[[ServiceDag], None]) -> dict[s
     for one in made:
         add_tasks(one)
     return {one.dag.dag_id: one.dag for one in made}
+
+
+def _on_stop() -> str:
+    """Return what the environment says of the plan that a killed task executes.
+
+    Raises:
+        InvalidRequest: neither `leave` nor `cancel`.
+    """
+    said = os.environ.get(ON_STOP) or "leave"
+    if said not in {"leave", "cancel"}:
+        raise InvalidRequest(
+            f"{ON_STOP} cannot be {said!r}",
+            expected="leave or cancel",
+            found=repr(said),
+            next_step="correct the variable, or unset it",
+        )
+    return said
 
 
 def _failure_callback() -> Callable[..., Any] | None:

@@ -57,6 +57,7 @@ def sentence(result: Mapping[str, Any]) -> str:
         "compact": _compacted,
         "clean": _cleaned,
         "archive": _archived,
+        "cancel": _cancelled,
         "metadata": _built,
         "verify": _verified,
         "recover": _recovered,
@@ -89,6 +90,8 @@ def _compacted(result: Mapping[str, Any]) -> str:
 
 
 def _cleaned(result: Mapping[str, Any]) -> str:
+    if "removed" in result:
+        return _cancelled(result)
     if not result.get("instant"):
         return _nothing(result)
     if "verdicts" in result:
@@ -98,6 +101,17 @@ def _cleaned(result: Mapping[str, Any]) -> str:
         return f"{result.get('table')}, instant {result['instant']}: {result['note']}"
     held = f", {_counted(result['held_back'], 'file')} held back" if result.get("held_back") else ""
     return f"Deleted {_counted(result.get('deleted'), 'file')}{held} of {_end(result)}"
+
+
+def _cancelled(result: Mapping[str, Any]) -> str:
+    if "removed" not in result:
+        files = f", {_counted(result['files'], 'file')} deleted" if result.get("files") else ""
+        plan = f"{result.get('action') or 'plan'} {result.get('instant')}"
+        return f"Cancelled {plan} of {result.get('table')}: {result.get('reason')}{files}"
+    if result.get("note"):
+        return _nothing(result)
+    counts = [f"{_counted(len(result.get(name) or ()), 'plan')} {name}" for name in ("cancelled", "removed", "waiting")]
+    return f"{result.get('table')}: {', '.join(counts)}"
 
 
 def _archived(result: Mapping[str, Any]) -> str:

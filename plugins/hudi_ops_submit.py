@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 import logging
 import os
-import selectors
 import shutil
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from subprocess import Popen
 from typing import TYPE_CHECKING, Any
@@ -26,12 +25,14 @@ from airflow.sdk.exceptions import (
     AirflowFailException,
     AirflowNotFoundException,
     AirflowSkipException,
+    AirflowTaskTimeout,
 )
 from hudi_ops.plugins.hudi_ops_assets import TABLES, asset_of, emit_events
 from hudi_ops.plugins.hudi_ops_report import LineLevels, parse_result, sentence
+from hudi_ops.plugins.hudi_ops_stop import answer_to, begin_cancel, drain_until_exit
 
 from hudi_ops.config.doors import request_of_arguments
-from hudi_ops.errors import InvalidRequest
+from hudi_ops.errors import HudiOpsError, InvalidRequest
 from hudi_ops.redaction import redacted
 
 if TYPE_CHECKING:
@@ -47,7 +48,10 @@ CANCELLED_EXIT_CODE = 12
 STOP_GRACE_S = 3.5
 """How long a stop may take; with the kill that follows it must stay under Airflow's five seconds."""
 
-_OUTPUT_KEPT_BYTES = 65536
+CANCEL_GRACE_S = 1.5
+"""How long the application may take to answer before the operator cancels its plan."""
+
+_CANCEL_END_S = 4.4
 
 _SPARK_DEFAULTS = {
     "spark.ui.enabled": "false",
@@ -75,6 +79,8 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
         conf: Spark settings, on top of this class's own (no UI, warnings only, UTC).
         only_if: a template; where it comes out empty the task is skipped, and nothing is submitted. None: always submitted.
         stop_grace_s: how long a stop may take before the process group is killed; below 5 s.
+        on_stop: what becomes of the plan that the application executes when Airflow kills the task: `leave` it to the next
+            execution, or `cancel` it, if it is cancellable. The application then takes `--on-stop`, as those do that `serve` runs.
         kwargs: as for `SparkSubmitOperator`.
     """
 
@@ -90,6 +96,7 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
         conf: dict[str, Any] | None = None,
         only_if: str | None = None,
         stop_grace_s: float = STOP_GRACE_S,
+        on_stop: str = "leave",
         **kwargs: Any,
     ) -> None:
         if table:
@@ -99,7 +106,10 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
         super().__init__(conf={**_SPARK_DEFAULTS, **(conf or {})}, **kwargs)
         if not 0 < stop_grace_s < 5:
             raise ValueError(f"stop_grace_s must lie between 0 and 5, found {stop_grace_s}: Airflow kills after 5 s")
+        if on_stop not in {"leave", "cancel"}:
+            raise ValueError(f"on_stop must be leave or cancel, found {on_stop!r}")
         self.table = table
+        self.on_stop = on_stop
         self.request = request
         self.refused = refused
         self.only_if = only_if
@@ -120,6 +130,7 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
             AirflowFailException: it failed, and trying again would not help.
             AirflowSkipException: it was cancelled, or there is nothing to do.
             AirflowException: it failed, and may be tried again.
+            AirflowTaskTimeout: passed on, once the application has ended.
             KeyboardInterrupt: passed on, once the application has ended.
             SystemExit: passed on, once the application has ended.
         """
@@ -132,16 +143,18 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
         try:
             self._stop_file = control / "stop"
             self.application_args = [*(self.application_args or []), "--stop-file", str(self._stop_file)]
+            if self.on_stop == "cancel":
+                self.application_args += ["--on-stop", "cancel"]
             hook = self._hook = self._checked_hook()
+            process_log = hook._process_spark_submit_log
+            hook._process_spark_submit_log = lambda lines: process_log(self._keep_result(hook, lines))
             try:
-                # bin/airflow restricts its own files; files of an application get the mask of the user who started it.
-                hook.submit(
-                    self.application, start_new_session=True, umask=int(os.environ.get("HUDI_OPS_UMASK") or "-1", 8)
-                )
+                hook.submit(self.application, start_new_session=True, umask=_umask())
             except AirflowException as error:
                 self._raise_failure(hook, error)
-            except (KeyboardInterrupt, SystemExit):
-                # Ctrl-C in a terminal does not reach a session of its own, and Airflow calls on_kill for signals only.
+            except (KeyboardInterrupt, SystemExit, AirflowTaskTimeout):
+                # Ctrl-C in a terminal does not reach a session of its own, and Airflow calls on_kill for signals only. After a
+                # timeout it calls it too late: the stop file's folder is gone by then.
                 self.on_kill()
                 raise
             if self._result is None:
@@ -159,24 +172,64 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
 
     def on_kill(self) -> None:
         """Ask the application to stop, wait a little, then kill its processes."""
-        deadline = time.monotonic() + self.stop_grace_s
-        if self._stop_file is not None and self._stop_file.parent.is_dir():
-            self._stop_file.touch()
+        started_s = time.monotonic()
+        asked = self._ask_to_stop()
         process: Popen[str] | None = getattr(self._hook, "_submit_sp", None)
         if process is None or process.returncode is not None:
             return
         self.log.info("Asked %s to stop, waiting up to %.1f s", self.application, self.stop_grace_s)
-        has_ended, output = _drain_until_exit(process, deadline)
+        helper = None
+        if asked is not None and self.on_stop == "cancel":
+            answer = asked.with_name("answer")
+            self._drain(process, started_s + min(CANCEL_GRACE_S, self.stop_grace_s), answer.exists)
+            helper = None if answer.exists() else self._begin_cancel(asked)
+        if self._drain(process, started_s + self.stop_grace_s):
+            self.log.info("It stopped by itself")
+        else:
+            self.log.warning("It did not stop in time; killing its process group")
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                self.log.info("It was gone by then")
+        if asked is not None and self.on_stop == "cancel":
+            self._log_answer(asked, helper, started_s + _CANCEL_END_S)
+
+    def _ask_to_stop(self) -> Path | None:
+        """Put the stop file, whole; return it, or None if no application runs."""
+        if self._stop_file is None or not self._stop_file.parent.is_dir():
+            return None
+        begun = self._stop_file.with_name("stop.part")
+        begun.write_text(self.on_stop)
+        return begun.replace(self._stop_file)
+
+    def _drain(self, process: Popen[str], deadline: float, until: Callable[[], bool] = lambda: False) -> bool:
+        """Wait for the application and keep its result; return whether it has ended."""
+        has_ended, output = drain_until_exit(process, deadline, until)
         for line in output.decode(errors="replace").splitlines():
             self._result = parse_result(line) or self._result
-        if has_ended:
-            self.log.info("It stopped by itself")
-            return
-        self.log.warning("It did not stop in time; killing its process group")
+        return has_ended
+
+    def _begin_cancel(self, asked: Path) -> Popen[str] | None:
+        """Cancel the plan in the application's place."""
+        self.log.warning("No answer from it; cancelling the plan that it executes")
         try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            self.log.info("It was gone by then")
+            return begin_cancel([str(one) for one in self.application_args or ()], asked, _umask())
+        except (OSError, HudiOpsError) as error:
+            # The application must be killed all the same.
+            self.log.error("The plan was not cancelled: %s", error)  # noqa: TRY400 - a sentence, not a traceback
+            return None
+
+    def _log_answer(self, asked: Path, helper: Popen[str] | None, deadline: float) -> None:
+        """Log which plans are cancelled, and which stay."""
+        found = answer_to(asked, helper, deadline)
+        for instant in found.get("cancelled", ()):
+            self.log.info("Plan %s is cancelled", instant)
+        for instant, why in found.get("kept", {}).items():
+            self.log.warning("Plan %s stays: %s", instant, why)
+        if "message" in found:
+            self.log.error("The plan was not cancelled: %s", redacted(found["message"]))
+        elif not found.get("cancelled") and not found.get("kept"):
+            self.log.info("It executed no plan that could be cancelled")
 
     def _check_arguments(self) -> None:
         """Check the arguments as the application would, before Spark is started.
@@ -192,6 +245,11 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
             raise AirflowFailException(str(error)) from None
 
     def _checked_hook(self) -> SparkSubmitHook:
+        """Return the hook of a connection that runs applications on this machine.
+
+        Raises:
+            AirflowFailException: the connection does not exist, or names another deploy mode.
+        """
         hook = self._get_hook()
         # The hook takes a connection that does not exist for `yarn`, and says so at INFO only.
         try:
@@ -209,8 +267,6 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
         hook._env = {"PYSPARK_DRIVER_PYTHON": sys.executable, **(hook._env or {})}
         if str(connection.host or "").startswith("local"):
             hook._env.setdefault("PYSPARK_PYTHON", sys.executable)
-        process_log = hook._process_spark_submit_log
-        hook._process_spark_submit_log = lambda lines: process_log(self._keep_result(hook, lines))
         return hook
 
     def _keep_result(self, hook: SparkSubmitHook, lines: Iterable[str]) -> Iterator[str]:
@@ -241,33 +297,23 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
         raise AirflowException(message) from None
 
 
-def _drain_until_exit(process: Popen[str], deadline: float) -> tuple[bool, bytes]:
-    """Wait for a process while reading its output; return whether it ended, and the last output.
+class HudiOpsProcessOperator(HudiOpsSubmitOperator):
+    """Run an application as a process of this Python: no Spark, no connection, no JVM."""
 
-    This runs inside a signal handler that interrupted the reader: without it the pipe stays unread, and a full one would
-    keep the process from stopping. The raw descriptor is read, since the reader's buffer cannot be entered twice, and
-    the process is looked at without reaping it, since the interrupted code may be about to.
+    def _checked_hook(self) -> SparkSubmitHook:
+        hook = self._get_hook()
+        hook._build_spark_submit_command = lambda application: [
+            sys.executable,
+            application,
+            *map(str, self.application_args or ()),
+        ]
+        hook._should_track_driver_status = False  # whatever the connection says
+        return hook
+
+
+def _umask() -> int:
+    """Return the mask of an application's files, or -1.
+
+    bin/airflow restricts its own files; files of an application get the mask of the user who started it.
     """
-    said = b""
-    with selectors.DefaultSelector() as selector:
-        if process.stdout is not None:
-            selector.register(process.stdout.fileno(), selectors.EVENT_READ)
-        while (left := deadline - time.monotonic()) > 0:
-            for key, _ in selector.select(min(left, 0.1)):
-                chunk = os.read(key.fd, 65536)
-                said = (said + chunk)[-_OUTPUT_KEPT_BYTES:]
-                if not chunk:
-                    selector.unregister(key.fd)
-            # The end of the output comes first, as a rule; a grandchild may keep it open.
-            if not selector.get_map() and _has_ended(process):
-                return True, said
-        return _has_ended(process), said
-
-
-def _has_ended(process: Popen[str]) -> bool:
-    if process.returncode is not None:
-        return True
-    try:
-        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-    except ChildProcessError:
-        return True
+    return int(os.environ.get("HUDI_OPS_UMASK") or "-1", 8)

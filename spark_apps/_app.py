@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import re
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -21,19 +20,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
+from _stop import StoppableLocks, StopRequest, cancel_plan
 from pydantic import BaseModel
 
 from hudi_ops import Table
-from hudi_ops.clock import ToldTime
-from hudi_ops.concurrency.lock.locks import Guarded, Held, LockHolder, LockProvider
 from hudi_ops.concurrency.lock.open_lock import lock_of
 from hudi_ops.config.doors import add_arguments, request_of
 from hudi_ops.config.tables_file import TableLocation, find_tables_file, locate_table
+from hudi_ops.context import Owner
 from hudi_ops.engine.progress import Progress
 from hudi_ops.engine.protocol import Engine, I, Produced, R, Scattered
-from hudi_ops.errors import Cancelled, Corrupt, HudiOpsError, Internal, InvalidRequest
+from hudi_ops.errors import Busy, Cancelled, Corrupt, HudiOpsError, Internal, InvalidRequest
 from hudi_ops.redaction import RedactingFormatter
+from hudi_ops.services.cancel.abort import CancelResult
 from hudi_ops.storage.open import open_storage
+from hudi_ops.table.plans import ASKED
 from hudi_ops.verify import Report, verify_table
 
 logger = logging.getLogger("hudi_ops.app")
@@ -43,101 +44,6 @@ FINDINGS_MAX = 20
 """Findings of a damaged table that the last line has; the log has all."""
 
 _LEVELS = {"error": logging.ERROR, "warning": logging.WARNING, "info": logging.INFO}
-
-
-class StopRequest:
-    """Request to end this application, by SIGTERM or by creating the stop file.
-
-    It is looked at between steps. A stop that comes in the middle of one step waits for the next look, or for the kill
-    that follows; a killed application is a crashed one, which the next run cleans up after.
-    """
-
-    def __init__(self, file: str | None = None) -> None:
-        self._file = Path(file) if file else None
-        self._signalled = False
-        self._was_obeyed = False
-
-    def listen(self) -> None:
-        """From now on SIGTERM is a stop request, no longer the end of the process."""
-        signal.signal(signal.SIGTERM, self._on_signal)
-
-    def _on_signal(self, signum: int, frame: object) -> None:
-        self._signalled = True
-
-    @property
-    def was_made(self) -> bool:
-        """Return whether the application was asked to stop."""
-        return self._signalled or (self._file is not None and self._file.exists())
-
-    def check(self, step: str) -> None:
-        """Raise once if the application was asked to stop; the clean-up after the error passes.
-
-        Args:
-            step: what would come next; named in the error.
-
-        Raises:
-            Cancelled: the application was asked to stop.
-        """
-        if self.was_made and not self._was_obeyed:
-            self._was_obeyed = True
-            raise Cancelled(
-                f"stopped on request before {step}; nothing was committed",
-                next_step="run it again when it is wanted: what was not taken, or planned and not executed, is still waiting",
-            )
-
-
-class StoppableLocks:
-    """Locks that check the stop request first: the lock is the last step before a decision."""
-
-    def __init__(self, locks: LockProvider, stop: StopRequest) -> None:
-        self._locks = locks
-        self._stop = stop
-
-    def acquire(self, timeout_s: float, purpose: str) -> AbstractContextManager[Held]:
-        """Wait for the lock, unless the application was asked to stop."""
-        self._stop.check(purpose)
-        return self._locks.acquire(timeout_s, purpose)
-
-    @property
-    def address(self) -> str:
-        """The lock's own: leases say under which lock this application writes."""
-        return self._locks.address
-
-    @property
-    def has_foreign_writers(self) -> bool | None:
-        """Whether writers of Apache Hudi share the table; None: not known."""
-        return self._locks.has_foreign_writers if isinstance(self._locks, Guarded) else None
-
-    @has_foreign_writers.setter
-    def has_foreign_writers(self, has_any: bool | None) -> None:
-        if isinstance(self._locks, Guarded):
-            self._locks.has_foreign_writers = has_any
-
-    @property
-    def shares_credentials(self) -> bool:
-        """Whether writers of Apache Hudi are declared to use the lock's credentials."""
-        return isinstance(self._locks, Guarded) and self._locks.shares_credentials
-
-    def protect(self) -> None:
-        """As the lock itself does."""
-        if isinstance(self._locks, Guarded):
-            self._locks.protect()
-
-    @property
-    def told(self) -> ToldTime | None:
-        """When the lock was taken last, by the lock service's clock."""
-        told: ToldTime | None = getattr(self._locks, "told", None)
-        return told
-
-    def holder(self) -> LockHolder | None:
-        """Who holds the lock now, or None."""
-        return self._locks.holder()
-
-    def close(self) -> None:
-        """Let go of the lock service, where one is connected."""
-        close = getattr(self._locks, "close", None)
-        if close is not None:
-            close()
 
 
 class SubmittedSpark:
@@ -196,6 +102,7 @@ class Job:
     options: argparse.Namespace
     location: TableLocation
     stop: StopRequest
+    spark: bool = True
     _logged_s: float = 0.0
 
     @cached_property
@@ -205,9 +112,35 @@ class Job:
         return Table.at(
             self.location,
             locks=StoppableLocks(lock_of(self.location), self.stop),
-            engine=SubmittedSpark(f"hudi-ops {self.app} {self.location.name}", self.stop),
+            engine=SubmittedSpark(f"hudi-ops {self.app} {self.location.name}", self.stop) if self.spark else None,
             accept_future=self.options.accept_future_instants == "true",
         )
+
+    def cancelled(self) -> CancelResult:
+        """Cancel the plan of the request, and remove it.
+
+        Raises:
+            Busy: it is cancelled, and its executor has not ended yet.
+        """
+        request = self.request
+        done = self.table.cancel(request.instant, request.reason or ASKED, force=request.force, wait_s=request.wait_s)
+        if done.state != "aborted":
+            raise Busy(
+                f"the {done.action} is cancelled, and not removed yet: {done.note}",
+                table=done.table,
+                instant=done.instant,
+                expected="an executor that has ended",
+                found=f"a plan that is {done.state}",
+                next_step="run it again; nothing more is to be decided",
+            )
+        return done
+
+    def cancel_own_plan(self) -> dict[str, Any]:
+        """Cancel the plan that this application executes, or was to execute."""
+        is_executor = getattr(self.options, "mode", "") in {"run", "execute"}
+        instant = self.request.instant if is_executor else None
+        accept_future = self.options.accept_future_instants == "true"
+        return cancel_plan(self.location, Owner.of_this_process(), instant, accept_future=accept_future)
 
     def look(self, progress: Progress) -> None:
         """Log the progress every few seconds; end here if that was asked for."""
@@ -261,7 +194,7 @@ class Job:
         return os.path.normpath((file.parent if file else Path.cwd()) / given)
 
 
-def serve(app: str, model: type[BaseModel], work: Callable[[Job], Any], *modes: str) -> NoReturn:
+def serve(app: str, model: type[BaseModel], work: Callable[[Job], Any], *modes: str, spark: bool = True) -> NoReturn:
     """Run an application whose arguments are the fields of a request, and end the process.
 
     Args:
@@ -269,17 +202,20 @@ def serve(app: str, model: type[BaseModel], work: Callable[[Job], Any], *modes: 
         model: the request.
         work: does the job; the result's `as_dict` goes onto the last line.
         modes: values of `--mode`, the default first; none: there is no such argument.
+        spark: run large work on Spark; else all of it runs in this process, and no session is ever started.
     """
 
     def call() -> dict[str, Any]:
         options = _parser(app, model, modes).parse_args()
-        stop = StopRequest(options.stop_file)
+        stop = StopRequest(options.stop_file, options.on_stop)
         stop.listen()
+        job = Job(app, request_of(model, options), options, locate_table(options.table, options.tables), stop, spark)
+        stop.cancel_by(job.cancel_own_plan)
         stop.check("the request was read")
-        job = Job(app, request_of(model, options), options, locate_table(options.table, options.tables), stop)
         try:
             return dict(work(job).as_dict())
         finally:
+            stop.settle()
             if "table" in vars(job):
                 job.table.close()
 
@@ -302,6 +238,12 @@ def _parser(app: str, model: type[BaseModel], modes: Sequence[str]) -> ArgumentP
         help="go on behind an instant that a wrong clock put into the future; new instants lie there, too",
     )
     parser.add_argument("--stop-file", help="end as soon as this file exists; a plan stays, nothing else is left")
+    parser.add_argument(
+        "--on-stop",
+        default="leave",
+        choices=["leave", "cancel"],
+        help="cancel the plan that is executed when this process gets SIGTERM; the stop file says it for itself",
+    )
     return parser
 
 

@@ -2,6 +2,7 @@
 
 spark-submit spark_apps/clean.py --table flights --mode plan [--policy commits] [--retain 10] [--max-files 10000]
 spark-submit spark_apps/clean.py --table flights --mode execute --instant 20261121101500123
+spark-submit spark_apps/clean.py --table flights --mode cancel
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ MODES = {
     "run": lambda job: job.table.clean.run(job.request, progress=job.look),
     "plan": lambda job: job.table.clean.plan(job.request, resume=True),
     "execute": lambda job: job.table.clean.execute(job.request, progress=job.look),
+    "cancel": lambda job: job.table.cancel_overdue(),
 }
 
 
 def work(job: Job) -> object:
-    """Plan, execute a plan, or both."""
+    """Plan, execute a plan, or both; or cancel overdue plans, as planning does first."""
     return MODES[job.options.mode](job)
 
 

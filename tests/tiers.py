@@ -28,6 +28,8 @@ LEFT_OUT: dict[str, str | None] = {
     "e2e/test_spark_engine.py": None,
     "zookeeper": "starts ZooKeeper servers",
     "airflow/test_applications.py": _PROCESSES,
+    "airflow/test_cancel_dag.py::test_a_run_cancels_a_plan_without_spark": _PROCESSES,
+    "airflow/test_stops.py": _PROCESSES,
     "airflow/test_clean_dag.py::test_a_dag_run_plans_and_executes_and_the_next_skips": _PROCESSES,
     "airflow/test_clean_dag.py::test_a_plan_that_was_left_is_executed_once": _PROCESSES,
     "airflow/test_clean_dag.py::test_each_task_can_be_killed_and_tried_again": _PROCESSES,

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.doors import Door
 from hudi_ops.config.key_generators import KeyGenerator, TimePartition
-from hudi_ops.config.requests import Names, Request, listed, refuse_unknown
+from hudi_ops.config.requests import CancelSettings, Names, Request, listed, refuse_unknown
 from hudi_ops.config.table import BUCKETS_MAX, WRITABLE_VERSIONS, IndexName, index_kind, table_type_of
 from hudi_ops.config.upkeep_settings import ArchiveSettings, CleanSettings, UpkeepSettings
 from hudi_ops.config.write_settings import (
@@ -111,6 +111,12 @@ class WriterFields(BaseModel):
         title="Archive",
         description="How many writes archives keep (keep_min, keep_max), and whether writers archive after commits (automatic).",
     )
+    cancel: CancelSettings | None = Field(
+        default=None,
+        title="Cancel",
+        description="Whether a cancel may end its compaction plans (cancellable), and when they are overdue (after_hours, "
+        "after_instants), where a request does not say it.",
+    )
     conflicts: ConflictSettings | None = Field(
         default=ConflictSettings(),
         title="Conflicts",
@@ -183,7 +189,7 @@ class WriterOptions(Request, WriterFields):
     @property
     def upkeep(self) -> UpkeepSettings:
         """Return the settings of the services that keep a table small."""
-        return UpkeepSettings(self.clean, self.archive)
+        return UpkeepSettings(self.clean, self.archive, self.cancel)
 
 
 class OpenOptions(WriterOptions):

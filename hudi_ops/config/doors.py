@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, TypeVar
+from unicodedata import category
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -162,7 +163,7 @@ def _refuse_unsafe_texts(name: str, given: str | Sequence[str] | None, allows: s
                 next_step="give them in the environment of the application, and change the password: logs may show it",
                 field=name,
             )
-        if text and (text[0] in "- \t" or any(mark in text for mark in "\r\n\t") or len(text) > TEXT_MAX):
+        if text and (text[0] in "- \t" or any(category(char) == "Cc" for char in text) or len(text) > TEXT_MAX):
             raise InvalidRequest(
                 f"{name} cannot be {text[:100]!r}",
                 expected=f"{allows}; one line that does not begin with a dash or a space",

@@ -1,13 +1,13 @@
-"""Settings of cleans and archives, and whether writers run them after commits."""
+"""Settings of cleans, archives and cancels, and which of them writers run after commits."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from hudi_ops.config.requests import ArchiveRequest, CleanRequest, PolicyName
+from hudi_ops.config.requests import ArchiveRequest, CancelSettings, CleanRequest, PolicyName
 
 AUTOMATIC = ("clean", "archive")
 """Services that writers may run after a commit."""
@@ -59,10 +59,14 @@ class ArchiveSettings(_Settings):
 
 @dataclass(frozen=True)
 class UpkeepSettings:
-    """Settings of the services that keep a table small."""
+    """Settings of the services that keep a table small.
+
+    `cancel` is the policy of its compaction plans; None: they are not cancellable.
+    """
 
     clean: CleanSettings = field(default_factory=CleanSettings)
     archive: ArchiveSettings = field(default_factory=ArchiveSettings)
+    cancel: CancelSettings | None = None
 
     def record(self) -> dict[str, dict[str, str | int]]:
         """Return what the creation of a table records: automatic services, and what each keeps."""
@@ -78,7 +82,7 @@ class UpkeepSettings:
             clean = CleanSettings.model_validate({**recorded.get("clean", {}), "automatic": clean.automatic})
         if not {"keep_min", "keep_max"} & archive.model_fields_set:
             archive = ArchiveSettings.model_validate({**recorded.get("archive", {}), "automatic": archive.automatic})
-        return UpkeepSettings(clean, archive)
+        return replace(self, clean=clean, archive=archive)
 
     def automatic(self, recorded: Collection[str]) -> tuple[str, ...]:
         """Return the services that a writer runs after its commits.
@@ -97,4 +101,4 @@ class UpkeepSettings:
             clean = clean.model_copy(update=by_schedule)
         if {"clean", "archive"} & {*scheduled} and archive.automatic is None:
             archive = archive.model_copy(update=by_schedule)
-        return UpkeepSettings(clean, archive)
+        return replace(self, clean=clean, archive=archive)

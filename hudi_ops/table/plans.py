@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.undo.cancel import CancelReason
+from hudi_ops.context import Owner
 from hudi_ops.services.cancel.abort import CancelResult, cancel, execute_cancel
+from hudi_ops.services.cancel.executed import Stopped, cancel_executed
+from hudi_ops.services.cancel.overdue import Driven, drive_cancels
 from hudi_ops.services.cancel.plans import PlanRow, describe_plans
 
 ASKED = "requested by a user"
@@ -94,3 +97,30 @@ class PlansApi:
         return cancel(
             self._session, instant, why, force=force, request_only=request_only, dry_run=dry_run, wait_s=wait_s
         )
+
+    def cancel_overdue(self) -> Driven:
+        """Cancel overdue plans without a live executor, and remove cancelled plans.
+
+        A clean begins with it.
+
+        Raises:
+            Unsupported: the table cannot be written.
+            Busy: the lock was not free in time.
+        """
+        return drive_cancels(self._session)
+
+    def cancel_executed(self, owner: Owner | None, reason: str = ASKED, *, instant: str | None = None) -> Stopped:
+        """Request the cancel of the plans that a process executes, before it is stopped.
+
+        The process removes them itself. Plans that are not cancellable stay, and the result says why.
+
+        Args:
+            owner: the process; None: it has not begun.
+            reason: one sentence.
+            instant: the plan that it was to execute; cancelled, too, unless another process executes it.
+
+        Raises:
+            Unsupported: the table cannot be written.
+            Busy: the lock was not free in time.
+        """
+        return cancel_executed(self._session, owner, CancelReason(reason, "request"), instant)

@@ -12,7 +12,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def airflow(home: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def airflow_command(home: Path, *arguments: str, **variables: str) -> tuple[list[str], dict[str, str]]:
+    """The command line of a call of Airflow, and its environment."""
     environment = {
         **os.environ,
         "AIRFLOW_HOME": str(home),
@@ -21,13 +22,12 @@ def airflow(home: Path, *arguments: str, **variables: str) -> subprocess.Complet
         "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         **variables,
     }
-    return subprocess.run(
-        [str(ROOT / "bin" / "airflow"), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=500,
-        env=environment,
-    )
+    return [str(ROOT / "bin" / "airflow"), *arguments], environment
+
+
+def airflow(home: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command, environment = airflow_command(home, *arguments, **variables)
+    return subprocess.run(command, capture_output=True, text=True, timeout=500, env=environment)
 
 
 def last_result(output: str, app: str = "") -> dict:

@@ -17,7 +17,7 @@ import pytest
 
 from hudi_ops import Table
 from hudi_ops.clock import SystemClock
-from hudi_ops.concurrency.lease.lease import lease_facts
+from hudi_ops.concurrency.lease.lease import inherit_lease, lease_facts, lease_path
 from hudi_ops.concurrency.lock.in_process import InProcessLock
 from hudi_ops.context import Owner, TableContext
 from hudi_ops.storage.local import LocalStorage
@@ -56,13 +56,13 @@ def test_a_wrong_call_exits_with_2(tables_file: Path, arguments: list[str], says
     assert says in line["message"]
 
 
-@pytest.mark.parametrize("app", ["ingest", "compact", "clean", "metadata", "archive", "recover"])
+@pytest.mark.parametrize("app", ["ingest", "compact", "clean", "cancel", "metadata", "archive", "recover"])
 def test_every_application_can_go_on_behind_an_instant_in_the_future(tables_file: Path, app: str) -> None:
     done = subprocess.run(
         [
             *(sys.executable, str(APPLICATION.with_name(f"{app}.py")), "--table=trips"),
             *("--source=landing",) * (app == "ingest"),
-            *("--engine=local",) * (app not in {"archive", "clean", "recover"}),
+            *("--engine=local",) * (app not in {"archive", "cancel", "clean", "recover"}),
             "--accept-future-instants",
         ],
         cwd=future_table(tables_file),
@@ -160,6 +160,58 @@ def test_recover_rolls_back_a_dead_write(tables_file: Path) -> None:
     dead = max(one.name.partition(".")[0] for one in (home / "riders/.hoodie/timeline").glob("*.inflight"))
     code, line, _ = other("recover", "--table=riders", folder=home)
     assert (code, [one["instant"] for one in line["rolled_back"]]) == (0, [dead])
+
+
+@pytest.fixture
+def cancellable(tables_file: Path) -> tuple[Table, str]:
+    """A merge-on-read table, and a plan of its compaction that may be cancelled."""
+    path = str(tables_file.parent / "riders")
+    table = Table.create(path, name="riders", record_key=["id"], schema="id string, v long", table_type="mor")
+    for value in range(2):
+        table.ingest(pa.table({"id": ["a"], "v": [value]}))
+    return table, str(table.compaction.plan(cancellable=True).instant)
+
+
+def test_a_cancel_is_busy_while_the_executor_lives_and_ends_once_it_has_ended(
+    tables_file: Path, cancellable: tuple[Table, str]
+) -> None:
+    (table, instant), home = cancellable, tables_file.parent
+    inherit_lease(table.context, instant, "execute")
+    asked = ("cancel", "--table=riders", f"--instant={instant}", "--reason=not now", "--wait-s=0")
+    code, line, _ = other(*asked, folder=home)
+    assert (code, line["error"], line["instant"]) == (11, "Busy", instant)
+    assert "is cancelled, and not removed yet" in line["message"]
+    assert table.plans(instant)[0].state == "cancelled"
+    table.context.storage.delete(lease_path(instant))
+    code, line, _ = other(*asked, folder=home)
+    assert (code, line["state"], line["reason"]) == (0, "aborted", "not now")
+
+
+@pytest.mark.parametrize("call", [("cancel",), ("clean", "--mode=cancel")])
+def test_what_is_cancelled_is_removed_by_a_run_without_an_instant(
+    tables_file: Path, cancellable: tuple[Table, str], call: tuple[str, ...]
+) -> None:
+    (table, instant), (app, *arguments) = cancellable, call
+    table.request_cancel(instant, "not now")
+    code, line, _ = other(app, "--table=riders", *arguments, folder=tables_file.parent)
+    assert (code, line["removed"], line["cancelled"], line["note"]) == (0, [instant], [], "")
+    assert table.plans(instant)[0].state == "aborted"
+
+
+@pytest.mark.parametrize(
+    ("refused", "says"), [("force", "was not planned as cancellable"), ("archived", "no such instant")]
+)
+def test_a_cancel_that_cannot_be_is_refused(
+    tables_file: Path, cancellable: tuple[Table, str], refused: str, says: str
+) -> None:
+    table, instant = cancellable
+    if refused == "force":
+        table.cancel(instant)
+        instant = str(table.compaction.plan().instant)
+    else:
+        instant = "20200101000000000"
+    code, line, _ = other("cancel", "--table=riders", f"--instant={instant}", folder=tables_file.parent)
+    assert (code, says in line["message"]) == (2, True), line
 
 
 def test_a_stop_request_ends_it_before_it_begins(tables_file: Path, tmp_path: Path) -> None:

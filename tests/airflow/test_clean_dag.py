@@ -1,4 +1,4 @@
-"""The DAG `clean`: plan and execute are two applications, and the second gets the first one's plan, or is skipped.
+"""The DAG `clean`: cancel, plan and execute are applications of their own; execute gets the plan of `plan`, or is skipped.
 
 Each task may be killed, and tried again.
 """
@@ -20,6 +20,7 @@ def test_the_dag_keeps_the_house_rules(tables_file: Path, load_dag) -> None:
     assert (dag.dag_id, dag.max_active_runs, dag.catchup, dag.schedule) == ("clean", 1, False, None)
     assert dag.tags == {"hudi", "clean"}
     assert dag.doc_md
+    assert dag.get_task("cancel").downstream_task_ids == {"plan"}
     assert dag.get_task("plan").downstream_task_ids == {"execute"}
     assert dag.get_task("execute").downstream_task_ids == {"archive"}
     archive = dag.get_task("archive")
@@ -74,6 +75,7 @@ def test_a_dag_run_plans_and_executes_and_the_next_skips(trips: Path, airflow_ho
     chosen = '{"table": "trips", "retain": 1}'
     first = airflow(airflow_home, "dags", "test", "clean", "2026-01-01", "--conf", chosen)
     assert first.returncode == 0, first.stdout[-3000:]
+    assert "trips: no plan is overdue or cancelled" in first.stdout
     result = last_result(first.stdout, "clean")
     assert (result["app"], result["ok"], result["deleted"]) == ("clean", True, 2)
     assert len(files - set(trips.glob("**/*.parquet"))) == 2

@@ -72,6 +72,25 @@ def test_lines_of_applications_and_of_spark_keep_their_level() -> None:
             "t, instant 2: it was completed before",
         ),
         (
+            {"app": "clean", "table": "t", "cancelled": ["1"], "removed": ["1", "2"], "waiting": []},
+            "t: 1 plan cancelled, 2 plans removed, 0 plans waiting",
+        ),
+        (
+            {
+                "app": "cancel",
+                "table": "t",
+                "cancelled": [],
+                "removed": [],
+                "waiting": [],
+                "note": "no plan is overdue",
+            },
+            "t: no plan is overdue",
+        ),
+        (
+            {"app": "cancel", "table": "t", "instant": "3", "action": "compaction", "reason": "not now", "files": 2},
+            "Cancelled compaction 3 of t: not now, 2 files deleted",
+        ),
+        (
             {"app": "archive", "table": "t", "instants": 1, "boundary": "2", "kept": 20},
             "Archived 1 instant of t up to 2, 20 instants left on the timeline",
         ),

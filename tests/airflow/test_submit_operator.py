@@ -177,6 +177,33 @@ def test_a_grace_beyond_airflows_own_is_refused(submit: Submit) -> None:
         submit.operator("ok", stop_grace_s=5)
 
 
+def test_a_stop_that_is_neither_is_refused(submit: Submit) -> None:
+    with pytest.raises(ValueError, match="on_stop must be leave or cancel, found 'kill'"):
+        submit.operator("ok", on_stop="kill")
+
+
+def test_a_task_that_takes_too_long_asks_its_application_to_stop(submit: Submit) -> None:
+    """Method: Airflow raises its timeout within the task; it calls on_kill once the task has passed it on."""
+    from airflow.sdk.exceptions import AirflowTaskTimeout
+
+    def expire(signum: int, frame: object) -> None:
+        raise AirflowTaskTimeout
+
+    def send() -> None:
+        wait_until(lambda: submit.record_file.exists() and bool(submit.record_file.read_text()))
+        os.kill(os.getpid(), signal.SIGALRM)
+
+    operator = submit.operator("stop")
+    before = signal.signal(signal.SIGALRM, expire)
+    threading.Thread(target=send, daemon=True).start()
+    try:
+        with pytest.raises(AirflowTaskTimeout):
+            operator.execute({})
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert operator._result["error"] == "Cancelled"
+
+
 @pytest.fixture
 def kill_when_running(submit: Submit) -> Iterator[Callable[[object], list[float]]]:
     """Does to a running operator what Airflow's SIGTERM does: calls on_kill inside a signal handler of its thread."""

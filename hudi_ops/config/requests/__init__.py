@@ -3,6 +3,8 @@
 Every package may import it, and DAG files do. Read `services.py` first.
 """
 
+from hudi_ops.config.requests.cancel import CancelSettings
+from hudi_ops.config.requests.compaction import CompactionRequest, StrategyName, checked_strategy
 from hudi_ops.config.requests.request import (
     EngineName,
     Names,
@@ -19,23 +21,23 @@ from hudi_ops.config.requests.request import (
 from hudi_ops.config.requests.services import (
     SERVICES,
     ArchiveRequest,
+    CancelRequest,
     CleanRequest,
-    CompactionRequest,
     IndexRequest,
     IngestRequest,
     MetadataPartitionName,
     OperationName,
     PolicyName,
     RecoverRequest,
-    StrategyName,
     VerifyRequest,
     checked_operation,
     checked_policy,
-    checked_strategy,
 )
 
 __all__ = [
     "SERVICES",
+    "CancelRequest",
+    "CancelSettings",
     "CleanRequest",
     "ArchiveRequest",
     "CompactionRequest",

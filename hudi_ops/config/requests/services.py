@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import BeforeValidator, Field
 
 from hudi_ops.config.doors import TEXT, TEXTS, Door
+from hudi_ops.config.requests.compaction import CompactionRequest
 from hudi_ops.config.requests.request import EngineName, Names, Request, listed
 from hudi_ops.errors import InvalidRequest
 
-StrategyName: TypeAlias = Literal["size", "count", "commits", "age"]
 PolicyName: TypeAlias = Literal["commits", "hours", "versions"]
 OperationName: TypeAlias = Literal[
     "upsert", "insert", "delete", "bulk_insert", "insert_overwrite", "insert_overwrite_table"
@@ -26,18 +27,6 @@ _PARTITIONS = {
 }
 
 _REMOVALS = {"delete_partition": "delete-partition", "truncate": "truncate"}
-
-
-def checked_strategy(name: str) -> str:
-    """Return the name of a compaction strategy in lower case.
-
-    Raises:
-        InvalidRequest: there is no such strategy.
-    """
-    names = get_args(StrategyName)
-    if str(name).lower() not in names:
-        raise InvalidRequest(f"unknown compaction strategy {name!r}", expected=" or ".join(names), found=str(name))
-    return name.lower()
 
 
 def checked_policy(name: str) -> str:
@@ -72,102 +61,6 @@ def checked_operation(name: str) -> str:
             else "pass one of these as the operation",
         )
     return wanted
-
-
-CANCEL_AFTER_S_MAX = 10 * 365 * 86_400
-"""Ten years: an age that a plan reaches only by a typing error."""
-
-
-class CompactionRequest(Request):
-    """What a compaction plans, and how its plan is executed."""
-
-    renamed: ClassVar[Mapping[str, str]] = {"least": "threshold"}
-    checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {**Request.checks, "strategy": checked_strategy}
-
-    strategy: StrategyName = Field(
-        default="size",
-        title="Strategy",
-        description="Which file groups come first: size, most bytes of log files; count, most log files; commits, most delta "
-        "commits since they were compacted; age, oldest log file.",
-    )
-    threshold: float | None = Field(
-        default=None,
-        ge=0,
-        title="Minimum to compact",
-        description="Skip file groups below this; the unit depends on the strategy: bytes for size, log files for count, delta "
-        "commits for commits, seconds for age. Default: 1 byte, 5, 5, 1 hour.",
-    )
-    max_bytes: Annotated[int | None, Door(unit="bytes")] = Field(
-        default=None,
-        ge=1,
-        title="Max bytes",
-        description="Stop adding file groups once this size is reached (always takes at least one). Default: all.",
-    )
-    cancellable: Annotated[bool, Door(form=None)] = Field(
-        default=False,
-        title="Cancellable",
-        description="A cancel may end the plan; without this it needs --force.",
-    )
-    cancel_after: Annotated[float | None, Door(unit="seconds", form=None)] = Field(
-        default=None,
-        gt=0,
-        le=CANCEL_AFTER_S_MAX,
-        title="Cancel after",
-        description="The plan is cancellable, and overdue once it is so old. Default: never.",
-    )
-    cancel_after_instants: Annotated[int | None, Door(form=None)] = Field(
-        default=None,
-        ge=1,
-        le=1_000_000,
-        title="Cancel after instants",
-        description="The plan is cancellable, and overdue once this number of instants came after it. Default: never.",
-    )
-    cancel_on_overlap: Annotated[bool, Door(form=None)] = Field(
-        default=False,
-        title="Cancel on overlap",
-        description="The plan is cancellable, and a write to its file groups cancels it. Default: both complete.",
-    )
-    partitions: Annotated[
-        Names,
-        Door(
-            option="partition",
-            form=TEXT,
-            allows="paths such as origin=JFK or patterns such as origin=J*, separated by commas",
-        ),
-    ] = Field(
-        default=(),
-        title="Partitions",
-        description="Paths such as origin=JFK, or patterns such as origin=J*. Default: all.",
-    )
-    instant: Annotated[str | None, Door(form=None)] = Field(
-        default=None,
-        title="Instant",
-        description="Execute this plan. Default: the oldest plan without a live executor.",
-    )
-    engine: EngineName = Field(
-        default="auto",
-        title="Engine",
-        description="Where the work runs: local is one process, spark the executors; auto chooses by size.",
-    )
-    memory_bytes: Annotated[int | None, Door(option="memory", unit="bytes", form=None)] = Field(
-        default=None,
-        ge=1,
-        title="Memory",
-        description="Memory that one file group may take; larger ones are streamed. Default: by the memory of the process.",
-    )
-    abandoned: Annotated[bool, Door(form=None)] = Field(
-        default=False,
-        title="Abandoned",
-        description="Apache Hudi began to execute the plan and has ended, although no heartbeat shows it.",
-    )
-    dry_run: Annotated[bool, Door(form=None, separator=None)] = Field(
-        default=False, title="Dry run", description="Show the plan and its cost; change nothing."
-    )
-    resume: Annotated[bool, Door(form=None, separator=None)] = Field(
-        default=False,
-        title="Resume",
-        description="Return a pending plan without a live executor, if there is one, instead of a new plan.",
-    )
 
 
 class CleanRequest(Request):
@@ -339,6 +232,64 @@ class ArchiveRequest(Request):
     )
 
 
+def checked_instant(text: str) -> str:
+    """Return an instant.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
+    if not re.fullmatch("[0-9]{17}", str(text)):
+        raise InvalidRequest(
+            f"{str(text)[:100]!r} is not an instant",
+            expected="17 digits",
+            found=repr(str(text)[:100]),
+            next_step="copy the instant of a pending plan from `hudi-ops plans TABLE`",
+            field="instant",
+        )
+    return text
+
+
+class CancelRequest(Request):
+    """Which plan is cancelled, and why."""
+
+    checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"instant": checked_instant}
+
+    instant: Annotated[str | None, Door(form=TEXT, allows="the instant of a plan, 17 digits")] = Field(
+        default=None,
+        title="Instant",
+        description="Request time of the plan, 17 digits. Default: every plan that is overdue, as a clean does first.",
+    )
+    reason: Annotated[str | None, Door(form=TEXT, allows="one sentence")] = Field(
+        default=None,
+        title="Reason",
+        description="One sentence; shown to the executor and in the list of plans.",
+    )
+    wait_s: Annotated[float, Door(option="wait", unit="seconds")] = Field(
+        default=30.0,
+        ge=0,
+        le=3_600,
+        title="Wait",
+        description="How long to wait for a living executor to stop, in seconds; then the task is tried again.",
+    )
+    force: bool = Field(
+        default=False,
+        title="Force",
+        description="Also cancel a plan that was not made as cancellable, or one of another program that has surely ended.",
+    )
+
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**values)
+        given = next((name for name in ("reason", "force") if getattr(self, name)), None)
+        if self.instant is None and given is not None:
+            raise InvalidRequest(
+                f"{given} is given without an instant",
+                expected="the instant of a plan",
+                found="no instant",
+                next_step=f"name the plan, or leave {given} out: then overdue plans are cancelled",
+                field="instant",
+            )
+
+
 class VerifyRequest(Request):
     """What a verification of a table looks at."""
 
@@ -370,6 +321,7 @@ SERVICES: Mapping[str, type[Request]] = {
     "ingestion": IngestRequest,
     "compaction": CompactionRequest,
     "clean": CleanRequest,
+    "cancel": CancelRequest,
     "metadata": IndexRequest,
     "archive": ArchiveRequest,
     "verify": VerifyRequest,

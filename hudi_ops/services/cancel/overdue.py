@@ -17,6 +17,7 @@ from hudi_ops.commit.undo.cancel import CancelReason, cancel_write
 from hudi_ops.commit.undo.withdraw import put_requested_back
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, read_lease
 from hudi_ops.errors import Busy, InvalidRequest, NotFound
+from hudi_ops.services.base.result import Result
 from hudi_ops.services.cancel.abort import execute_cancel
 from hudi_ops.services.cancel.plans import policy_of
 from hudi_ops.services.cancel.request import request_cancel
@@ -33,11 +34,22 @@ PLANS_MAX = 50
 
 
 @dataclass(frozen=True)
-class Driven:
-    """Instants of the overdue plans that a call cancelled, and of the plans that it removed."""
+class Driven(Result):
+    """What a call did to overdue and cancelled plans.
 
+    Attributes:
+        table: name of the table.
+        cancelled: instants of the overdue plans that it cancelled.
+        removed: instants of the cancelled plans that it removed from the timeline.
+        waiting: instants of cancelled plans whose executor has not ended yet.
+        note: that there was nothing to do.
+    """
+
+    table: str
     cancelled: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+    note: str = ""
 
 
 def drive_cancels(session: Session) -> Driven:
@@ -50,6 +62,7 @@ def drive_cancels(session: Session) -> Driven:
     plans = [one for one in state.timeline.pending if one.action in SERVICE_ACTIONS]
     cancelled: list[str] = []
     removed: list[str] = []
+    waiting: list[str] = []
     for plan in plans[:PLANS_MAX]:
         try:
             if why := why_overdue(session, state, plan):
@@ -61,8 +74,16 @@ def drive_cancels(session: Session) -> Driven:
         except (Busy, InvalidRequest) as error:
             # It has a live executor, or it completed after the state was read.
             logger.info("plan %s stays: %s", plan.time, error)
+            if plan.time in cancelled or session.was_cancelled(state, plan.time):
+                waiting.append(plan.time)
     _tidy_queue(session)
-    return Driven(tuple(cancelled), tuple(removed))
+    return Driven(
+        state.config.name,
+        tuple(cancelled),
+        tuple(removed),
+        tuple(waiting),
+        "" if cancelled or removed or waiting else "no plan is overdue or cancelled",
+    )
 
 
 def why_overdue(session: Session, state: TableState, plan: Instant) -> str:

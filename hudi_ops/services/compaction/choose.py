@@ -11,14 +11,14 @@ from enum import StrEnum
 
 from hudi_ops.commit.pending import pending_inputs
 from hudi_ops.commit.session import Session
-from hudi_ops.config.requests import CompactionRequest
+from hudi_ops.config.requests import CancelSettings, CompactionRequest
 from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.services.base.choice import Candidate, Choice, measured, within
 from hudi_ops.services.base.slices import live_slices
 from hudi_ops.services.compaction.partitions import partitions_to_plan
 from hudi_ops.services.compaction.strategies import parse_strategy
 from hudi_ops.services.compaction.unmergeable import unmergeable
-from hudi_ops.timeline.cancel.policy import CancelPolicy
+from hudi_ops.timeline.cancel.policy import NEVER, CancelPolicy
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS
 from hudi_ops.timeline.names import ms_of_instant
 from hudi_ops.timeline.state import TableState
@@ -49,17 +49,14 @@ def empty_choice(request: CompactionRequest) -> CompactionChoice:
     strategy = parse_strategy(request.strategy)
     threshold = strategy.threshold if request.threshold is None else request.threshold
     others: dict[str, list[tuple[Candidate, str]]] = {LeftReason.UNMERGEABLE: []}
-    choice = CompactionChoice("compact", "log files", strategy, threshold, request.max_bytes, others=others)
-    choice.cancel = cancel_policy(request)
-    return choice
+    return CompactionChoice("compact", "log files", strategy, threshold, request.max_bytes, others=others)
 
 
-def cancel_policy(request: CompactionRequest) -> CancelPolicy:
-    """Return whether a cancel may end the plan of a request; a limit implies that it may."""
-    hours = request.cancel_after / 3600 if request.cancel_after is not None else None
-    instants, ends = request.cancel_after_instants, request.cancel_on_overlap
-    is_limited = hours is not None or instants is not None or ends
-    return CancelPolicy(request.cancellable or is_limited, hours, instants, "cancel" if ends else "pass")
+def cancel_policy(settings: CancelSettings | None) -> CancelPolicy:
+    """Return the cancel policy of these settings; without settings it is `NEVER`."""
+    if settings is None:
+        return NEVER
+    return CancelPolicy(settings.cancellable, settings.after_hours, settings.after_instants, settings.on_overlap)
 
 
 def choose(session: Session, state: TableState, request: CompactionRequest) -> CompactionChoice:
@@ -69,6 +66,7 @@ def choose(session: Session, state: TableState, request: CompactionRequest) -> C
         InvalidRequest: a partition that the table does not have.
     """
     choice = empty_choice(request)
+    choice.cancel = cancel_policy(request.cancel_settings or session.upkeep.cancel)
     free: list[Candidate] = []
     taken = _pending_groups(session, state)
     slices, choice.elsewhere = _slices(session, state, request.partitions)
