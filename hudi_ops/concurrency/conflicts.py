@@ -57,7 +57,7 @@ class Contender:
         return self.footprint.overlap(other.footprint)
 
     def ends(self, plan: Contender) -> bool:
-        """Return whether this write cancels a pending plan before it completes: ingestion comes first (RFC-79)."""
+        """Return whether this write cancels a pending plan before it completes (RFC-79)."""
         is_ending = plan.on_overlap == "cancel" and plan.is_cancellable and not plan.is_cancelled
         return self.role == "ingest" and is_ending and bool(self.shared(plan))
 

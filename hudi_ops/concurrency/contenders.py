@@ -106,7 +106,7 @@ class ContenderReader:
         *,
         reach_back: bool = False,
     ) -> Iterator[Contender]:
-        """Yield pending plans of any writer with an action in `exclusive`, or that a write ends, except that of `mine`.
+        """Yield pending plans with an action in `exclusive`, or that a write ends; not `mine`.
 
         `reach_back`: also read older slots for the publisher of a plan; not under the lock, where the cached
         publishers then tell hudi_ops plans from foreign ones.

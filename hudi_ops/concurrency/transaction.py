@@ -63,7 +63,7 @@ class Decided:
 
 @dataclass(frozen=True)
 class First:
-    """An entry that has to hold a slot before the decision itself is prepared again, under the same lock.
+    """An entry that has to hold a slot first; then the decision is prepared again.
 
     `before` is called under the lock before the slot is claimed, and is told how to ask whether the lock is still held. `won` is
     called once the slot is held.

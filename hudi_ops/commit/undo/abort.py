@@ -57,7 +57,7 @@ def remove_plan(session: Session, state: TableState, plan: Instant) -> None:
 
 
 def finish_withdrawn(session: Session, state: TableState, instant: str) -> bool:
-    """Record a cancelled plan that is off the timeline as aborted; return whether it was not recorded before.
+    """Record a cancelled plan that is off the timeline; return False if it was recorded before.
 
     `state` was read after the CANCEL.
     """

@@ -1,4 +1,4 @@
-"""Cancel the pending plans that a write ends, inside its decision: ingestion comes first (RFC-79).
+"""Cancel the pending plans that a write ends, inside its decision (RFC-79, "ingestion first").
 
 Source: docs/protocol.md §26.
 """
@@ -59,11 +59,13 @@ class MakeWay:
         return First(entry, before, won)
 
     def is_shared(self, state: TableState) -> bool:
-        """Return whether Apache Hudi may execute a pending plan; its commits were read before the lock was taken."""
+        """Return whether Apache Hudi may execute a pending plan of the table."""
         return has_foreign_writers(self._session.ctx.storage, self._session.commits, state)
 
     def _refuse_taken(self, state: TableState, plan: Contender) -> None:
-        """Refuse to end a plan whose executor may still write: its files would hide rows from Apache Hudi's readers.
+        """Refuse to end a plan whose executor may still write.
+
+        Its files would hide rows from Apache Hudi's readers.
 
         Raises:
             Busy: an executor of ours took the plan over.

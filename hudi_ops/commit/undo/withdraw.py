@@ -31,9 +31,9 @@ FOREIGN_STEP_S = 1.0
 
 
 def withdraw(session: Session, state: TableState, instant: str, slot: int, still_mine: Callable[[], bool]) -> None:
-    """Remove the requested file of a plan that no process began; requires the table lock.
+    """Remove the requested file of a plan that no process began.
 
-    A second call after a lost slot changes nothing, nor does one without the lock, as `still_mine` tells. `slot` is that of the
+    Requires the table lock. A second call after a lost slot changes nothing, nor does one without the lock, as `still_mine` tells. `slot` is that of the
     CANCEL to come.
 
     Raises:
@@ -57,7 +57,10 @@ def withdraw(session: Session, state: TableState, instant: str, slot: int, still
 
 
 def may_withdraw(session: Session, state: TableState, instant: str) -> bool:
-    """Return whether a plan has to be withdrawn before its CANCEL: it is ours, not begun, and the table is shared."""
+    """Return whether a plan is withdrawn before its CANCEL.
+
+    It is if it is ours, not begun, and Apache Hudi writes to the table.
+    """
     storage = session.ctx.storage
     if not has_foreign_writers(storage, session.commits, state):
         return False
@@ -65,7 +68,7 @@ def may_withdraw(session: Session, state: TableState, instant: str) -> bool:
 
 
 def put_requested_back(session: Session, state: TableState, plan: Instant) -> None:
-    """Put back the requested file of a plan of ours that a foreign program began while it was withdrawn."""
+    """Put back the requested file of a plan that a foreign program began amid its withdrawal."""
     storage = session.ctx.storage
     entry = plan_entry(storage, state, plan.time)
     if entry is None or session.was_cancelled(state, plan.time):
