@@ -116,6 +116,7 @@ LEFT_OUT: dict[str, str | None] = {
 
 SOAK_ONLY: dict[str, str] = {
     "install": "installs packages, or starts every service of docker-compose.yaml",
+    "interop/test_killed_cancels.py::test_cancelled_and_killed_applications_leave_nothing[8]": "repeats full's case with version 8",
     **{
         f"interop/test_repairs.py::{case}": "repeats a state that full makes with another table"
         for case in (
