@@ -49,8 +49,7 @@ def _said(runs: Sequence[Run]) -> str:
         return f"{text}; anchor, two syncs: {spread([run['two_syncs_ms'] for run in runs], 2)} ms"
     if "stopped_s" in first:
         text = f"{len(_all(runs, 'stopped_s'))} executions of {first['rows']:,} rows; stopped after {_seconds(runs, 'stopped_s')}"
-        after = _all(runs, "worked_s")
-        return text + (f"; the last Python worker after {_seconds(runs, 'worked_s')}" if any(after) else "")
+        return f"{text}; the task itself ended after {_seconds(runs, 'worked_s')}"
     if "calls" in first:
         return f"{spread([run['calls_per_s'] for run in runs])} storage calls a second by {first['threads']} thread"
     if "held_s" in first:

@@ -87,9 +87,12 @@ def _worked(engine: Engine) -> float:
 
 
 def _until_idle(engine: Engine, since_s: float, worked: float) -> float:
-    """Return the time from a moment to the last work of the engine's own processes; 0: it has none."""
+    """Return the time from a moment to the last work of a task, in a thread of this process or in Spark's workers."""
+    if engine.name == "local":
+        _until(lambda: not [one for one in threading.enumerate() if one.name.startswith("ThreadPoolExecutor")])
+        return time.perf_counter() - since_s
     last_s, seen_s = since_s, time.perf_counter()
-    while engine.name == "spark" and time.perf_counter() - seen_s < QUIET_S:
+    while time.perf_counter() - seen_s < QUIET_S:
         now = _worked(engine)
         if now > worked:
             worked, last_s = now, time.perf_counter()

@@ -1,7 +1,7 @@
 """The cancel benchmark runs, and every plan that it cancels is aborted.
 
-Goal: the benchmark keeps working. Method: its quick form, without the cases that start Spark or eight writers; what every run prints
-about its result is checked, no time is.
+Goal: the benchmark keeps working. Method: its quick form, without the cases that start Spark or eight writers; what every run
+prints about its result is checked, no time is.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Compactions on real Spark, cancelled at random moments, their driver or a worker killed in a third of them.
 
-Each round writes updates and deletes into log files, plans a compaction of 16 file groups, and starts `spark_apps/compact.py`. The plan
-is cancelled at a moment that the dice choose; before or after that a process is killed. The plan ends aborted, rows are those of a
-dict, and the same groups are compacted at once. At the end, past the time in which a task may write late, a clean leaves nothing of
-any cancelled plan, and Apache Hudi and the `hudi` package read the same rows. Two rounds; with `--soak` thirty, on both versions.
+Each round writes updates and deletes into log files, plans a compaction of 16 file groups, and starts `spark_apps/compact.py`. The
+plan is cancelled at a moment that the dice choose; before or after that a process is killed. The plan ends aborted, rows are those
+of a dict, and the same groups are compacted at once. At the end, past the time in which a task may write late, a clean leaves
+nothing of any cancelled plan, and Apache Hudi and the `hudi` package read the same rows. Two rounds; with `--soak` thirty, on both
+versions.
 """
 
 from __future__ import annotations
