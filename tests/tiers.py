@@ -99,6 +99,7 @@ LEFT_OUT: dict[str, str | None] = {
     "[file that a rollback left-Fault.CRASH_AFTER]": None,
     "services/histories/test_histories.py": _SEARCH,
     "services/cancel/test_crashes.py": _SWEEP,
+    "services/cancel/test_stopped.py::test_an_executor_amid_a_long_task_stops[1]": _PROCESSES,
     "services/clean/test_crashes.py": _SWEEP,
     "services/clean/test_simulated.py": _SEARCH,
     "services/clean/test_incremental.py::test_random_histories_leave_what_a_full_clean_leaves": _SEARCH,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,10 @@ import pytest
 from hudi_ops.concurrency.lock.in_process import in_process_lock
 from hudi_ops.context import TableContext
 from hudi_ops.engine.local import LocalEngine
+from hudi_ops.engine.stopping import check_stop, checked_by
 from hudi_ops.errors import Cancelled
+from hudi_ops.files.base.output import BaseFileOutput
+from hudi_ops.services.base.waves import OnExecutor
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.table.table import Table
 
@@ -31,6 +35,16 @@ class Hold:
     reached: threading.Event = field(default_factory=threading.Event)
     released: threading.Event = field(default_factory=threading.Event)
     tasks: list[threading.Thread] = field(default_factory=list)
+
+
+class CountingReads(LocalStorage):
+    """Counts what is read."""
+
+    reads = 0
+
+    def get(self, path: str) -> bytes:
+        self.reads += 1
+        return super().get(path)
 
 
 class Held(LocalStorage):
@@ -109,3 +123,43 @@ def test_an_executor_amid_a_long_task_stops(table: Table, threads: int) -> None:
     assert any(seconds_to_stop(table, threads) <= BOUND_S for _ in range(TRIES))
     assert table.read(["value"])["value"].to_pylist() == [2] * 400
     assert table.compaction.run().slices == 4, "the same groups can be planned again at once"
+
+
+def test_a_task_that_is_stopped_after_its_marker_puts_no_file(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    output = BaseFileOutput(storage, "20260101000000000", "", "f", "f_0-0-1_20260101000000000.parquet", None)
+
+    def check() -> None:
+        if storage.list(".hoodie/.temp"):
+            raise Cancelled("in a test")
+
+    with checked_by(check), pytest.raises(Cancelled, match="in a test"):
+        output.put(pa.py_buffer(b"rows"))
+    assert [info.path for info in storage.list() if info.path.endswith(".parquet")] == []
+    output.put(pa.py_buffer(b"rows"))
+    assert storage.get(output.path) == b"rows"
+
+
+def looped(seconds: float) -> str:
+    """Loop as the kernels of a task do; returns if no check ends it."""
+    deadline_s = time.monotonic() + seconds
+    while time.monotonic() < deadline_s:
+        check_stop()
+        time.sleep(0.01)
+    return "ended by itself"
+
+
+def test_a_task_on_an_executor_ends_itself_once_its_instant_is_cancelled(table: Table) -> None:
+    instant = table.compaction.plan(cancellable=True).instant
+    assert instant is not None
+    task = pickle.loads(pickle.dumps(OnExecutor(looped, table.context.storage, instant)))
+    assert task(1.2) == "ended by itself"
+    table.request_cancel(instant, "it takes too long")
+    with pytest.raises(Cancelled, match="it takes too long"):
+        task(DEADLINE_S)
+
+
+def test_a_short_task_on_an_executor_reads_nothing_for_the_cancel(table: Table) -> None:
+    storage = CountingReads(table.context.storage.uri.removeprefix("file://"))
+    assert OnExecutor(looped, storage, "20260101000000000")(0.2) == "ended by itself"
+    assert storage.reads == 0
