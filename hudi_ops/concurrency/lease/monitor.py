@@ -66,7 +66,7 @@ class LeaseMonitor:
         self._is_watched = is_watched
 
     def learn(self, slot: int, entry: Entry) -> None:
-        """Take in the entry above `head` from the watcher's thread; give the stop signal if it ends the attempt."""
+        """Take in the entry above `head`, and give the stop signal if it ends the attempt."""
         if self._log is None or self.stop is None or slot != self._log.head + 1:
             return
         self._log = extended(self._log, [entry])

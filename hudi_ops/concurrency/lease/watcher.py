@@ -1,4 +1,4 @@
-"""Watch the commit log while plans are executed, so that a CANCEL or a TAKEOVER stops work that runs.
+"""Watch the commit log for CANCELs and TAKEOVERs while plans are executed.
 
 One thread for each table of a process probes the next free slot once a second, for all instants that the process executes. It ends
 with the last of them. With simulated time, or beats of the context's own, no thread looks: the executor does, between tasks.
@@ -35,7 +35,7 @@ _CLOCK = SystemClock()
 
 @contextmanager
 def watching(ctx: TableContext, monitor: LeaseMonitor) -> Iterator[None]:
-    """Watch the log for an attempt until the context ends, if this process may have threads for it."""
+    """Watch the log for an attempt until the context ends, if a thread may do it."""
     if ctx.beats is not None or not isinstance(ctx.clock, SystemClock) or monitor.head is None:
         yield
         return
@@ -134,7 +134,7 @@ class _Watchers:
         self._by_table: WeakValueDictionary[str, LogWatcher] = WeakValueDictionary()
 
     def of(self, renewal: Renewal) -> LogWatcher:
-        """Return the watcher of a lease's table: one for all objects that reach the storage by its URI."""
+        """Return the watcher of a lease's table, one for all objects of one URI."""
         storage = renewal.storage
         key = storage.uri if is_shareable(renewal) else f"{storage.uri} {id(storage)}"
         with self._guard:

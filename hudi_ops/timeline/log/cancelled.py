@@ -87,7 +87,10 @@ def _marked(storage: Storage, instant: str) -> int:
 
 
 def _cancel_in(storage: Storage, table_id: str | None, slot: int, instant: str) -> Cancel | None:
-    """Return the CANCEL of an instant in a slot, or what a RESTORE there says of it; `table_id` None: of any table."""
+    """Return the CANCEL of an instant in a slot, or what a RESTORE there says of it.
+
+    `table_id` None: of any table.
+    """
     entry = read_slot(storage, slot) if slot >= 0 else None
     if entry is None or table_id not in {None, entry.table_id}:
         return None
