@@ -51,7 +51,7 @@ def clean(path: Path, amount: int) -> Run:
     dying = Table(replace(table.context, storage=_Dying(table.context.storage)))  # type: ignore[arg-type]
     plans = []
     for partition in partitions:
-        instant = table.compaction.plan(partitions=[f"*{partition}"], cancellable=True).instant
+        instant = table.compaction.plan(partitions=[f"part={partition}"], cancellable=True).instant
         assert instant is not None
         with suppress(_Death):
             dying.compaction.execute(instant=instant, engine="local")

@@ -43,6 +43,7 @@ def _said(runs: Sequence[Run]) -> str:
     if "durable_ms" in first:
         text = f"{len(_all(runs, 'durable_ms'))} requests; durable {_times(runs, 'durable_ms')}"
         text += f", the whole call {_times(runs, 'call_ms')}, of which waiting for the lock {_times(runs, 'waited_ms')}"
+        text += f", CPU {_times(runs, 'cpu_ms')}"
         if "turn_ms" in first:
             commits = spread([run["commits_per_s"] for run in runs], 1)
             return f"{text}; anchor, 8 locks in turn: {spread([run['turn_ms'] for run in runs], 1)} ms; {commits} commits/s beside"
