@@ -40,6 +40,7 @@ bench: install ## Measure ingestion, compaction, many writers and the metadata t
 	$(VENV)/python -m benchmarks.growth
 	$(VENV)/python -m benchmarks.growth.services
 	$(VENV)/python -m benchmarks.clean
+	$(VENV)/python -m benchmarks.cancel
 	$(VENV)/python -m benchmarks.metadata
 	$(VENV)/python -m benchmarks.metadata.listing
 	$(VENV)/python -m benchmarks.metadata.skipping

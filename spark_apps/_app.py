@@ -30,6 +30,7 @@ from hudi_ops.config.tables_file import TableLocation, find_tables_file, locate_
 from hudi_ops.context import Owner
 from hudi_ops.engine.progress import Progress
 from hudi_ops.engine.protocol import Engine, I, Produced, R, Scattered
+from hudi_ops.engine.stopping import StopSignal
 from hudi_ops.errors import Busy, Cancelled, Corrupt, HudiOpsError, Internal, InvalidRequest
 from hudi_ops.redaction import RedactingFormatter
 from hudi_ops.services.cancel.abort import CancelResult
@@ -59,9 +60,9 @@ class SubmittedSpark:
         self._stop = stop
         self._started: Engine | None = None
 
-    def map(self, task: Callable[[I], R], inputs: Sequence[I]) -> list[R]:
+    def map(self, task: Callable[[I], R], inputs: Sequence[I], *, stop: StopSignal | None = None) -> list[R]:
         """Results in the order of the inputs."""
-        return self._engine("the next step").map(task, inputs)
+        return self._engine("the next step").map(task, inputs, stop=stop)
 
     def scatter(
         self, produce: Callable[[I], Iterable[Produced]], inputs: Iterable[I]

@@ -21,6 +21,7 @@ GROUPS: dict[str, str | None] = {
     "tests/e2e/test_spark_engine.py": _PEERS,
     "tests/e2e/test_spark_frames.py": _PEERS,
     "tests/e2e/test_spark_object_store.py": _PEERS,
+    "tests/e2e/test_spark_stop.py": _PEERS,
     "tests/e2e/test_spark_writer.py": _PEERS,
     "tests/property/test_merge_on_read_spark.py": _PEERS,
     "tests/property/test_table_model_spark.py": _PEERS,

@@ -103,6 +103,7 @@ LEFT_OUT: dict[str, str | None] = {
     "services/cancel/test_crashes.py": _SWEEP,
     "services/cancel/test_ingestion_crashes.py": _SWEEP,
     "services/cancel/test_simulated.py": _SEARCH,
+    "services/cancel/test_stopped.py::test_an_executor_amid_a_long_task_stops[1]": _PROCESSES,
     "services/clean/test_crashes.py": _SWEEP,
     "services/clean/test_simulated.py": _SEARCH,
     "services/clean/test_incremental.py::test_random_histories_leave_what_a_full_clean_leaves": _SEARCH,
@@ -120,6 +121,7 @@ LEFT_OUT: dict[str, str | None] = {
 
 SOAK_ONLY: dict[str, str] = {
     "install": "installs packages, or starts every service of docker-compose.yaml",
+    "interop/test_killed_cancels.py::test_cancelled_and_killed_applications_leave_nothing[8]": "repeats full's case with version 8",
     **{
         f"interop/test_repairs.py::{case}": "repeats a state that full makes with another table"
         for case in (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TypedDict
@@ -20,6 +20,7 @@ from hudi_ops.concurrency.foreign.silent_writers import SilentWriters
 from hudi_ops.concurrency.lease.heartbeat_client import process_beats
 from hudi_ops.concurrency.lease.lease import BEAT_INTERVAL_S, LeaseRole, Renewal, drop_lease, lease_path
 from hudi_ops.concurrency.lease.monitor import WATCH_INTERVAL_S, LeaseMonitor
+from hudi_ops.concurrency.lease.watcher import WATCHED_ROLES, watching
 from hudi_ops.concurrency.markers import delete_markers
 from hudi_ops.concurrency.transaction import Decided, Prepare, decide, finish_decided
 from hudi_ops.config.conflict_settings import ConflictSettings
@@ -201,11 +202,15 @@ class Session:
         taken; None: now.
         """
         renewal = Renewal(self.ctx, instant, role, self.ctx.clock.monotonic_s() if leased_s is None else leased_s)
-        interval_s = WATCH_INTERVAL_S if role == "execute" else BEAT_INTERVAL_S
+        interval_s = WATCH_INTERVAL_S if role in WATCHED_ROLES else BEAT_INTERVAL_S
         monitor = LeaseMonitor(self.ctx, renewal, epoch, self.loader.known_log, interval_s)
         self._monitors[instant] = monitor
         beats = self.ctx.beats or process_beats()
-        with ends_if_it_fails(self.ctx, instant), beats.every(BEAT_INTERVAL_S, renewal):
+        with (
+            ends_if_it_fails(self.ctx, instant),
+            beats.every(BEAT_INTERVAL_S, renewal),
+            watching(self.ctx, monitor) if role in WATCHED_ROLES else nullcontext(),
+        ):
             yield monitor
 
     def longest_gap_s(self, instant: str) -> float:

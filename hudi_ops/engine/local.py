@@ -15,8 +15,11 @@ import pyarrow as pa
 from hudi_ops.engine.memory import memory_limit_bytes
 from hudi_ops.engine.protocol import I, Produced, R
 from hudi_ops.engine.spill import ChunkStore, Place
+from hudi_ops.engine.stopping import StopSignal
 
 _MEMORY_SHARE = 4
+GRACE_S = 0.25
+"""Time that running tasks get to end themselves after a stop signal."""
 
 
 class LocalEngine:
@@ -43,16 +46,21 @@ class LocalEngine:
         """Bytes of incoming rows that stay in memory."""
         return self._given_bytes if self._given_bytes is not None else memory_limit_bytes() // _MEMORY_SHARE
 
-    def map(self, task: Callable[[I], R], inputs: Sequence[I]) -> list[R]:
-        """Run the tasks in order of the inputs; the first error stops those not yet begun."""
-        if self.threads == 1 or len(inputs) < 2:
+    def map(self, task: Callable[[I], R], inputs: Sequence[I], *, stop: StopSignal | None = None) -> list[R]:
+        """Run the tasks in order of the inputs; the first error stops those not yet begun.
+
+        After a stop signal it waits `GRACE_S` for running tasks and returns; a task that has no check runs on.
+        """
+        if stop is None and (self.threads == 1 or len(inputs) < 2):
             return [task(value) for value in inputs]
-        pool = ThreadPoolExecutor(max_workers=min(self.threads, len(inputs)))
+        pool = ThreadPoolExecutor(max_workers=min(self.threads, len(inputs) or 1))
         try:
-            return list(pool.map(task, inputs))
+            if stop is None:
+                return list(pool.map(task, inputs))
+            return stop.results([pool.submit(stop.ends(task), value) for value in inputs], GRACE_S)
         finally:
             # Running tasks are waited for: a caller that cleans up must not race with a task that still writes.
-            pool.shutdown(wait=True, cancel_futures=True)
+            pool.shutdown(wait=stop is None or not stop.is_given, cancel_futures=True)
 
     @contextmanager
     def scatter(

@@ -18,6 +18,8 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import pyarrow as pa
 
+from hudi_ops.engine.stopping import StopSignal
+
 I = TypeVar("I")  # noqa: E741 - input of a task
 R = TypeVar("R")
 
@@ -71,8 +73,12 @@ class Engine(Protocol):
         """`local` or `spark`."""
         ...
 
-    def map(self, task: Callable[[I], R], inputs: Sequence[I]) -> list[R]:
-        """Run the tasks and return their results in the order of the inputs."""
+    def map(self, task: Callable[[I], R], inputs: Sequence[I], *, stop: StopSignal | None = None) -> list[R]:
+        """Run the tasks and return their results in the order of the inputs.
+
+        Raises:
+            HudiOpsError: a task's own error, or the reason of `stop`, as soon as that signal is given.
+        """
         ...
 
     def scatter(

@@ -8,11 +8,14 @@ No value is larger than a run of rows, about 32 MB: the JVM and Python cannot ex
 
 from __future__ import annotations
 
+import logging
 import pickle
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -31,8 +34,15 @@ from hudi_ops.engine.spark_steps import (
     unpacked,
     unwrap,
 )
+from hudi_ops.engine.stopping import StopSignal
 from hudi_ops.errors import Internal, Unavailable
 
+logger = logging.getLogger(__name__)
+
+_TAGS = count()
+_CANCEL_S = 0.1
+_CANCELS_MAX = 5
+"""Cancels of a job, `_CANCEL_S` apart, before the driver goes on without its end."""
 _SLICE_BYTES = 64 << 20
 """Target of compressed incoming rows for one task of the second step; one key may have more."""
 
@@ -77,13 +87,17 @@ class SparkEngine:
             builder = builder.config("spark.ui.showConsoleProgress", "false")
         return cls(builder.getOrCreate())
 
-    def map(self, task: Callable[[I], R], inputs: Sequence[I]) -> list[R]:
-        """Run the tasks in the order of the inputs; raise a task's own error, not Spark's."""
+    def map(self, task: Callable[[I], R], inputs: Sequence[I], *, stop: StopSignal | None = None) -> list[R]:
+        """Run the tasks in the order of the inputs; raise a task's own error, not Spark's.
+
+        A stop signal cancels the job. Spark ends the Python workers of running tasks up to four seconds later.
+        """
         if not inputs:
             return []
         run = GuardedTask(task)
         slices = min(len(inputs), self._slices)
-        return unwrap(self._collect(self._context.parallelize(list(inputs), slices).map(run)))
+        job = self._context.parallelize(list(inputs), slices).map(run)
+        return unwrap(self._collect(job) if stop is None else self._collect_until(job, stop))
 
     @contextmanager
     def scatter(self, produce: Callable[[I], Iterable[Produced]], inputs: Iterable[I]) -> Iterator[SparkScattered]:
@@ -130,6 +144,39 @@ class SparkEngine:
             yield SparkScattered(self, made, [value for _, _, value, _ in summaries], sizes)
         finally:
             made.unpersist()
+
+    def _collect_until(self, rdd: Any, stop: StopSignal) -> list[Any]:
+        """Collect in a thread of its own; a stop signal cancels the job.
+
+        The job has a tag, not a job group: those belong to the application.
+        """
+        from pyspark import InheritableThread
+
+        tag = f"hudi-ops-{next(_TAGS)}"
+        done: Future[list[Any]] = Future()
+
+        def run() -> None:
+            try:
+                self._context.addJobTag(tag)
+                self._context.setInterruptOnCancel(True)
+                done.set_result(self._collect(rdd))
+            except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
+                done.set_exception(error)
+
+        InheritableThread(target=run, name=tag, daemon=True).start()
+        stop.wait_for(done)
+        for _ in range(_CANCELS_MAX):
+            if done.done():
+                break
+            # Again until it is done: the job may not have been submitted yet.
+            try:
+                with failing():
+                    self._context.cancelJobsWithTag(tag)
+            except Unavailable as error:
+                logger.warning("the Spark job %s was not cancelled: %s", tag, error)
+            wait([done], _CANCEL_S)
+        stop.check()
+        return done.result()
 
     def _collect(self, rdd: Any) -> list[Any]:
         with failing():

@@ -50,6 +50,21 @@ GUARDS = [
         "protocol/test_plans_and_takeovers.py",
     ),
     _row(
+        "a CANCEL stops a task that runs",
+        "concurrency/lease/monitor.py",
+        "            self.stop.give()",
+        "            pass",
+        "unit/concurrency/test_watcher.py",
+        "services/cancel/test_stopped.py",
+    ),
+    _row(
+        "a task that was stopped puts no file",
+        "files/base/output.py",
+        "        check_stop()\n        self.storage.put(self.path, body)",
+        "        self.storage.put(self.path, body)",
+        "services/cancel/test_stopped.py",
+    ),
+    _row(
         "a superseded worker cannot complete",
         "concurrency/attempt_status.py",
         "if taken is not None and taken[1].epoch > attempt.epoch:",

@@ -1,4 +1,4 @@
-"""Cancel the pending plans that a write ends, inside its decision (RFC-79, "ingestion first").
+"""Cancel the pending plans that a write ends, inside its decision (RFC-79).
 
 Source: docs/protocol.md §26.
 """

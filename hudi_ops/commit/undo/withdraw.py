@@ -33,8 +33,8 @@ FOREIGN_STEP_S = 1.0
 def withdraw(session: Session, state: TableState, instant: str, slot: int, still_mine: Callable[[], bool]) -> None:
     """Remove the requested file of a plan that no process began.
 
-    Requires the table lock. A second call after a lost slot changes nothing, nor does one without the lock, as `still_mine` tells. `slot` is that of the
-    CANCEL to come.
+    Requires the table lock; without it, as `still_mine` tells, nothing is changed. Nor does a second call after a lost slot change
+    anything. `slot` is that of the CANCEL to come.
 
     Raises:
         Busy: a program began to execute it, or completed it; the requested file is where it was.

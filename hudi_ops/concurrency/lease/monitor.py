@@ -8,9 +8,10 @@ from collections.abc import Callable
 from hudi_ops.concurrency.attempt_status import how_taken
 from hudi_ops.concurrency.lease.lease import BEAT_INTERVAL_S, EXPIRY_MS, Renewal
 from hudi_ops.context import TableContext
+from hudi_ops.engine.stopping import StopSignal
 from hudi_ops.errors import Cancelled, Unavailable
-from hudi_ops.timeline.log.commit_log import Log, refresh_log
-from hudi_ops.timeline.log.entries import Cancel
+from hudi_ops.timeline.log.commit_log import Log, extended, refresh_log
+from hudi_ops.timeline.log.entries import Cancel, Entry
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +29,7 @@ class LeaseMonitor:
     """Monitor of an attempt's lease and fate; made by `Session.keep`.
 
     A TAKEOVER above `epoch` ends the attempt; None: the newest epoch in `log`. Without `log`, the commit log as the attempt knows
-    it, nothing is checked. `interval_s`: time between two looks at the log, in seconds.
+    it, nothing is checked. `interval_s`: time between two looks at the log, in seconds, unless a watcher looks.
     """
 
     def __init__(
@@ -40,16 +41,39 @@ class LeaseMonitor:
         interval_s: float = BEAT_INTERVAL_S,
     ) -> None:
         self.renewal = renewal
+        self.stop: StopSignal | None = None
+        """Given once the attempt is cancelled or taken over, while a watcher looks; None: none does."""
         self._interval_s = interval_s
         self._ctx = ctx
         self._epoch = _newest_epoch(log, renewal.instant) if epoch is None else epoch
         self._log = log
         self._probed_s = ctx.clock.monotonic_s()
+        self._is_watched: Callable[[], bool] = lambda: False
 
     @property
     def longest_gap_s(self) -> float:
         """Longest time between two landed heartbeats, or since the last one; monotonic clock."""
         return self.renewal.longest_gap_s
+
+    @property
+    def head(self) -> int | None:
+        """Newest slot that the attempt knows; None: it knows no log."""
+        return self._log.head if self._log is not None else None
+
+    def watched(self, is_watched: Callable[[], bool]) -> None:
+        """Let a watcher look at the log while `is_watched`; `learn` tells what it found."""
+        self.stop = StopSignal(self._refuse)
+        self._is_watched = is_watched
+
+    def learn(self, slot: int, entry: Entry) -> None:
+        """Take in the entry above `head`, and give the stop signal if it ends the attempt."""
+        if self._log is None or self.stop is None or slot != self._log.head + 1:
+            return
+        self._log = extended(self._log, [entry])
+        try:
+            self._refuse()
+        except Cancelled:
+            self.stop.give()
 
     def check(self) -> None:
         """Check the attempt's fate between steps of long work, once per interval.
@@ -59,15 +83,23 @@ class LeaseMonitor:
         """
         if self._log is None:
             return
+        if not self._is_watched():
+            self._look(self._log)
+        self._refuse()
+
+    def _look(self, log: Log) -> None:
         now_s = self._ctx.clock.monotonic_s()
         if now_s - self._probed_s >= self._interval_s or self.renewal.is_lost:
             try:
-                self._log = refresh_log(self._ctx.storage, self._log)
+                self._log = refresh_log(self._ctx.storage, log)
                 self._probed_s = now_s
             except Unavailable as error:
                 # Work continues: a slot decides in the end, after a full check.
                 logger.warning("the commit log could not be read to check %s: %s", self.renewal.instant, error)
-        refuse_superseded(self._log, self.renewal.instant, self._epoch)
+
+    def _refuse(self) -> None:
+        if self._log is not None:
+            refuse_superseded(self._log, self.renewal.instant, self._epoch)
 
 
 def _newest_epoch(log: Log | None, instant: str) -> int:

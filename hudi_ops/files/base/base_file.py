@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hudi_ops.config.columns import COMMIT_SEQNO, META_COLUMNS, RECORD_KEY
+from hudi_ops.engine.stopping import check_stop
 from hudi_ops.errors import Corrupt, Unavailable
 from hudi_ops.files.base.dictionary_columns import dictionary_columns
 from hudi_ops.files.base.repeated_columns import plain_type, repeated_columns
@@ -241,6 +242,7 @@ def encode_base_file(
         max_key=bounds[1] if bounds else None,
         avro_schema=stored_avro_schema(data_schema, table_name, keys is not None),
     )
+    check_stop()
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
@@ -252,6 +254,8 @@ def encode_base_file(
         coerce_timestamps=None,
         write_page_index=False,
     ) as writer:
-        writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+        for first in range(0, max(1, rows.num_rows), ROW_GROUP_ROWS):
+            check_stop()
+            writer.write_table(rows.slice(first, ROW_GROUP_ROWS), row_group_size=ROW_GROUP_ROWS)
         writer.add_key_value_metadata(parquet_footer.encode_footer(footer) | MODERN_CALENDAR)
     return sink.getvalue()

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from hudi_ops.concurrency.markers import put_marker
+from hudi_ops.engine.stopping import check_stop
 from hudi_ops.files.names import data_path
 from hudi_ops.formats import partition_metadata
 from hudi_ops.storage.claim import ensure
@@ -48,7 +49,12 @@ class BaseFileOutput:
         return data_path(self.partition_path, self.name)
 
     def put(self, body: pa.Buffer) -> None:
-        """Put the marker, then the file; with a new partition, its metadata file before it."""
+        """Put the marker, then the file; with a new partition, its metadata file before it.
+
+        Raises:
+            Cancelled: the task was stopped; the file is not there.
+        """
+        check_stop()
         put_marker(self.storage, self.instant, self.path, replaces=self.previous is not None)
         folder_path = data_path(self.partition_path, partition_metadata.FILE_NAME)
         if self.previous is None and self.storage.head(folder_path) is None:
@@ -57,6 +63,7 @@ class BaseFileOutput:
             ensure(
                 self.storage, folder_path, partition_metadata.dumps(self.instant, depth, ms_of_instant(self.instant))
             )
+        check_stop()
         self.storage.put(self.path, body)
 
     def stat(

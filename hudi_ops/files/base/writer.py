@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from hudi_ops.config.columns import COMMIT_SEQNO, META_COLUMNS, RECORD_KEY
 from hudi_ops.engine.spilled_bytes import SpilledBytes
+from hudi_ops.engine.stopping import check_stop
 from hudi_ops.errors import Internal, Unavailable
 from hudi_ops.files.base.base_file import (
     BLOOM_HEADROOM,
@@ -155,6 +156,7 @@ class BaseFileWriter:
         return self._spilled.buffer()
 
     def _write_group(self) -> None:
+        check_stop()
         rows = pa.Table.from_batches([_plain(batch, self._schema) for batch in self._held], self._schema)
         self._held.clear()
         self._held_rows = self._held_bytes = 0

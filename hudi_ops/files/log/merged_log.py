@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hudi_ops.config.columns import COMMIT_TIME
+from hudi_ops.engine.stopping import check_stop
 from hudi_ops.errors import Corrupt
 from hudi_ops.files.base.base_file import conform
 from hudi_ops.files.log.entries import entries_of_deletes, entries_of_rows
@@ -98,6 +99,7 @@ class MergedLogRecords:
         parts: list[LogEntries] = []
         count = 0
         for place, (reader, block) in enumerate(self._blocks):
+            check_stop()
             if block.kind is BlockKind.DELETE:
                 entries, numbers = entries_of_deletes(self._rules, reader, block), None
             else:
@@ -122,6 +124,7 @@ class MergedLogRecords:
             Unavailable: the storage did not deliver it.
         """
         for places in self._places:
+            check_stop()
             start, end = np.searchsorted(taken, [places.first, places.first + len(places.rows)])
             if start < end:
                 yield from self._picked(places.block, places.rows[taken[start:end] - places.first], schema)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hudi_ops.config.columns import META_COLUMNS
+from hudi_ops.engine.stopping import check_stop
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.files.base.base_file import BROKEN, conform, raise_read_error
 from hudi_ops.files.base.row_groups import Constants, may_hold_keys, row_group_bounds
@@ -105,6 +106,7 @@ class FileScan:
             Unavailable: the storage did not deliver it.
             InvalidRequest: the condition cannot be computed, for example a division by zero.
         """
+        check_stop()
         try:
             read = self._file.read_row_groups(self.row_groups, columns=self._stored())
         except BROKEN as error:
@@ -146,6 +148,7 @@ class FileScan:
     def _read(self, batch_rows: int, row_groups: Sequence[int], names: list[str]) -> Iterator[pa.RecordBatch]:
         source = self._file.iter_batches(batch_rows, row_groups=list(row_groups), columns=names)
         while True:
+            check_stop()
             try:
                 batch = next(source, None)
             except BROKEN as error:

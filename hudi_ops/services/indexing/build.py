@@ -179,7 +179,7 @@ def _build(
             definitions = load_index_definitions(session.ctx.storage)
             statistics = statistics_of(schema, state.config, definitions)
             building = Building(state.config.version, reserved.instant, statistics)
-            reader = FactReader(session, state, engine, keeper.check, progress, schema, wanted, statistics)
+            reader = FactReader(session, state, engine, keeper, progress, schema, wanted, statistics)
             build = _Build(session, wanted, state, reserved.instant, building, reader)
             put_properties(session.ctx.storage, state.config, session.ctx.clock.now_ms())
             seen = snapshot(session, state)

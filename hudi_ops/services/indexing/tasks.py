@@ -10,6 +10,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.lease.monitor import LeaseMonitor
 from hudi_ops.engine.progress import Progress, Tally
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.files.base.base_file import stored_schema
@@ -45,7 +46,7 @@ class FactReader:
     """Reads the statistics and keys for one build, through its engine.
 
     Args:
-        check: called between waves; raises if the build must end.
+        monitor: of the build's lease; it is checked between waves, and stops one that runs.
         schema: the table's columns, without meta columns.
     """
 
@@ -54,7 +55,7 @@ class FactReader:
         session: Session,
         state: TableState,
         engine: Engine,
-        check: Callable[[], None],
+        monitor: LeaseMonitor,
         progress: Callable[[Progress], None],
         schema: pa.Schema,
         partitions: Sequence[MetadataPartition],
@@ -64,7 +65,7 @@ class FactReader:
         self.state = state
         """State of the newest snapshot, set by the build: it decides which log blocks count."""
         self._engine = engine
-        self._check = check
+        self._monitor = monitor
         self._progress = progress
         self._schema = schema
         self._stored = stored_schema(schema, state.config.populate_meta_fields)
@@ -123,7 +124,7 @@ class FactReader:
         found: list[R] = []
         sizes = [getattr(one, "size_bytes", 0) for one in inputs]
         tally = Tally(self._progress, what, len(inputs), sum(sizes))
-        for outcomes in in_waves(self._engine, task, inputs, self._check, WAVE):
+        for outcomes in in_waves(self._engine, task, inputs, self._monitor, WAVE):
             tally.add(sum(sizes[len(found) : len(found) + len(outcomes)]), len(outcomes))
             found += outcomes
             logger.info("%s: read %s of %s", what, len(found), len(inputs))

@@ -31,12 +31,15 @@ def cancel_slot(storage: Storage, state: TableState, instant: str) -> int | None
     fate = state.log.fate(instant)
     if fate is not None:
         return fate[0] if isinstance(fate[1], Cancel) else None
-    try:
-        said = storage.get(f"{MARKS}/{instant}").decode("ascii", "replace")
-    except NotFound:
-        return None
-    slot = int(said) if said.isdecimal() else -1
-    return slot if _cancel_in(storage, state, slot, instant) is not None else None
+    slot = _marked(storage, instant)
+    return slot if _cancel_in(storage, state.log.table_id, slot, instant) is not None else None
+
+
+def marked_cancel(storage: Storage, instant: str) -> tuple[int, Cancel] | None:
+    """Return the CANCEL of an instant and its slot, if it has a mark; one read without a mark."""
+    slot = _marked(storage, instant)
+    cancel = _cancel_in(storage, None, slot, instant)
+    return (slot, cancel) if cancel is not None else None
 
 
 def fate_of(storage: Storage, state: TableState, instant: str) -> tuple[int, Entry] | None:
@@ -49,7 +52,7 @@ def fate_of(storage: Storage, state: TableState, instant: str) -> tuple[int, Ent
     if fate is not None:
         return fate
     slot = cancel_slot(storage, state, instant)
-    if slot is not None and (cancel := _cancel_in(storage, state, slot, instant)) is not None:
+    if slot is not None and (cancel := _cancel_in(storage, state.log.table_id, slot, instant)) is not None:
         return slot, cancel
     return reaching_back(storage, state.log, instant).fate(instant)
 
@@ -74,10 +77,22 @@ def refuse_uncancelled(storage: Storage, state: TableState, instant: str) -> int
     return fate[0]
 
 
-def _cancel_in(storage: Storage, state: TableState, slot: int, instant: str) -> Cancel | None:
-    """Return the CANCEL of an instant in a slot, or what a RESTORE there says of it."""
+def _marked(storage: Storage, instant: str) -> int:
+    """Return the slot that the mark of an instant names; -1 without a mark."""
+    try:
+        said = storage.get(f"{MARKS}/{instant}").decode("ascii", "replace")
+    except NotFound:
+        return -1
+    return int(said) if said.isdecimal() else -1
+
+
+def _cancel_in(storage: Storage, table_id: str | None, slot: int, instant: str) -> Cancel | None:
+    """Return the CANCEL of an instant in a slot, or what a RESTORE there says of it.
+
+    `table_id` None: of any table.
+    """
     entry = read_slot(storage, slot) if slot >= 0 else None
-    if entry is None or entry.table_id != state.log.table_id:
+    if entry is None or table_id not in {None, entry.table_id}:
         return None
     cancels = [entry] if isinstance(entry, Cancel) else entry.cancels() if isinstance(entry, Restore) else ()
     return next((cancel for cancel in cancels if cancel.instant == instant), None)

@@ -7,6 +7,7 @@ often they are read, and threads that add at the same time.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,6 +29,9 @@ class Task:
 
 
 class Monitor:
+    stop = None
+    renewal = SimpleNamespace(storage=None, instant="")
+
     def check(self) -> None:
         """Let every task begin."""
 
@@ -37,7 +41,7 @@ class InOrder:
 
     name = "spark"
 
-    def map(self, run: Any, tasks: Any) -> list[Any]:
+    def map(self, run: Any, tasks: Any, *, stop: Any) -> list[Any]:
         return [run(task) for task in tasks]
 
 

@@ -1,0 +1,1 @@
+"""What cancels of plans cost, and how soon they stop an execution; see README.md."""
