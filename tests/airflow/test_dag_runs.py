@@ -11,7 +11,9 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
+from hudi_ops.timeline.cancel.policy import CancelPolicy
 from tests.airflow.dag_runs import airflow, asset_events, last_result
+from tests.services.cancel.rewriting import RewriteRequest, execute_rewrite, plan_rewrite
 
 TRIPS = pa.table({"id": ["a", "b", "c"], "city": ["x", "x", "y"], "ts": [1, 1, 1], "fare": [1.0, 2.0, 3.0]})
 
@@ -58,7 +60,8 @@ def test_a_dag_run_takes_each_file_once(trips: Path, airflow_home: Path, engine:
     )
     if engine == "spark":
         return
-    # A second run finds one more file, in another format, and leaves the first alone.
+    # A second run finds one more file, in another format, and leaves the first alone. A plan in its way makes way.
+    ended = plan_rewrite(Table.open(str(trips)))
     update = pa.table({"id": ["b"], "city": ["x"], "ts": [2], "fare": [9.5]})
     pyarrow.csv.write_csv(update, landing / "2.csv")
     second = airflow(airflow_home, "dags", "test", "ingestion", "2026-01-02", "--conf", configuration)
@@ -66,10 +69,23 @@ def test_a_dag_run_takes_each_file_once(trips: Path, airflow_home: Path, engine:
     result = last_result(second.stdout)
     assert (result["files"], result["updated"], result["inserted"]) == (1, 1, 0)
     assert [row["fare"] for row in rows(trips)] == [1.0, 9.5, 3.0]
+    (plan,) = Table.open(str(trips)).plans(ended)
+    assert (plan.state, plan.reason.split()[1]) == ("cancelled", result["instant"])
     # Whoever asks next finds both taken.
     third = Table.open(str(trips)).ingest_folder(str(landing))
     assert third.instant is None
     assert third.note.startswith("nothing new")
+    # A plan that may not be cancelled completes, and the task waits for it.
+    kept = plan_rewrite(Table.open(str(trips)), RewriteRequest(cancel=CancelPolicy(on_overlap="cancel")))
+    pyarrow.csv.write_csv(pa.table({"id": ["c"], "city": ["y"], "ts": [3], "fare": [7.5]}), landing / "3.csv")
+    alone = ("tasks", "test", "ingestion", "ingest", "2026-01-03", "--task-params", configuration)
+    busy = airflow(airflow_home, *alone)
+    result = last_result(busy.stdout + busy.stderr)
+    assert (result["ok"], result["error"], kept in result["message"]) == (False, "Busy", True)
+    execute_rewrite(Table.open(str(trips)), kept)
+    taken = airflow(airflow_home, *alone)
+    assert last_result(taken.stdout + taken.stderr)["updated"] == 1
+    assert [row["fare"] for row in rows(trips)] == [1.0, 9.5, 7.5]
 
 
 def test_a_failing_dag_run_says_why_and_fails(tables_file: Path, airflow_home: Path) -> None:
