@@ -1,6 +1,6 @@
 """Wait for an application that was asked to stop; cancel its plan if it does not answer.
 
-Files beside the stop file: `owner`, the executing process; `answer`, what the application cancelled.
+Files beside the stop file `stop`: `stop.owner`, the executing process; `stop.answer`, what the application cancelled.
 """
 
 from __future__ import annotations
@@ -21,6 +21,11 @@ from hudi_ops.config.places import folder
 _OUTPUT_KEPT_BYTES = 65536
 
 
+def answer_file(asked: Path) -> Path:
+    """Return the file in which an application answers a stop that asks for a cancel."""
+    return asked.with_name(f"{asked.name}.answer")
+
+
 def begin_cancel(arguments: Sequence[str], asked: Path, umask: int) -> Popen[str]:
     """Start a process that cancels the plan of an application; it outlives the task.
 
@@ -33,7 +38,7 @@ def begin_cancel(arguments: Sequence[str], asked: Path, umask: int) -> Popen[str
     for name in ("--table", "--tables", "--instant"):
         parser.add_argument(name, default="")
     found = vars(parser.parse_known_args(list(arguments))[0])
-    owner = asked.with_name("owner")
+    owner = asked.with_name(f"{asked.name}.owner")
     found["owner"] = owner.read_text() if owner.exists() else ""
     given = [f"--{name}={value}" for name, value in found.items() if value]
     return Popen(
@@ -54,7 +59,7 @@ def answer_to(asked: Path, helper: Popen[str] | None, deadline: float) -> dict[s
         helper: of `begin_cancel`; None: there is none.
         deadline: until when the answer of the helper is waited for, on the monotonic clock.
     """
-    answer = asked.with_name("answer")
+    answer = answer_file(asked)
     text = answer.read_text() if answer.exists() else "{}"
     if helper is not None:
         try:

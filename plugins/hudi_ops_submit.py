@@ -29,7 +29,7 @@ from airflow.sdk.exceptions import (
 )
 from hudi_ops.plugins.hudi_ops_assets import TABLES, asset_of, emit_events
 from hudi_ops.plugins.hudi_ops_report import LineLevels, parse_result, sentence
-from hudi_ops.plugins.hudi_ops_stop import answer_to, begin_cancel, drain_until_exit
+from hudi_ops.plugins.hudi_ops_stop import answer_file, answer_to, begin_cancel, drain_until_exit
 
 from hudi_ops.config.doors import request_of_arguments
 from hudi_ops.errors import HudiOpsError, InvalidRequest
@@ -180,7 +180,7 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
         self.log.info("Asked %s to stop, waiting up to %.1f s", self.application, self.stop_grace_s)
         helper = None
         if asked is not None and self.on_stop == "cancel":
-            answer = asked.with_name("answer")
+            answer = answer_file(asked)
             self._drain(process, started_s + min(CANCEL_GRACE_S, self.stop_grace_s), answer.exists)
             helper = None if answer.exists() else self._begin_cancel(asked)
         if self._drain(process, started_s + self.stop_grace_s):
@@ -198,7 +198,7 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
         """Put the stop file, whole; return it, or None if no application runs."""
         if self._stop_file is None or not self._stop_file.parent.is_dir():
             return None
-        begun = self._stop_file.with_name("stop.part")
+        begun = self._stop_file.with_name("asked.part")
         begun.write_text(self.on_stop)
         return begun.replace(self._stop_file)
 

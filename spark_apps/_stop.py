@@ -91,7 +91,8 @@ class StopRequest:
             cancel: cancels the plan; returns the answer.
         """
         self._answered = threading.Event()
-        self._write("owner", asdict(Owner.of_this_process()))
+        if self._on_stop == "cancel":
+            self._write("owner", asdict(Owner.of_this_process()))
         threading.Thread(target=self._await_stop, args=(cancel, self._answered), daemon=True).start()
 
     def settle(self) -> None:
@@ -116,9 +117,9 @@ class StopRequest:
         """Put a file beside the stop file, whole or not at all."""
         if self._file is None or not self._file.parent.is_dir():
             return
-        begun = self._file.with_name(f"{what}.part")
+        begun = self._file.with_name(f"{self._file.name}.part")
         begun.write_text(json.dumps(facts))
-        begun.replace(self._file.with_name(what))
+        begun.replace(self._file.with_name(f"{self._file.name}.{what}"))
 
 
 def cancel_plan(
