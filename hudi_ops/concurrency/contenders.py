@@ -16,6 +16,7 @@ from hudi_ops.context import TableContext
 from hudi_ops.errors import Corrupt, NotFound
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.cancel.policy import OVERLAP_KEY
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.footprint import (
     BUCKET_DIGITS,
@@ -48,6 +49,7 @@ class ContenderReader:
     _intents: dict[str, Intent] = field(default_factory=dict)
     _published: dict[str, PlanEntry | None] = field(default_factory=dict)
     _cancelled: set[str] = field(default_factory=set)
+    _ended: dict[str, bool] = field(default_factory=dict)
 
     def completed_since(self, begun: TableState, mine: Contender, now: TableState) -> Iterator[Contender]:
         """Yield writes that completed since an attempt began, with or without a slot, unordered.
@@ -119,16 +121,30 @@ class ContenderReader:
         entries = {entry.instant: entry for _, entry in state.log.since(-1) if isinstance(entry, PlanEntry)}
         for plan in planned:
             entry = entries.get(plan.time) or self._published.get(plan.time)
-            if entry is None and reach_back and plan.time not in self._published:
-                entry = self._publisher(state, plan.time)
-            if plan.action not in exclusive and (entry is None or entry.on_overlap != "cancel"):
+            is_asked = reach_back and plan.time not in self._published
+            if plan.action not in exclusive and not self._is_ended(state.timeline, plan, entry, is_read=is_asked):
                 continue
             inputs = self.inputs(state.timeline, plan, entry)
             found = Contender(plan.time, plan.action, inputs, "service", "planned", is_foreign=entry is None)
+            if entry is None and is_asked and mine.shared(found):
+                entry = self._publisher(state, plan.time)
             if entry is not None:
                 is_cancelled = plan.time in self._cancelled or _is_cancelled(state.log, plan.time)
                 found = _published_by(found, entry, is_cancelled=is_cancelled)
-            yield found
+            if plan.action in exclusive or found.on_overlap == "cancel":
+                yield found
+
+    def _is_ended(self, timeline: Timeline, plan: Instant, entry: PlanEntry | None, *, is_read: bool) -> bool:
+        """Return whether a write ends a plan, by its slot or, if it may be read, its requested file."""
+        if entry is not None or not is_read:
+            return entry is not None and entry.on_overlap == "cancel"
+        if plan.time not in self._ended:
+            try:
+                extra = getattr(read_plan(self.storage, timeline, plan), "extra", {})
+            except Corrupt:
+                return False
+            self._ended[plan.time] = extra.get(OVERLAP_KEY) == "cancel"
+        return self._ended[plan.time]
 
     def _publisher(self, state: TableState, instant: str) -> PlanEntry | None:
         """Return the PLAN of an instant, or None; it cannot come later, so either answer is kept."""

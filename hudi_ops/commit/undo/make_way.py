@@ -33,6 +33,7 @@ class MakeWay:
         self._session = session
         self._mine = mine
         self._slots: dict[str, tuple[str, int]] = {}
+        self._withdrawn: set[str] = set()
 
     def cancel(self, state: TableState, slot: int, plan: Contender) -> First:
         """Return the CANCEL of a plan that comes before the write's own entry."""
@@ -50,6 +51,7 @@ class MakeWay:
             if self.is_shared(state):
                 self._refuse_taken(state, plan)
                 withdraw(self._session, state, plan.instant, slot, still_mine)
+                self._withdrawn.add(plan.instant)
 
         def won() -> None:
             # The write's COMPLETE comes next, and later readers of the log may begin there.
@@ -94,5 +96,7 @@ class MakeWay:
         for instant, (table_id, slot) in self._slots.items():
             logger.warning("%s %s cancelled plan %s in slot %s", self._mine.action, self._mine.instant, instant, slot)
             with best_effort(instant):
-                if not finish_withdrawn(self._session, self._session.loader.load(), instant):
+                if instant in self._withdrawn:
+                    finish_withdrawn(self._session, self._session.loader.load(), instant)
+                else:
                     queue_cancel(storage, table_id, instant, slot)
