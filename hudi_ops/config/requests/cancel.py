@@ -35,6 +35,7 @@ class CancelSettings(BaseModel):
         default="pass",
         description="What a write to their file groups does: complete beside them, or cancel them first.",
     )
+    hard: bool = Field(default=False, description="A clean also cancels overdue plans that a live process executes.")
 
     @model_validator(mode="after")
     def _limits_need_cancels(self) -> CancelSettings:

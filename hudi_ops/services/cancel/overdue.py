@@ -30,7 +30,7 @@ from hudi_ops.timeline.state import TableState
 logger = logging.getLogger(__name__)
 
 PLANS_MAX = 50
-"""Plans that one call cancels and removes; the next call goes on."""
+"""Most plans that one call cancels or removes; the next call goes on."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,8 @@ class Driven(Result):
 def drive_cancels(session: Session) -> Driven:
     """Cancel overdue plans without a live executor, remove cancelled plans, and tidy the queue.
 
+    With the table's setting `cancel.hard`, also overdue plans with a live executor: it stops at its next look.
+
     Raises:
         Unsupported: the table cannot be written.
     """
@@ -63,7 +65,9 @@ def drive_cancels(session: Session) -> Driven:
     cancelled: list[str] = []
     removed: list[str] = []
     waiting: list[str] = []
-    for plan in plans[:PLANS_MAX]:
+    for plan in plans:
+        if len({*cancelled, *removed, *waiting}) >= PLANS_MAX:
+            break
         try:
             if why := why_overdue(session, state, plan):
                 request_cancel(session, plan.time, CancelReason(why, "policy"))
@@ -97,7 +101,8 @@ def why_overdue(session: Session, state: TableState, plan: Instant) -> str:
     if entry is None or not entry.cancellable or session.was_cancelled(state, plan.time):
         return ""
     lease = read_lease(storage, plan.time)
-    if lease is not None and not lease.is_dead(session.ctx.clock):
+    is_hard = session.upkeep.cancel is not None and session.upkeep.cancel.hard
+    if not is_hard and lease is not None and not lease.is_dead(session.ctx.clock):
         return ""
     age_ms = ms_of_instant(state.timeline.newest_time, state.zone) - ms_of_instant(plan.time, state.zone)
     if age_ms < EXPIRY_MS and newest_takeover(storage, state, plan.time) is None:

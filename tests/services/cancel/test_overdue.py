@@ -7,6 +7,9 @@ import json
 import pytest
 
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, inherit_lease
+from hudi_ops.config.requests.cancel import CancelSettings
+from hudi_ops.config.upkeep_settings import ArchiveSettings, CleanSettings, UpkeepSettings
+from hudi_ops.services.cancel import overdue
 from hudi_ops.services.cancel.overdue import drive_cancels
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
@@ -63,6 +66,28 @@ def test_an_overdue_plan_with_a_live_executor_stays() -> None:
     assert drive_cancels(table_of(storage, clock, "cleaner")._session).cancelled == ()
     clock.advance_ms(EXPIRY_MS + 1_000)
     assert drive_cancels(table_of(storage, clock, "cleaner")._session).cancelled == (instant,)
+
+
+def test_a_hard_table_cancels_an_overdue_plan_with_a_live_executor() -> None:
+    storage, clock = make_logged(), ManualClock(NOW_MS, tick_ms=1)
+    instant = planned(storage, cancel_after=3600)
+    clock.advance_ms(2 * HOUR_MS)
+    written_later(storage, clock)
+    inherit_lease(table_of(storage, clock, "executor").context, instant, "execute")
+    hard = UpkeepSettings(CleanSettings(automatic=False), ArchiveSettings(automatic=False), CancelSettings(hard=True))
+    driven = drive_cancels(table_of(storage, clock, "cleaner", upkeep=hard)._session)
+    assert (driven.cancelled, driven.removed, driven.waiting) == ((instant,), (), (instant,))
+
+
+def test_many_pending_plans_hide_no_overdue_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overdue, "PLANS_MAX", 1)
+    storage, clock = make_logged(), ManualClock(NOW_MS, tick_ms=1)
+    kept = planned(storage, cancellable=False, partitions=("part=p0",))
+    instant = planned(storage, cancel_after=3600, partitions=("part=p1",))
+    clock.advance_ms(2 * HOUR_MS)
+    written_later(storage, clock)
+    assert drive_cancels(table_of(storage, clock, "cleaner")._session).cancelled == (instant,)
+    assert [one.time for one in timeline_of(storage).pending] == [kept]
 
 
 def test_the_clock_of_this_machine_cancels_nothing() -> None:
