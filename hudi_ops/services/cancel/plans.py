@@ -12,7 +12,7 @@ from hudi_ops.errors import Corrupt, InvalidRequest, NotFound
 from hudi_ops.services.base.result import Result
 from hudi_ops.timeline.cancel.aborted import AbortedPlan, read_aborted
 from hudi_ops.timeline.cancel.aborted_history import load_aborted
-from hudi_ops.timeline.cancel.policy import CancelPolicy
+from hudi_ops.timeline.cancel.policy import CancelPolicy, OnOverlap
 from hudi_ops.timeline.content.footprint import inputs_of
 from hudi_ops.timeline.content.plans import read_plan
 from hudi_ops.timeline.instant import Instant
@@ -108,7 +108,8 @@ def _pending(session: Session, state: TableState, plan: Instant) -> PlanRow:
 
 def policy_of(entry: Plan) -> CancelPolicy:
     """Return the cancel policy in a PLAN entry; entries of earlier releases are not cancellable."""
-    return CancelPolicy(bool(entry.cancellable), entry.cancel_after_hours, entry.cancel_after_instants)
+    on_overlap: OnOverlap = "cancel" if entry.on_overlap == "cancel" else "pass"
+    return CancelPolicy(bool(entry.cancellable), entry.cancel_after_hours, entry.cancel_after_instants, on_overlap)
 
 
 def _aborted(session: Session, state: TableState, instant: str | None) -> list[PlanRow]:

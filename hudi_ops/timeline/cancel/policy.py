@@ -62,10 +62,15 @@ class CancelPolicy:
 
     def __str__(self) -> str:
         if not self.cancellable:
-            return "not cancellable"
+            return (
+                "not cancellable, writes to its file groups wait" if self.on_overlap == "cancel" else "not cancellable"
+            )
         limits = [f"{self.hours:g} h"] if self.hours is not None else []
         limits += [f"{self.instants} instants"] if self.instants is not None else []
-        return f"cancellable, overdue after {' or '.join(limits)}" if limits else "cancellable"
+        parts = ["cancellable"]
+        parts += ["ended by writes to its file groups"] if self.on_overlap == "cancel" else []
+        parts += [f"overdue after {' or '.join(limits)}"] if limits else []
+        return ", ".join(parts)
 
 
 NEVER = CancelPolicy()

@@ -124,6 +124,8 @@ def test_a_write_to_other_groups_leaves_the_plan(storage: MemoryStorage, clock: 
 
 def test_a_write_waits_for_a_plan_that_is_not_cancellable(storage: MemoryStorage, clock: ManualClock) -> None:
     plan = plan_rewrite(table_of(storage, clock, "planner"), NOT_CANCELLABLE)
+    (row,) = table_of(storage, clock, "user").plans(plan)
+    assert row.policy == "not cancellable, writes to its file groups wait"
     before = {info.path for info in storage.list() if not info.path.startswith(".hoodie")}
     with pytest.raises(Busy, match=plan) as refused:
         table_of(storage, clock, "ingest", conflicts=ONCE).ingest(CHANGE)
@@ -162,6 +164,8 @@ def test_ingestion_never_ends_a_compaction_unless_the_plan_says_so(clock: Manual
     literal = planned(make_again := make_logged(), cancel_on_overlap=True)
     table_of(make_again, clock, "ingest").ingest(CHANGE)
     assert [cancel.instant for cancel in cancels(make_again)] == [literal]
+    (row,) = table_of(make_again, clock, "user").plans(literal)
+    assert row.policy == "cancellable, ended by writes to its file groups"
     with pytest.raises(Cancelled):
         table_of(make_again, clock, "executor").compaction.execute(instant=literal)
 
