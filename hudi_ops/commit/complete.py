@@ -96,15 +96,17 @@ def complete_write(
 
     def prepare(state: TableState, slot: int) -> Entry | First | None:
         ended: Sequence[Contender] = ()
+        if role == "ingest":
+            state = making_way.whole(state)
         refuse_unfit(session, attempt, state)
         check(state)
         if role != "compaction":
             refuse_changed_columns(session, attempt.begun, state, attempt.instant)
-            ended = _refuse_conflicts(session, attempt, write, mine, ahead, state, making_way)
+            ended = making_way.left(state, _refuse_conflicts(session, attempt, write, mine, ahead, state, making_way))
         if not delta.fits(state):
             return None
         if ended:
-            return making_way.cancel(state, slot, ended[0])
+            return making_way.cancel(state, slot, ended)
         completion = session.next_time(newest_known(state.timeline, state.log) | delta.times, state)
         doubt = _may_double(session, state, write, puts_each_once=delta.puts_each_key_once)
         body = _metadata(session, state, slot, write, ahead, may_double=doubt).to_bytes()

@@ -34,8 +34,8 @@ class Contender:
     """A write as conflict rules see it.
 
     `footprint` is None when unknown: it conflicts with everything then. `owner` is empty for writers that do not name themselves,
-    `is_foreign` marks foreign writers. Of a plan of ours, `on_overlap` and `is_cancellable` are those of its PLAN entry, and
-    `is_cancelled` says that a CANCEL names it.
+    `is_foreign` marks foreign writers. Of a plan of ours, `on_overlap` and `is_cancellable` are those of its PLAN entry;
+    `is_cancelled` and `is_taken` say that a CANCEL, or a TAKEOVER, names it.
     """
 
     instant: str
@@ -49,6 +49,7 @@ class Contender:
     on_overlap: str = ""
     is_cancellable: bool = False
     is_cancelled: bool = False
+    is_taken: bool = False
 
     def shared(self, other: Contender) -> tuple[str, ...]:
         """Return what both touch, as text; empty when they do not overlap."""
@@ -215,9 +216,22 @@ def refuse_planned(mine: Contender, plans: Iterable[Contender], strategy: Confli
                 instant=mine.instant,
                 expected="no pending plan that replaces what this write touches",
                 found=found,
-                next_step=f"execute or cancel the {plan.action}, then run the same call again; writers on other partitions pass",
+                next_step=_plan_advice(plan),
                 **_details(mine, plan, "conflicts.strategy" if not plan.is_foreign else "disjoint partitions"),
             )
+
+
+def _plan_advice(plan: Contender) -> str:
+    if plan.is_cancelled:
+        return (
+            "it is cancelled, and leaves the timeline once its executor has stopped: run the same call again in some seconds; "
+            f"`hudi-ops cancel TABLE {plan.instant}` waits for that"
+        )
+    forced = "" if plan.is_foreign or plan.is_cancellable else " --force"
+    return (
+        f"execute the {plan.action}, or `hudi-ops cancel TABLE {plan.instant}{forced}`; then run the same call again. "
+        "Writers on other partitions pass"
+    )
 
 
 def refuse_older(mine: Contender, older: Contender) -> None:

@@ -49,6 +49,7 @@ class ContenderReader:
     _intents: dict[str, Intent] = field(default_factory=dict)
     _published: dict[str, PlanEntry | None] = field(default_factory=dict)
     _cancelled: set[str] = field(default_factory=set)
+    _taken: set[str] = field(default_factory=set)
     _ended: dict[str, bool] = field(default_factory=dict)
 
     def completed_since(self, begun: TableState, mine: Contender, now: TableState) -> Iterator[Contender]:
@@ -130,7 +131,8 @@ class ContenderReader:
                 entry = self._publisher(state, plan.time)
             if entry is not None:
                 is_cancelled = plan.time in self._cancelled or _is_cancelled(state.log, plan.time)
-                found = _published_by(found, entry, is_cancelled=is_cancelled)
+                is_taken = plan.time in self._taken or state.log.takeover(plan.time) is not None
+                found = _published_by(found, entry, is_cancelled=is_cancelled, is_taken=is_taken)
             if plan.action in exclusive or found.on_overlap == "cancel":
                 yield found
 
@@ -153,6 +155,8 @@ class ContenderReader:
         self._published[instant] = next(found, None)
         if _is_cancelled(known, instant):
             self._cancelled.add(instant)
+        if known.takeover(instant) is not None:
+            self._taken.add(instant)
         return self._published[instant]
 
     def inputs(self, timeline: Timeline, instant: Instant, entry: PlanEntry | None = None) -> Footprint | None:
@@ -273,7 +277,7 @@ def _is_cancelled(log: Log, instant: str) -> bool:
     return fate is not None and isinstance(fate[1], Cancel)
 
 
-def _published_by(plan: Contender, entry: PlanEntry, *, is_cancelled: bool) -> Contender:
+def _published_by(plan: Contender, entry: PlanEntry, *, is_cancelled: bool, is_taken: bool) -> Contender:
     return replace(
         plan,
         owner=entry.owner,
@@ -281,4 +285,5 @@ def _published_by(plan: Contender, entry: PlanEntry, *, is_cancelled: bool) -> C
         on_overlap=entry.on_overlap,
         is_cancellable=bool(entry.cancellable),
         is_cancelled=is_cancelled,
+        is_taken=is_taken,
     )

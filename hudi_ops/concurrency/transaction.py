@@ -51,6 +51,9 @@ class Applier(Protocol):
     def apply(self, state: TableState, slot: int, entry: Entry) -> bool:
         """Make an entry of any process visible; idempotent. Return False when it was voided instead."""
 
+    def mark(self, instant: str, slot: int) -> None:
+        """Mark which slot cancelled an instant; idempotent."""
+
 
 @dataclass(frozen=True)
 class Decided:
@@ -100,6 +103,7 @@ def decide(ctx: TableContext, loader: StateLoader, applier: Applier, prepare: Pr
         refuse_ahead_at_lock(ctx)
         for _ in range(SLOTS_LOST_MAX):
             state = finish_decided(loader, applier)
+            _mark_newest(applier, state.log)
             slot = state.log.head + 1
             wanted = prepare(state, slot)
             if wanted is None:
@@ -114,7 +118,7 @@ def decide(ctx: TableContext, loader: StateLoader, applier: Applier, prepare: Pr
                     table=state.config.name,
                     next_step="run the same call again; if it repeats, look at the ZooKeeper session time-out",
                 )
-            outcome = take_slot(ctx, slot, entry)
+            outcome = _taken(ctx, slot, entry, is_first=isinstance(wanted, First))
             # The slot may hold an earlier try of this decision, so its bytes count.
             won = decode_entry(outcome.body, slot_path(slot))
             loader.learn(slot, won)
@@ -127,6 +131,33 @@ def decide(ctx: TableContext, loader: StateLoader, applier: Applier, prepare: Pr
                 continue
             return Decided(slot, won, _applied(loader, applier, state, slot, won))
     raise Internal(f"{SLOTS_LOST_MAX} slots in a row were taken by others", table=ctx.storage.uri)
+
+
+def _mark_newest(applier: Applier, log: Log) -> None:
+    """Mark the CANCEL that is the newest decision, before an entry above it hides it from later readers of the log."""
+    slot, entry = newest_decision(log)
+    if isinstance(entry, Cancel):
+        applier.mark(entry.instant, slot)
+
+
+def _taken(ctx: TableContext, slot: int, entry: Entry, *, is_first: bool) -> Claimed:
+    """Claim a slot; an unknown outcome of an entry that comes first leaves the decision untried.
+
+    Raises:
+        OutcomeUnknown: storage did not say whether the decision holds the slot.
+        Unavailable: storage did not say whether an entry that comes first holds the slot.
+    """
+    try:
+        return take_slot(ctx, slot, entry)
+    except OutcomeUnknown as unknown:
+        if not is_first:
+            raise
+        raise Unavailable(
+            f"storage did not say whether {entry.decision_id} was decided, so nothing else was",
+            expected=f"an answer from storage for slot {slot}",
+            found=unknown.what,
+            next_step="run the same call again",
+        ) from unknown
 
 
 def take_slot(ctx: TableContext, slot: int, entry: Entry) -> Claimed:

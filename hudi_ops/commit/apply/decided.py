@@ -21,6 +21,7 @@ from hudi_ops.metadata.writer.commit import apply_delta, undo_delta
 from hudi_ops.metadata.writer.delta import MetadataDelta
 from hudi_ops.storage.claim import claim, ensure
 from hudi_ops.timeline.content.undone import undone_by
+from hudi_ops.timeline.log.cancelled import mark_cancelled
 from hudi_ops.timeline.log.commit_log import Log, refresh_log, slot_path
 from hudi_ops.timeline.log.entries import (
     Cancel,
@@ -49,6 +50,7 @@ class TimelineApplier(Applier):
         self._commits = commits
         self._payload: tuple[str, bytes] = ("", b"")
         self._delta: tuple[str, MetadataDelta | None] = ("", None)
+        self._marked: set[int] = set()
 
     def remember(self, payload: str, body: bytes) -> None:
         """Keep the bytes of a payload just put, to apply it without reading it."""
@@ -57,6 +59,12 @@ class TimelineApplier(Applier):
     def remember_delta(self, path: str, delta: MetadataDelta) -> None:
         """Keep a metadata delta just put, to apply it without reading it."""
         self._delta = path, delta
+
+    def mark(self, instant: str, slot: int) -> None:
+        """Mark which slot cancelled an instant, once in this process."""
+        if slot not in self._marked:
+            mark_cancelled(self._ctx.storage, instant, slot)
+            self._marked.add(slot)
 
     def apply(self, state: TableState, slot: int, entry: Entry) -> bool:
         """Make an entry visible; return False when it was voided instead.

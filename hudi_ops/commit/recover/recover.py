@@ -17,7 +17,8 @@ from hudi_ops.commit.session import Session
 from hudi_ops.commit.undo.cancel import cancel_write
 from hudi_ops.commit.undo.rollback import RolledBackWrite, may_be_foreign, mend_plan, roll_back
 from hudi_ops.commit.undo.unclaimed_files import needs_listing
-from hudi_ops.commit.undo.withdraw import put_requested_back
+from hudi_ops.commit.undo.withdraw import mend_withdrawn
+from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers
 from hudi_ops.concurrency.lease.lease import Lease, list_leases, read_lease, warn_other_lock
 from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.concurrency.transaction import unfinished
@@ -79,12 +80,12 @@ def _recover(
     undone = _finish_rollbacks(session, state)
     if undone:
         state = session.loader.load()
+    if has_foreign_writers(session.ctx.storage, session.commits, state) and mend_withdrawn(session, state):
+        state = session.loader.load()
     has_put_back = has_removed = False
     for instant in state.timeline.pending:
         if instant.action not in WRITE_ACTIONS | SERVICE_ACTIONS:
             continue
-        if instant.action in SERVICE_ACTIONS and State.REQUESTED not in instant.states:
-            put_requested_back(session, state, instant)
         lease = read_lease(session.ctx.storage, instant.time)
         is_left = lease is None or lease.is_dead(session.ctx.clock)
         if is_left and may_be_lost(instant) and _put_back(session, state, instant):

@@ -12,7 +12,7 @@ from hudi_ops.concurrency.transaction import First
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.timeline.content.plans import CleanPlan, read_plan
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.log.cancelled import cancel_slot, fate_of, mark_cancelled
+from hudi_ops.timeline.log.cancelled import cancel_slot, fate_of
 from hudi_ops.timeline.log.entries import Cancel, Complete, Entry
 from hudi_ops.timeline.log.head import reaching_back
 from hudi_ops.timeline.names import State
@@ -82,14 +82,18 @@ def cancel_write(
             requester=why.requester,
             by=why.by,
         )
-        if withdraws and may_withdraw(session, state, instant):
-            return First(entry, lambda still_mine: withdraw(session, state, instant, slot, still_mine), lambda: None)
-        return entry
+        if not withdraws or found is None or not may_withdraw(session, state, found):
+            return entry
+
+        def before(still_mine: Callable[[], bool]) -> None:
+            withdraw(session, state, [instant], slot, still_mine)
+
+        return First(entry, before, lambda: None)
 
     decided = session.decide(prepare, f"cancel {instant}")
     if completed or alive:
         return False
-    mark_cancelled(session.ctx.storage, instant, decided.slot if decided is not None else cancelled)
+    session.applier.mark(instant, decided.slot if decided is not None else cancelled)
     return True
 
 

@@ -1,10 +1,11 @@
-"""Take a plan off the timeline before its CANCEL, where Apache Hudi may execute it.
+"""Take plans off the timeline before their CANCELs, where Apache Hudi may execute them.
 
 Apache Hudi does not look at CANCELs. Its executor checks that the requested file exists, then puts the inflight file. So under the
 table lock the requested file goes first; an inflight file that appears after that ends the withdrawal, and the plan stays.
 
-A crash before the CANCEL leaves the queue file, by which a clean finishes the withdrawal. An inflight file without its requested
-file makes the table unreadable for Apache Hudi (docs/format.md §2.3); the next recovery puts the requested file back.
+An error before the CANCEL puts the requested file back. A process that dies leaves the queue file: the next write, clean or cancel
+puts the requested file back, and withdraws the plan again if it ends it. An inflight file without its requested file makes the
+table unreadable for Apache Hudi (docs/format.md §2.3).
 
 Source: docs/protocol.md §26.
 """
@@ -12,16 +13,20 @@ Source: docs/protocol.md §26.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
+from hudi_ops.commit.checks import was_completed
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers
+from hudi_ops.concurrency.lease.lease import read_lease
+from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.errors import Busy, NotFound
 from hudi_ops.storage.claim import ensure
-from hudi_ops.timeline.cancel.aborted import queue_cancel, queue_path
+from hudi_ops.timeline.cancel.aborted import QUEUE, queue_cancel, queue_path
 from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log.cancelled import fate_of
 from hudi_ops.timeline.log.plan_slots import newest_takeover, plan_entry
-from hudi_ops.timeline.names import State, requested_name
+from hudi_ops.timeline.names import State, is_instant, requested_name
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
@@ -30,75 +35,127 @@ FOREIGN_STEP_S = 1.0
 """Time that a foreign executor may take between its check of the requested file and its inflight file; two storage calls."""
 
 
-def withdraw(session: Session, state: TableState, instant: str, slot: int, still_mine: Callable[[], bool]) -> None:
-    """Remove the requested file of a plan that no process began.
+def withdraw(
+    session: Session, state: TableState, instants: Sequence[str], slot: int, still_mine: Callable[[], bool]
+) -> bool:
+    """Remove the requested files of plans that no process began; return False without the lock.
 
-    Requires the table lock; without it, as `still_mine` tells, nothing is changed. Nor does a second call after a lost slot change
-    anything. `slot` is that of the CANCEL to come.
+    Requires the table lock. Plans that are off the timeline stay so.
+
+    Args:
+        session: of this process.
+        state: as of the decision.
+        instants: of the plans.
+        slot: of the first CANCEL to come.
+        still_mine: tells whether the lock is held.
 
     Raises:
-        Busy: a program began to execute it, or completed it; the requested file is where it was.
+        Busy: a program began to execute one of them, or completed it; all requested files are where they were.
     """
     storage = session.ctx.storage
-    plan = _as_listed(session, state, instant)
-    if plan is None or not still_mine():
-        return
-    _refuse_begun(state, plan)
-    path = state.timeline.path(requested_name(instant, plan.action))
-    body = storage.get(path)
-    queue_cancel(storage, state.log.table_id, instant, slot)
-    storage.delete(path)
-    session.ctx.clock.sleep_s(FOREIGN_STEP_S)
-    if (begun := _as_listed(session, state, instant)) is not None:
-        ensure(storage, path, body)
-        storage.delete(queue_path(instant))
-        _refuse_begun(state, begun)
-    logger.info("took plan %s off the timeline before its CANCEL: Apache Hudi writes to the table too", instant)
+    timeline = session.loader.relist(state).timeline
+    plans = [plan for instant in instants if (plan := timeline.find(instant)) is not None]
+    for plan in plans:
+        _refuse_begun(session, state, plan)
+    bodies = {timeline.path(requested_name(plan.time, plan.action)): plan for plan in plans}
+    held = {path: storage.get(path) for path in bodies}
+    if not still_mine():
+        return False
+    try:
+        for path, plan in bodies.items():
+            queue_cancel(storage, state.log.table_id, plan.time, slot)
+            storage.delete(path)
+        if plans:
+            session.ctx.clock.sleep_s(FOREIGN_STEP_S)
+        timeline = session.loader.relist(state).timeline
+        for plan in plans:
+            if (begun := timeline.find(plan.time)) is not None:
+                _refuse_begun(session, state, begun)
+    except BaseException:
+        # The lock is given up before Apache Hudi had its time: the plans must be seen again.
+        for path, body in held.items():
+            ensure(storage, path, body)
+            storage.delete(queue_path(bodies[path].time))
+        raise
+    if plans:
+        logger.info(
+            "took plans %s off the timeline before their CANCELs: Apache Hudi writes to the table too", instants
+        )
+    return True
 
 
-def may_withdraw(session: Session, state: TableState, instant: str) -> bool:
+def may_withdraw(session: Session, state: TableState, plan: Instant) -> bool:
     """Return whether a plan is withdrawn before its CANCEL.
 
     It is if it is ours, not begun, and Apache Hudi writes to the table.
     """
     storage = session.ctx.storage
-    if not has_foreign_writers(storage, session.commits, state):
+    if State.INFLIGHT in plan.states or not has_foreign_writers(storage, session.commits, state):
         return False
-    return plan_entry(storage, state, instant) is not None and newest_takeover(storage, state, instant) is None
+    return plan_entry(storage, state, plan.time) is not None and newest_takeover(storage, state, plan.time) is None
 
 
-def put_requested_back(session: Session, state: TableState, plan: Instant) -> None:
-    """Put back the requested file of a plan that a foreign program began amid its withdrawal."""
-    storage = session.ctx.storage
-    entry = plan_entry(storage, state, plan.time)
-    if entry is None or session.was_cancelled(state, plan.time):
-        return
+def put_back_withdrawn(session: Session, state: TableState, own: Collection[str] = ()) -> list[str]:
+    """Put back the requested files of plans whose canceller died; return their instants.
+
+    Requires the table lock: under it no withdrawal is under way, but that of `own` instants. One listing where there is none.
+    """
+    storage, found = session.ctx.storage, []
+    for info in storage.list_folder(QUEUE).files:
+        if info.name not in own and (body := withdrawn_body(session, state, info.name)) is not None:
+            plan, requested = body
+            ensure(storage, state.timeline.path(requested_name(plan.time, plan.action)), requested)
+            storage.delete(info.path)
+            logger.warning("put back the requested file of %s, which a dead process took off the timeline", plan)
+            found.append(plan.time)
+    return found
+
+
+def withdrawn_body(session: Session, state: TableState, instant: str) -> tuple[Instant, bytes] | None:
+    """Return a plan of ours whose requested file is gone although nothing ended it, and its bytes."""
+    found = state.timeline.find(instant) if is_instant(instant) else None
+    is_whole = found is not None and State.REQUESTED in found.states
+    if is_whole or not is_instant(instant) or session.was_cancelled(state, instant):
+        return None
+    entry = plan_entry(session.ctx.storage, state, instant)
+    if entry is None or fate_of(session.ctx.storage, state, instant) is not None:
+        return None
+    if found is None and was_completed(session, state, instant):
+        return None  # a foreign program completed and archived it
     try:
-        body = storage.get(entry.payload)
+        return found or Instant(instant, entry.action, State.REQUESTED), session.ctx.storage.get(entry.payload)
     except NotFound:
-        return  # it ended meanwhile
-    logger.warning("put back the requested file of %s, which a foreign program began", plan)
-    ensure(storage, state.timeline.path(requested_name(plan.time, plan.action)), body)
+        return None  # it ended meanwhile
 
 
-def _as_listed(session: Session, state: TableState, instant: str) -> Instant | None:
-    return session.loader.relist(state).timeline.find(instant)
+def mend_withdrawn(session: Session, state: TableState) -> bool:
+    """Put back what dead cancellers withdrew, under the lock; return whether there was anything.
+
+    Without a queue file nothing is locked.
+    """
+    names = [info.name for info in session.ctx.storage.list_folder(QUEUE).files]
+    if not any(withdrawn_body(session, state, name) is not None for name in names):
+        return False
+    with hold_lock(session.ctx, "put back withdrawn plans"):
+        return bool(put_back_withdrawn(session, session.finish_decided()))
 
 
-def _refuse_begun(state: TableState, plan: Instant) -> None:
-    """Refuse to withdraw a plan that a program began.
+def _refuse_begun(session: Session, state: TableState, plan: Instant) -> None:
+    """Refuse to withdraw a plan that another program began.
 
     Raises:
-        Busy: the plan is not only requested.
+        Busy: the plan is not only requested, and no executor of ours holds a lease of it.
     """
-    if plan.states == {State.REQUESTED}:
+    if plan.states == {State.REQUESTED} or (
+        not plan.is_completed and read_lease(session.ctx.storage, plan.time) is not None
+    ):
         return
     raise Busy(
         f"another program began to execute this {plan.action}, and does not look at cancels",
         table=state.config.name,
         instant=plan.time,
         expected="a plan that no program executes",
-        found="a completed file" if plan.is_completed else "an inflight file without a heartbeat",
+        found="its completed file" if plan.is_completed else "its inflight file, without a heartbeat",
         next_step="let it finish, then run the same call again",
         other=plan.time,
     )

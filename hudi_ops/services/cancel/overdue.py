@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.undo.abort import finish_withdrawn
-from hudi_ops.commit.undo.cancel import CancelReason, cancel_write
-from hudi_ops.commit.undo.withdraw import put_requested_back
+from hudi_ops.commit.undo.cancel import CancelReason
+from hudi_ops.commit.undo.withdraw import mend_withdrawn
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, read_lease
+from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.errors import Busy, InvalidRequest, NotFound
 from hudi_ops.services.base.result import Result
 from hudi_ops.services.cancel.abort import execute_cancel
@@ -24,7 +25,7 @@ from hudi_ops.services.cancel.request import request_cancel
 from hudi_ops.timeline.cancel.aborted import QUEUE
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.plan_slots import newest_takeover, plan_entry
-from hudi_ops.timeline.names import REWRITING_ACTIONS, SERVICE_ACTIONS, State, ms_of_instant
+from hudi_ops.timeline.names import REWRITING_ACTIONS, SERVICE_ACTIONS, is_instant, ms_of_instant
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
@@ -117,12 +118,15 @@ def why_overdue(session: Session, state: TableState, plan: Instant) -> str:
 
 
 def _tidy_queue(session: Session) -> None:
-    """Delete the queue files of this table that show no pending cancel."""
+    """Delete the queue files of this table that show no pending cancel, and record plans whose canceller died."""
     storage = session.ctx.storage
     files = storage.list_folder(QUEUE).files
     if not files:
         return
     state = session.loader.load()
+    if mend_withdrawn(session, state):
+        state = session.loader.load()
+    left = []
     for info in files:
         try:
             is_ours = json.loads(storage.get(info.path))["table_id"] == state.log.table_id
@@ -130,23 +134,18 @@ def _tidy_queue(session: Session) -> None:
             continue  # reported by `verify`, never acted on
         except NotFound:
             continue  # another process deleted it
-        if is_ours:
-            _finish_withdrawal(session, state, info.name)
+        if not is_ours or not is_instant(info.name):
+            continue
         plan = state.timeline.find(info.name)
-        is_pending = plan is not None and not plan.is_completed and session.was_cancelled(state, info.name)
-        if is_ours and not is_pending:
+        if plan is None or plan.is_completed:
+            finish_withdrawn(session, state, info.name)
             storage.delete(info.path)
-
-
-def _finish_withdrawal(session: Session, state: TableState, instant: str) -> None:
-    """Cancel and record a plan of ours whose canceller took it off the timeline and died.
-
-    If a foreign program began it in between, its requested file is put back.
-    """
-    found = state.timeline.find(instant)
-    if found is not None and State.REQUESTED not in found.states:
-        put_requested_back(session, state, found)
-    if found is not None or plan_entry(session.ctx.storage, state, instant) is None:
-        return
-    if cancel_write(session, instant, CancelReason("its canceller took it off the timeline", "failure")):
-        finish_withdrawn(session, session.loader.load(), instant)
+        elif not session.was_cancelled(state, info.name):
+            left.append(info.path)
+    if left:
+        with hold_lock(session.ctx, "tidy the queue of cancels"):  # no plan is being withdrawn now
+            state = session.finish_decided()
+            for path in left:
+                instant = path.rpartition("/")[2]
+                if state.timeline.find(instant) is not None and not session.was_cancelled(state, instant):
+                    storage.delete(path)

@@ -16,6 +16,7 @@ from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.commit.undo.abort import finish_withdrawn
 from hudi_ops.commit.undo.cancel import CancelReason, cancel_write
+from hudi_ops.commit.undo.withdraw import mend_withdrawn
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.errors import Busy, InvalidRequest
 from hudi_ops.services.cancel.errors import AlreadyCommitted, InstantArchived, InstantNotFound, NotCancellable
@@ -88,7 +89,8 @@ def request_cancel(session: Session, instant: str, reason: CancelReason, *, forc
         return Requested(state, None)
     if cancel_slot(session.ctx.storage, state, instant) is None:
         refuse_not_cancellable(session, state, plan, force=force)
-    if not cancel_write(session, instant, reason, withdraws=True):
+    is_forced = force and State.INFLIGHT in plan.states
+    if not cancel_write(session, instant, reason, withdraws=not is_forced):
         refuse_committed(state, instant)
     state = session.loader.load()
     if finish_withdrawn(session, state, instant):
@@ -115,6 +117,8 @@ def find_plan(session: Session, instant: str) -> tuple[TableState, Instant | Non
         )
     state = finish_unfinished(session)
     refuse_unwritable(state.config)
+    if state.timeline.find(instant) is None and mend_withdrawn(session, state):
+        state = session.loader.load()
     found = state.timeline.find(instant)
     if found is not None:
         if found.is_completed:

@@ -11,6 +11,7 @@ from hudi_ops.timeline.log.cancelled import MARKS
 from hudi_ops.timeline.names import State
 from hudi_ops.verify.report import Findings
 from hudi_ops.verify.subject import Subject
+from hudi_ops.verify.timeline.leftovers import is_withdrawn
 
 
 def check_aborted(subject: Subject, findings: Findings) -> None:
@@ -70,7 +71,7 @@ def _check_request(subject: Subject, path: str, marks: set[str], findings: Findi
         table_id = ""
     instant = path.removeprefix(f"{QUEUE}/")
     is_pending = any(one.time == instant for one in subject.timeline.pending)
-    if table_id and instant in marks and is_pending:
+    if table_id and ((instant in marks and is_pending) or is_withdrawn(subject, instant)):
         return
     findings.info(
         "cancel-request-left",

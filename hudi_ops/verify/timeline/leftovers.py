@@ -9,7 +9,9 @@ from __future__ import annotations
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.concurrency.lease.lease import FOLDER as LEASE_FOLDER
 from hudi_ops.concurrency.markers import FOLDER as MARKER_FOLDER
+from hudi_ops.timeline.cancel.aborted import QUEUE
 from hudi_ops.timeline.content.ledger_chain import FOLDER as LEDGER_FOLDER
+from hudi_ops.timeline.log.cancelled import MARKS
 from hudi_ops.timeline.log.commit_log import FOLDER as LOG_FOLDER
 from hudi_ops.verify.report import Findings
 from hudi_ops.verify.subject import FoundFile, Subject
@@ -118,13 +120,21 @@ def _check_folders(subject: Subject, findings: Findings) -> None:
             findings.info("lease-left", "lease of a completed or unknown instant", f"{LEASE_FOLDER}/{time}", _SWEPT)
     for folder, invariant in ((LEDGER_FOLDER, "ledger-left"), (f"{LOG_FOLDER}/payload", "payload-left")):
         for time in _instants_under(subject, folder):
-            if _is_abandoned(subject, time):
+            if _is_abandoned(subject, time) and not is_withdrawn(subject, time):
                 findings.info(invariant, "written for an instant that never completed", f"{folder}/{time}", "delete it")
 
 
 def _instants_under(subject: Subject, folder: str) -> list[str]:
     times = sorted({info.path.removeprefix(folder + "/").partition("/")[0] for info in subject.under(folder)})
     return [time for time in times if time.isdecimal()]
+
+
+def is_withdrawn(subject: Subject, time: str) -> bool:
+    """Return whether a canceller took a plan off the timeline and died; the next write or clean goes on."""
+    is_queued = any(info.name == time for info in subject.under(QUEUE))
+    is_off = subject.timeline.find(time) is None and not any(one.time == time for one in subject.timeline.aborted)
+    is_marked = any(info.name == time for info in subject.under(MARKS))
+    return is_queued and is_off and not is_marked and bool(subject.under(f"{LOG_FOLDER}/payload/{time}"))
 
 
 def _is_settled(subject: Subject, time: str) -> bool:

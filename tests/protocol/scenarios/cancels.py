@@ -18,7 +18,7 @@ from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.cancel.policy import CancelPolicy
 from hudi_ops.timeline.names import State
 from hudi_ops.timeline.settings.properties_file import load_config
-from tests.protocol.scenarios.actors import Landed, Recovers
+from tests.protocol.scenarios.actors import Landed, Recovers, Writes
 from tests.protocol.scenarios.between import context, die_at
 from tests.protocol.scenarios.cases import BESIDE_HUDI, EVERYTHING, Case, mixed_table
 from tests.protocol.scenarios.check import Oracle
@@ -27,6 +27,8 @@ from tests.protocol.scenarios.services import Executes, Plans
 from tests.protocol.scenarios.worlds import REWRITE_A, Job, at, small_table
 from tests.tables import NOW_MS
 
+LATER_B = Job("upsert", (("b2", 2),))
+"""The same row once more, in another group than the plan's."""
 CANCELLABLE = CancelPolicy(cancellable=True, on_overlap="cancel")
 PLANS = Plans(REWRITE_A, CANCELLABLE)
 
@@ -101,7 +103,10 @@ def planned_table() -> MemoryStorage:
 def _shared() -> MemoryStorage:
     storage = at(mixed_table(), NOW_MS - 20_000)
     PLANS(context(storage, "planner"))
-    return at(storage, NOW_MS)
+    # The plan is not the newest entry of the log: no decision puts it on the timeline again.
+    later = at(storage, NOW_MS - 10_000)
+    Writes(LATER_B)(context(later, "creator"))
+    return at(later, NOW_MS)
 
 
 def shared_table() -> MemoryStorage:
