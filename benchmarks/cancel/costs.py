@@ -2,42 +2,47 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+
+import pyarrow as pa
 
 from benchmarks.cancel.cases import Run
 from benchmarks.cancel.tables import made, rows
 from benchmarks.concurrency.measured import MeasuredLock
+from hudi_ops.commit.session import Session
+from hudi_ops.commit.takeover import take_over
 from hudi_ops.concurrency.lease.heartbeat_client import process_beats
+from hudi_ops.context import Owner
 from hudi_ops.engine.protocol import Engine
+from hudi_ops.files.base.output import BaseFileOutput
+from hudi_ops.files.names import base_file_name
 from hudi_ops.table.table import Table
+from hudi_ops.timeline.names import inflight_name
 
 GROUPS = 16
 CLEANS_MAX = 100
 
 
-class _Death(BaseException):
-    """An executor dies: nothing of its clean-up runs."""
+def _owner_that_ended() -> Owner:
+    """Return the owner of a process that has ended."""
+    process = subprocess.Popen(["true"])
+    owner = replace(Owner.of_this_process(), pid=process.pid, started="1")
+    process.wait()
+    return owner
 
 
-class _Dying:
-    """Passes everything on to a storage, until an executor has put its first data file."""
-
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    def put(self, path: str, body: Any) -> None:
-        """As the storage inside does."""
-        self._inner.put(path, body)
-        if path.endswith(".parquet"):
-            raise _Death
+def _begin_and_die(session: Session, partition: str, instant: str) -> None:
+    """Leave what an executor leaves that dies after its first data file."""
+    attempt = take_over(session, instant, "compaction")
+    assert attempt is not None
+    timeline = attempt.begun.timeline
+    session.ctx.storage.put(timeline.path(inflight_name(instant, "compaction")), b"")
+    name = base_file_name("00000000-0000-0000-0000-000000000000-0", 0, attempt.epoch, instant)
+    BaseFileOutput(session.ctx.storage, instant, f"part={partition}", "", name, None).put(pa.py_buffer(b"PAR1"))
 
 
 def clean(path: Path, amount: int) -> Run:
@@ -48,14 +53,10 @@ def clean(path: Path, amount: int) -> Run:
     partitions = [f"p{number:04d}" for number in range(amount)]
     table = made(path, partitions)
     table.ingest(rows(partitions, 1), engine="local")
-    dying = Table(replace(table.context, storage=_Dying(table.context.storage)))  # type: ignore[arg-type]
-    plans = []
-    for partition in partitions:
-        instant = table.compaction.plan(partitions=[f"part={partition}"], cancellable=True).instant
-        assert instant is not None
-        with suppress(_Death):
-            dying.compaction.execute(instant=instant, engine="local")
-        plans.append(instant)
+    plans = [table.compaction.plan(partitions=[f"part={one}"], cancellable=True).instant or "" for one in partitions]
+    dead = Session(replace(table.context, owner=_owner_that_ended()))
+    for partition, instant in zip(partitions, plans, strict=True):
+        _begin_and_die(dead, partition, instant)
     for instant in plans:  # a plan removes what is cancelled already, so all are made before the first request
         table.request_cancel(instant, "measured")
     waiting = len(table.plans())

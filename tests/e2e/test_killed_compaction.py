@@ -66,7 +66,7 @@ def kill_driver(app: Application) -> None:
 
 
 def kill_worker(app: Application) -> None:
-    app.kill_worker()
+    assert app.kill_worker(), "no Python worker runs"
     app.process.wait(timeout=DEADLINE_S)
 
 
