@@ -35,9 +35,9 @@ def begin_cancel(arguments: Sequence[str], asked: Path, umask: int) -> Popen[str
         umask: mask of files that the process makes, or -1.
     """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for name in ("--table", "--tables", "--instant"):
+    for name in ("--table", "--tables", "--instant", "--mode", "--accept-future-instants"):
         parser.add_argument(name, default="")
-    found = vars(parser.parse_known_args(list(arguments))[0])
+    found = {name.replace("_", "-"): value for name, value in vars(parser.parse_known_args(list(arguments))[0]).items()}
     owner = asked.with_name(f"{asked.name}.owner")
     found["owner"] = owner.read_text() if owner.exists() else ""
     given = [f"--{name}={value}" for name, value in found.items() if value]

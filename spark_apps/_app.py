@@ -20,7 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
-from _stop import StoppableLocks, StopRequest, cancel_plan
+from _stop import EXECUTING_MODES, StoppableLocks, StopRequest, cancel_plan
 from pydantic import BaseModel
 
 from hudi_ops import Table
@@ -138,8 +138,8 @@ class Job:
 
     def cancel_own_plan(self) -> dict[str, Any]:
         """Cancel the plan that this application executes, or was to execute."""
-        is_executor = getattr(self.options, "mode", "") in {"run", "execute"}
-        instant = self.request.instant if is_executor else None
+        mode = getattr(self.options, "mode", "")
+        instant = self.request.instant if mode in EXECUTING_MODES else None
         accept_future = self.options.accept_future_instants == "true"
         return cancel_plan(self.location, Owner.of_this_process(), instant, accept_future=accept_future)
 

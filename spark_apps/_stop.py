@@ -29,6 +29,9 @@ from hudi_ops.errors import Cancelled, HudiOpsError
 
 logger = logging.getLogger("hudi_ops.app")
 
+EXECUTING_MODES = frozenset({"run", "execute"})
+"""Modes of an application that executes a plan; a plan that it was told to execute is cancelled with it."""
+
 REASON = "its task was stopped"
 LOOK_EVERY_S = 0.1
 ANSWER_WITHIN_S = 10.0
@@ -199,10 +202,15 @@ def main() -> int:
     parser.add_argument("--tables")
     parser.add_argument("--owner", default="", help="the executing process, as JSON; empty: it has not begun")
     parser.add_argument("--instant", default="")
+    parser.add_argument("--mode", default="", help="of the application: only some execute a plan")
+    parser.add_argument("--accept-future-instants", default="")
     given = parser.parse_args()
+    instant = given.instant if given.mode in EXECUTING_MODES else ""
+    accept_future = given.accept_future_instants == "true"
     try:
         owner = Owner(**json.loads(given.owner)) if given.owner else None
-        line, code = cancel_plan(locate_table(given.table, given.tables), owner, given.instant or None), 0
+        location = locate_table(given.table, given.tables)
+        line, code = cancel_plan(location, owner, instant or None, accept_future=accept_future), 0
     except HudiOpsError as error:
         line, code = error.as_dict(), error.exit_code
     sys.stdout.write(json.dumps(line) + "\n")

@@ -105,6 +105,7 @@ LEFT_OUT: dict[str, str | None] = {
     "services/repair/test_crashes.py::test_a_repair_that_goes_wrong_anywhere_is_ended_by_another"
     "[file that a rollback left-Fault.CRASH_AFTER]": None,
     "services/histories/test_histories.py": _SEARCH,
+    "model": _SEARCH,
     "services/cancel/test_crashes.py": _SWEEP,
     "services/cancel/test_ingestion_crashes.py": _SWEEP,
     "services/cancel/test_simulated.py": _SEARCH,

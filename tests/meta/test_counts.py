@@ -34,12 +34,14 @@ from tests.protocol.crash_table import JOBS, LOCATED_JOBS, LOGGED_JOBS, METADATA
 from tests.protocol.suite import SUITES
 from tests.protocol.sweep import CRASHES, ERRORS
 from tests.services.archive import test_archivers
+from tests.services.cancel import test_simulated as simulated_cancels
 from tests.services.clean import test_crashes as crashed_cleans
 from tests.services.clean import test_simulated as simulated_cleans
 from tests.services.compaction import test_crashes, test_simulated
 
 REGISTERING = (
     test_archivers,
+    simulated_cancels,
     simulated_cleans,
     test_holes,
     test_simulated,
@@ -200,6 +202,12 @@ LEAST = {
         proofs=1,
     ),
     "ingests": Least(frozenset({"two ingests"}), cases=1, runs=40),
+    "cancels": Least(
+        frozenset({"ingest and executor", "ingest and Apache Hudi executes the plan", "abort and executor"}),
+        cases=15,
+        runs=680,
+        proofs=2,
+    ),
     "holes": Least(proofs=15),
 }
 

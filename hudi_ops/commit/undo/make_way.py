@@ -14,7 +14,7 @@ from hudi_ops.commit.session import Session, best_effort
 from hudi_ops.commit.undo.abort import finish_withdrawn
 from hudi_ops.commit.undo.withdraw import put_back_withdrawn, withdraw
 from hudi_ops.concurrency.conflicts import Contender
-from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers
+from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers, has_foreign_writes
 from hudi_ops.concurrency.transaction import First
 from hudi_ops.timeline.cancel.aborted import queue_cancel
 from hudi_ops.timeline.log.entries import Cancel
@@ -38,8 +38,9 @@ class MakeWay:
 
     def whole(self, state: TableState) -> TableState:
         """Return the state with the plans whose withdrawal a dead process began; requires the table lock."""
-        left = self._withdrawn.keys()
-        if not self.is_shared(state) or not put_back_withdrawn(self._session, state, left):
+        if not has_foreign_writes(self._session.commits, state):  # cached: most tables cost no call here
+            return state
+        if not put_back_withdrawn(self._session, state, self._withdrawn.keys()):
             return state
         return self._session.loader.relist(state)
 

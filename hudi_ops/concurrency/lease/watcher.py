@@ -83,10 +83,8 @@ class LogWatcher:
             return  # the thread of the parent may have held the lock when it forked
         with self._changed:
             self._monitors.remove(monitor)
-            thread = self._thread if not self._monitors else None
             self._changed.notify_all()
-        if thread is not None:
-            thread.join(_FAREWELL_S)
+            self._changed.wait_for(lambda: self._monitors or self._thread is None, _FAREWELL_S)
 
     def _start(self) -> None:
         thread = threading.Thread(target=self._run, name="hudi-ops-watcher", daemon=True)
@@ -105,6 +103,7 @@ class LogWatcher:
                     self._changed.wait(left_s)
                 if not self._monitors:
                     self._thread = None
+                    self._changed.notify_all()
                     return
                 monitors = list(self._monitors)
             due_s = _CLOCK.monotonic_s() + self._interval_s
