@@ -92,6 +92,8 @@ class Session:
     """Delta commits of the metadata table since its last compaction, as of this session's last write."""
     automatic: tuple[str, Mapping[str, Mapping[str, str | int]]] | None = field(default=None, init=False)
     """Id of the table, and services that its creation recorded as automatic, with what they keep; None: not read yet."""
+    ended_plans: tuple[str, ...] = field(default=(), init=False)
+    """Instants of the plans that this session's last write cancelled."""
     counted_clean: tuple[str, int] = field(default=("", 0), init=False)
     """A completed clean, and the number of files that it deleted."""
     waits: dict[str, int] = field(default_factory=dict, init=False)

@@ -130,7 +130,8 @@ def _ingest_text(result: dict[str, Any]) -> str:
     counts = ", ".join(f"{result[what]:,} {what}" for what in ("inserted", "updated", "deleted", "ignored"))
     if result["logged"]:
         counts += f", {result['logged']:,} to log files"
-    notes = [*result["schema_changes"], *([result["note"]] if result["note"] else []), *result["automatic"]]
+    ended = [f"cancelled plan {instant}, which works on the same file groups" for instant in result["ended_plans"]]
+    notes = [*result["schema_changes"], *([result["note"]] if result["note"] else []), *ended, *result["automatic"]]
     note = "".join(f"\n  {line}" for line in notes)
     replaced = f", {counted(result['replaced'], 'file group')} replaced" if result["replaced"] else ""
     return (

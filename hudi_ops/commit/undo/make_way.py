@@ -29,6 +29,7 @@ class MakeWay:
     def __init__(self, session: Session, mine: Contender) -> None:
         self._session = session
         self._mine = mine
+        session.ended_plans = ()
         self._withdrawn: dict[str, Contender] = {}
         self._cancelled: dict[str, tuple[str, int]] = {}
 
@@ -84,6 +85,7 @@ class MakeWay:
     ) -> None:
         if error is not None and not isinstance(error, Exception):
             return  # the process ends
+        self._session.ended_plans = tuple(self._cancelled)
         for instant, (table_id, slot) in self._cancelled.items():
             logger.warning("%s %s cancelled plan %s in slot %s", self._mine.action, self._mine.instant, instant, slot)
             with best_effort(instant):

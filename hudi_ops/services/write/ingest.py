@@ -60,6 +60,7 @@ class IngestResult(Result):
     `replaced` counts the file groups that an overwrite hid; their rows count as neither updated nor deleted. `logged` counts rows
     and deletes in log files of a merge-on-read table: readers and compactions find out which of them are updates.
     `bytes_written` is the size of the files written. `automatic` says what an automatic clean and archive did after the commit.
+    `ended_plans` are instants of plans on the same file groups, which it cancelled.
     """
 
     table: str
@@ -82,6 +83,7 @@ class IngestResult(Result):
     note: str = ""
     schema_changes: tuple[str, ...] = ()
     automatic: tuple[str, ...] = ()
+    ended_plans: tuple[str, ...] = ()
 
 
 def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_s: float) -> IngestResult:
@@ -168,6 +170,7 @@ def _ingest_into(
         bytes_written=sum(result.stat.file_size_in_bytes for result in results if result.stat is not None),
         seconds=round(session.ctx.clock.monotonic_s() - started_s, 3),
         schema_changes=change.phrases,
+        ended_plans=session.ended_plans,
     )
 
 

@@ -120,7 +120,7 @@ def remove(session: Session, operation: WriteOperation, wanted: Sequence[str], s
         completion_time=entry.completion_time,
         partitions=partitions,
         seconds=round(session.ctx.clock.monotonic_s() - started_s, 3),
-        note="",
+        note=f"cancelled the plans {', '.join(session.ended_plans)}" if session.ended_plans else "",
     )
 
 

@@ -82,6 +82,7 @@ def test_a_write_commits_at_once_and_the_plan_is_aborted(
     before_ms = clock.now_ms()
     done = table_of(storage, clock, "ingest").ingest(CHANGE)
     assert clock.now_ms() - before_ms < EXPIRY_MS, "it does not wait for the executor's lease"
+    assert done.ended_plans == (plan,)
     (cancel,) = cancels(storage)
     assert (cancel.instant, cancel.cause, cancel.by, cancel.requester) == (
         plan,
