@@ -220,7 +220,9 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
             return None
 
     def _log_answer(self, asked: Path, helper: Popen[str] | None, deadline: float) -> None:
-        """Log which plans are cancelled, and which stay."""
+        """Log which plans are cancelled, and which stay; without an answer nothing."""
+        if helper is None and not answer_file(asked).exists():
+            return
         found = answer_to(asked, helper, deadline)
         for instant in found.get("cancelled", ()):
             self.log.info("Plan %s is cancelled", instant)

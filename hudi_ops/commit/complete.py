@@ -14,7 +14,7 @@ from hudi_ops.commit.apply.observed import observed_completions
 from hudi_ops.commit.checks import refuse_changed_columns, refuse_unfit
 from hudi_ops.commit.ledger import newest_extra, pointers
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.make_way import MakeWay
+from hudi_ops.commit.undo.plan_cancels import PlanCancels
 from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import Contender, Role, refuse_completed, refuse_planned, refuse_running
@@ -92,21 +92,23 @@ def complete_write(
     delta = WriteDeltaMaker(session, attempt, write, schema)
     _make_delta(delta, attempt.seen or attempt.begun)
 
-    making_way = MakeWay(session, mine)
+    cancels = PlanCancels(session, mine, is_shared=attempt.is_shared)
 
     def prepare(state: TableState, slot: int) -> Entry | First | None:
         ended: Sequence[Contender] = ()
         if role == "ingest":
-            state = making_way.whole(state)
+            state = cancels.with_plans_put_back(state)
         refuse_unfit(session, attempt, state)
         check(state)
         if role != "compaction":
             refuse_changed_columns(session, attempt.begun, state, attempt.instant)
-            ended = making_way.left(state, _refuse_conflicts(session, attempt, write, mine, ahead, state, making_way))
+            ended = cancels.still_to_cancel(
+                state, _refuse_conflicts(session, attempt, write, mine, ahead, state, cancels)
+            )
         if not delta.fits(state):
             return None
         if ended:
-            return making_way.cancel(state, slot, ended)
+            return cancels.next_cancel(state, slot, ended)
         completion = session.next_time(newest_known(state.timeline, state.log) | delta.times, state)
         doubt = _may_double(session, state, write, puts_each_once=delta.puts_each_key_once)
         body = _metadata(session, state, slot, write, ahead, may_double=doubt).to_bytes()
@@ -114,7 +116,7 @@ def complete_write(
         added = {"metadata": delta.path_at(completion, state), "metadata_seen": delta.seen_at(completion)}
         return entry.model_copy(update={**added, **observed_completions(state, completion)})
 
-    with making_way:
+    with cancels:
         decided = _decided(session, attempt, prepare, delta, f"{write.operation.lower()} {attempt.instant}")
     entry = landed(decided, attempt)
     session.drop_lost_payloads(attempt.instant, decided, alone=attempt.epoch == 0)
@@ -255,7 +257,7 @@ def _refuse_conflicts(
     mine: Contender,
     ahead: Ahead,
     state: TableState,
-    making_way: MakeWay,
+    cancels: PlanCancels,
 ) -> list[Contender]:
     """Check a write against completed, planned and running ones; return the plans that it ends."""
     others, strategy = session.contenders, session.strategy
@@ -264,7 +266,7 @@ def _refuse_conflicts(
         plan
         for plan in others.plans(state, mine, _exclusive_plans(write))
         # Apache Hudi may execute a cancelled plan until it is off the timeline.
-        if not plan.is_cancelled or (plan.on_overlap == "cancel" and making_way.is_shared(state))
+        if not plan.is_cancelled or (plan.on_overlap == "cancel" and cancels.is_shared(state))
     ]
     refuse_planned(mine, (plan for plan in pending if not mine.ends(plan)), strategy)
     if strategy.looks_at_running(mine.role):

@@ -29,6 +29,7 @@ def retried(session: Session, attempt: Callable[[float], R]) -> R:
     """
     started_s = session.ctx.clock.monotonic_s()
     lost: list[Conflict] = []
+    session.ended_plans = ()
     try:
         while True:
             session.gives_way = len(lost) < session.conflicts.retries

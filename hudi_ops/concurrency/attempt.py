@@ -37,7 +37,7 @@ class Attempt:
 
     `begun` was read before the instant was reserved: later completions must be validated. `epoch` is 0 for a fresh instant; higher
     ones come from TAKEOVER slots only. `leased_s` is the monotonic time just before its lease was taken, `seen` the state read
-    after it was put on the timeline.
+    after it was put on the timeline, `is_shared` whether there were foreign writers then.
     """
 
     instant: str
@@ -46,6 +46,7 @@ class Attempt:
     epoch: int = 0
     leased_s: float | None = None
     seen: TableState | None = None
+    is_shared: bool = False
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,8 @@ def begin(
             after = state_after(loader, state, beside_foreign_writers=shared)
         if not was_passed(after, instant):
             logger.info("begun %s %s", action, instant)
-            return Attempt(instant, action, beginning_of(state, after), leased_s=leased_s, seen=after)
+            begun = beginning_of(state, after)
+            return Attempt(instant, action, begun, leased_s=leased_s, seen=after, is_shared=shared)
         ctx.storage.delete(inflight)
         ctx.storage.delete(state.timeline.path(requested_name(instant, action)))
         drop_lease(ctx, instant)

@@ -68,13 +68,13 @@ class Decided:
 class First:
     """An entry that has to hold a slot first; then the decision is prepared again.
 
-    `before` is called under the lock before the slot is claimed, and is told how to ask whether the lock is still held. `won` is
-    called once the slot is held.
+    `before` is called under the lock before the slot is claimed; it gets a function that tells whether the lock is still held.
+    `won` is called once the slot is held.
     """
 
     entry: Cancel
     before: Callable[[Callable[[], bool]], None]
-    won: Callable[[], None]
+    won: Callable[[], None] | None = None
 
 
 Prepare = Callable[[TableState, int], Entry | First | None]
@@ -127,14 +127,18 @@ def decide(ctx: TableContext, loader: StateLoader, applier: Applier, prepare: Pr
                 continue
             logger.info("slot %s: %s %s", slot, won.kind, getattr(won, "instant", ""))
             if isinstance(wanted, First):
-                wanted.won()
+                if wanted.won is not None:
+                    wanted.won()
                 continue
             return Decided(slot, won, _applied(loader, applier, state, slot, won))
     raise Internal(f"{SLOTS_LOST_MAX} slots in a row were taken by others", table=ctx.storage.uri)
 
 
 def _mark_newest(applier: Applier, log: Log) -> None:
-    """Mark the CANCEL that is the newest decision, before an entry above it hides it from later readers of the log."""
+    """Mark a CANCEL that is the newest decision.
+
+    An entry above it may hide it from later readers of the log.
+    """
     slot, entry = newest_decision(log)
     if isinstance(entry, Cancel):
         applier.mark(entry.instant, slot)

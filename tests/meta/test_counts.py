@@ -204,8 +204,8 @@ LEAST = {
     "ingests": Least(frozenset({"two ingests"}), cases=1, runs=40),
     "cancels": Least(
         frozenset({"ingest and executor", "ingest and Apache Hudi executes the plan", "abort and executor"}),
-        cases=15,
-        runs=680,
+        cases=14,
+        runs=640,
         proofs=2,
     ),
     "holes": Least(proofs=15),

@@ -17,8 +17,8 @@ from hudi_ops.commit.session import Session
 from hudi_ops.commit.undo.cancel import cancel_write
 from hudi_ops.commit.undo.rollback import RolledBackWrite, may_be_foreign, mend_plan, roll_back
 from hudi_ops.commit.undo.unclaimed_files import needs_listing
-from hudi_ops.commit.undo.withdraw import mend_withdrawn
-from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writes
+from hudi_ops.commit.undo.withdraw import lock_and_put_back
+from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers
 from hudi_ops.concurrency.lease.lease import Lease, list_leases, read_lease, warn_other_lock
 from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.concurrency.transaction import unfinished
@@ -80,7 +80,7 @@ def _recover(
     undone = _finish_rollbacks(session, state)
     if undone:
         state = session.loader.load()
-    if has_foreign_writes(session.commits, state) and mend_withdrawn(session, state):
+    if has_foreign_writers(session.ctx.storage, session.commits, state) and lock_and_put_back(session, state):
         state = session.loader.load()
     has_put_back = has_removed = False
     for instant in state.timeline.pending:

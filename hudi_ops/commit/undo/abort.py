@@ -56,8 +56,8 @@ def remove_plan(session: Session, state: TableState, plan: Instant) -> None:
     logger.warning("removed the cancelled %s %s from the timeline", plan.action, plan.time)
 
 
-def finish_withdrawn(session: Session, state: TableState, instant: str) -> bool:
-    """Record a cancelled plan that is off the timeline; return False if it was recorded before.
+def record_withdrawn(session: Session, state: TableState, instant: str) -> bool:
+    """Record a cancelled plan whose requested file is gone; return False if that was done.
 
     `state` was read after the CANCEL.
     """

@@ -70,7 +70,7 @@ def cancel_write(
             cancelled = slot_before
             return None
         if found is not None:
-            refuse_begun(session, state, found)
+            refuse_begun_clean(session, state, found)
         alive = not still()
         if alive:
             return None
@@ -88,7 +88,8 @@ def cancel_write(
         def before(still_mine: Callable[[], bool]) -> None:
             withdraw(session, state, [instant], slot, still_mine)
 
-        return First(entry, before, lambda: None)
+        # `prepare` is called once more, finds the CANCEL, and decides nothing.
+        return First(entry, before)
 
     decided = session.decide(prepare, f"cancel {instant}")
     if completed or alive:
@@ -97,7 +98,7 @@ def cancel_write(
     return True
 
 
-def refuse_begun(session: Session, state: TableState, found: Instant) -> None:
+def refuse_begun_clean(session: Session, state: TableState, found: Instant) -> None:
     """Refuse to cancel a clean of files that was begun (docs/protocol.md §20, step 6).
 
     Its executor may sleep before a deletion and wake up later, when a savepoint or a restore needs the file.

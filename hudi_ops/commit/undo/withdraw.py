@@ -18,7 +18,6 @@ from collections.abc import Callable, Collection, Sequence
 from hudi_ops.commit.checks import was_completed
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers
-from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.errors import Busy, NotFound
 from hudi_ops.storage.claim import ensure
@@ -56,7 +55,7 @@ def withdraw(
     timeline = session.loader.relist(state).timeline
     plans = [plan for instant in instants if (plan := timeline.find(instant)) is not None]
     for plan in plans:
-        _refuse_begun(session, state, plan)
+        _refuse_foreign_execution(state, plan)
     bodies = {timeline.path(requested_name(plan.time, plan.action)): plan for plan in plans}
     held = {path: storage.get(path) for path in bodies}
     if not still_mine():
@@ -70,9 +69,9 @@ def withdraw(
         timeline = session.loader.relist(state).timeline
         for plan in plans:
             if (begun := timeline.find(plan.time)) is not None:
-                _refuse_begun(session, state, begun)
+                _refuse_foreign_execution(state, begun)
     except BaseException:
-        # The lock is given up before Apache Hudi had its time: the plans must be seen again.
+        # The lock is released next: other writers must see these plans again.
         for path, body in held.items():
             ensure(storage, path, body)
             storage.delete(queue_path(bodies[path].time))
@@ -95,24 +94,25 @@ def may_withdraw(session: Session, state: TableState, plan: Instant) -> bool:
     return plan_entry(storage, state, plan.time) is not None and newest_takeover(storage, state, plan.time) is None
 
 
-def put_back_withdrawn(session: Session, state: TableState, own: Collection[str] = ()) -> list[str]:
-    """Put back the requested files of plans whose canceller died; return their instants.
+def put_back_plans(session: Session, state: TableState, own: Collection[str] = ()) -> bool:
+    """Put back the requested files of plans whose canceller died; return whether there were any.
 
-    Requires the table lock: under it no withdrawal is under way, but that of `own` instants. One listing where there is none.
+    Requires the table lock: no other process is withdrawing then. `own` are the plans that this decision withdrew. Costs one
+    listing of the queue.
     """
-    storage, found = session.ctx.storage, []
+    storage, has_any = session.ctx.storage, False
     for info in storage.list_folder(QUEUE).files:
-        if info.name not in own and (body := withdrawn_body(session, state, info.name)) is not None:
+        if info.name not in own and (body := find_withdrawn(session, state, info.name)) is not None:
             plan, requested = body
             ensure(storage, state.timeline.path(requested_name(plan.time, plan.action)), requested)
             storage.delete(info.path)
             logger.warning("put back the requested file of %s, which a dead process took off the timeline", plan)
-            found.append(plan.time)
-    return found
+            has_any = True
+    return has_any
 
 
-def withdrawn_body(session: Session, state: TableState, instant: str) -> tuple[Instant, bytes] | None:
-    """Return a plan of ours whose requested file is gone although nothing ended it, and its bytes."""
+def find_withdrawn(session: Session, state: TableState, instant: str) -> tuple[Instant, bytes] | None:
+    """Return a plan of ours that a dead canceller withdrew, and its requested bytes."""
     found = state.timeline.find(instant) if is_instant(instant) else None
     is_whole = found is not None and State.REQUESTED in found.states
     if is_whole or not is_instant(instant) or session.was_cancelled(state, instant):
@@ -128,27 +128,25 @@ def withdrawn_body(session: Session, state: TableState, instant: str) -> tuple[I
         return None  # it ended meanwhile
 
 
-def mend_withdrawn(session: Session, state: TableState) -> bool:
+def lock_and_put_back(session: Session, state: TableState) -> bool:
     """Put back what dead cancellers withdrew, under the lock; return whether there was anything.
 
     Without a queue file nothing is locked.
     """
     names = [info.name for info in session.ctx.storage.list_folder(QUEUE).files]
-    if not any(withdrawn_body(session, state, name) is not None for name in names):
+    if not any(find_withdrawn(session, state, name) is not None for name in names):
         return False
     with hold_lock(session.ctx, "put back withdrawn plans"):
-        return bool(put_back_withdrawn(session, session.finish_decided()))
+        return put_back_plans(session, session.finish_decided())
 
 
-def _refuse_begun(session: Session, state: TableState, plan: Instant) -> None:
-    """Refuse to withdraw a plan that another program began.
+def _refuse_foreign_execution(state: TableState, plan: Instant) -> None:
+    """Refuse to withdraw a plan that another program began or completed.
 
     Raises:
-        Busy: the plan is not only requested, and no executor of ours holds a lease of it.
+        Busy: there is an inflight or completed file.
     """
-    if plan.states == {State.REQUESTED} or (
-        not plan.is_completed and read_lease(session.ctx.storage, plan.time) is not None
-    ):
+    if plan.states == {State.REQUESTED}:
         return
     raise Busy(
         f"another program began to execute this {plan.action}, and does not look at cancels",

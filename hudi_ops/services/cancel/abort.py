@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.abort import finish_withdrawn
+from hudi_ops.commit.undo.abort import record_withdrawn
 from hudi_ops.commit.undo.cancel import CancelReason
 from hudi_ops.commit.undo.rollback import roll_back
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, read_lease
@@ -66,7 +66,7 @@ def execute_cancel(session: Session, instant: str) -> CancelResult:
     """
     state, plan = find_plan(session, instant)
     if plan is None:
-        if finish_withdrawn(session, state, instant):  # its canceller died before it recorded the plan
+        if record_withdrawn(session, state, instant):  # its canceller died before it recorded the plan
             state = session.loader.load()
         session.ctx.storage.delete(queue_path(instant))
         return _aborted(session, state, instant)
@@ -124,8 +124,8 @@ def cancel(
     Raises:
         InvalidRequest: as `request_cancel`.
     """
-    checked_reason(reason.text)
     if dry_run:
+        checked_reason(reason.text)
         state, plan = find_plan(session, instant)
         if plan is None:
             return _aborted(session, state, instant)

@@ -12,9 +12,9 @@ import logging
 from dataclasses import dataclass
 
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.abort import finish_withdrawn
+from hudi_ops.commit.undo.abort import record_withdrawn
 from hudi_ops.commit.undo.cancel import CancelReason
-from hudi_ops.commit.undo.withdraw import mend_withdrawn
+from hudi_ops.commit.undo.withdraw import lock_and_put_back
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, read_lease
 from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.errors import Busy, InvalidRequest, NotFound
@@ -118,13 +118,13 @@ def why_overdue(session: Session, state: TableState, plan: Instant) -> str:
 
 
 def _tidy_queue(session: Session) -> None:
-    """Delete the queue files of this table that show no pending cancel, and record plans whose canceller died."""
+    """Delete the queue files that show no pending cancel; record plans whose canceller died."""
     storage = session.ctx.storage
     files = storage.list_folder(QUEUE).files
     if not files:
         return
     state = session.loader.load()
-    if mend_withdrawn(session, state):
+    if lock_and_put_back(session, state):
         state = session.loader.load()
     left = []
     for info in files:
@@ -138,7 +138,7 @@ def _tidy_queue(session: Session) -> None:
             continue
         plan = state.timeline.find(info.name)
         if plan is None or plan.is_completed:
-            finish_withdrawn(session, state, info.name)
+            record_withdrawn(session, state, info.name)
             storage.delete(info.path)
         elif not session.was_cancelled(state, info.name):
             left.append(info.path)

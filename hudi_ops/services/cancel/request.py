@@ -8,15 +8,15 @@ Source: docs/protocol.md §7, §26.
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hudi_ops.commit.checks import was_completed
 from hudi_ops.commit.recover.recover import finish_unfinished
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
-from hudi_ops.commit.undo.abort import finish_withdrawn
+from hudi_ops.commit.undo.abort import record_withdrawn
 from hudi_ops.commit.undo.cancel import CancelReason, cancel_write
-from hudi_ops.commit.undo.withdraw import mend_withdrawn
+from hudi_ops.commit.undo.withdraw import lock_and_put_back
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.errors import Busy, InvalidRequest
 from hudi_ops.services.cancel.errors import AlreadyCommitted, InstantArchived, InstantNotFound, NotCancellable
@@ -83,7 +83,7 @@ def request_cancel(session: Session, instant: str, reason: CancelReason, *, forc
         Unsupported: the table cannot be written.
         Busy: the lock was not free in time, or another program executes the plan, without `force`.
     """
-    checked_reason(reason.text)
+    reason = replace(reason, text=checked_reason(reason.text))
     state, plan = find_plan(session, instant)
     if plan is None:
         return Requested(state, None)
@@ -93,7 +93,7 @@ def request_cancel(session: Session, instant: str, reason: CancelReason, *, forc
     if not cancel_write(session, instant, reason, withdraws=not is_forced):
         refuse_committed(state, instant)
     state = session.loader.load()
-    if finish_withdrawn(session, state, instant):
+    if record_withdrawn(session, state, instant):
         return Requested(session.loader.load(), None)
     slot = cancel_slot(session.ctx.storage, state, instant)
     if slot is not None:
@@ -117,7 +117,7 @@ def find_plan(session: Session, instant: str) -> tuple[TableState, Instant | Non
         )
     state = finish_unfinished(session)
     refuse_unwritable(state.config)
-    if state.timeline.find(instant) is None and mend_withdrawn(session, state):
+    if state.timeline.find(instant) is None and lock_and_put_back(session, state):
         state = session.loader.load()
     found = state.timeline.find(instant)
     if found is not None:

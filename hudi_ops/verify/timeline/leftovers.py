@@ -130,7 +130,7 @@ def _instants_under(subject: Subject, folder: str) -> list[str]:
 
 
 def is_withdrawn(subject: Subject, time: str) -> bool:
-    """Return whether a canceller took a plan off the timeline and died; the next write or clean goes on."""
+    """Return whether a canceller withdrew a plan and died; the next write or clean goes on."""
     is_queued = any(info.name == time for info in subject.under(QUEUE))
     is_off = subject.timeline.find(time) is None and not any(one.time == time for one in subject.timeline.aborted)
     is_marked = any(info.name == time for info in subject.under(MARKS))

@@ -10,12 +10,13 @@ import pytest
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
+from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from hudi_ops.timeline.cancel.aborted import QUEUE, read_aborted
 from hudi_ops.timeline.log.entries import Cancel
 from hudi_ops.timeline.names import State
 from hudi_ops.verify import verify_table
 from tests.bounds import SOAK
+from tests.fault_plans import DiesBefore
 from tests.protocol.compaction_table import MODEL, make_logged, merged
 from tests.protocol.crash_table import unaccounted
 from tests.protocol.log_actors import timeline_of, whole_log
@@ -37,12 +38,7 @@ def _made(state: str, kind: str) -> MemoryStorage:
     clock = ManualClock(NOW_MS, tick_ms=1)
     instant = plan_rewrite(table_of(storage, clock, "planner"))
     if state == "begun":
-        trial = FaultyStorage(storage.copy())
-        execute_rewrite(table_of(trial, ManualClock(clock.now_ms(), tick_ms=1), "executor"), instant)
-        at = next(
-            number for number, point in enumerate(trial.history, 1) if point.startswith("put") and "payload" in point
-        )
-        dying = FaultyStorage(storage, FaultPlan.at(at, Fault.CRASH_BEFORE))
+        dying = FaultyStorage(storage, DiesBefore("^put:.hoodie/.commit_log/payload"))
         with pytest.raises(Crash):
             execute_rewrite(table_of(dying, clock, "executor"), instant)
     return storage

@@ -17,6 +17,7 @@ from hudi_ops.timeline.cancel.policy import CancelPolicy
 from hudi_ops.timeline.log.entries import Cancel, Complete
 from hudi_ops.timeline.state import TableState
 from hudi_ops.verify import verify_table
+from tests.fault_plans import DiesBefore
 from tests.protocol.compaction_table import make_logged, merged
 from tests.protocol.crash_table import unaccounted
 from tests.protocol.log_actors import timeline_of, whole_log
@@ -53,13 +54,15 @@ def cancels(storage: MemoryStorage) -> list[Cancel]:
 
 def begun(storage: MemoryStorage, clock: ManualClock, instant: str) -> None:
     """Let an executor take the plan over and write its files, and die before it decides."""
-    trial = FaultyStorage(storage.copy())
-    execute_rewrite(table_of(trial, ManualClock(clock.now_ms(), tick_ms=1), "executor"), instant)
-    at = next(number for number, point in enumerate(trial.history, 1) if point.startswith("put") and "payload" in point)
+    dying = FaultyStorage(storage, DiesBefore("^put:.hoodie/.commit_log/payload"))
     with pytest.raises(Crash):
-        execute_rewrite(
-            table_of(FaultyStorage(storage, FaultPlan.at(at, Fault.CRASH_BEFORE)), clock, "executor"), instant
-        )
+        execute_rewrite(table_of(dying, clock, "executor"), instant)
+
+
+@pytest.fixture
+def logged() -> MemoryStorage:
+    """A merge-on-read table: what conflicts does not depend on the kind of table."""
+    return made(MERGE_ON_READ, *BATCHES)
 
 
 def test_the_kind_itself_replaces_groups_and_keeps_rows(storage: MemoryStorage, clock: ManualClock) -> None:
@@ -115,7 +118,8 @@ def test_a_write_commits_at_once_and_the_plan_is_aborted(
     assert verify_table(storage, deep=True, index=True, clock=clock).findings == ()
 
 
-def test_a_write_to_other_groups_leaves_the_plan(storage: MemoryStorage, clock: ManualClock) -> None:
+def test_a_write_to_other_groups_leaves_the_plan(logged: MemoryStorage, clock: ManualClock) -> None:
+    storage = logged
     plan_rewrite(table_of(storage, clock, "planner"), RewriteRequest(partitions=("part=p1",)))
     table_of(storage, clock, "ingest").ingest(CHANGE)
     execute_rewrite(table_of(storage, clock, "executor"))
@@ -123,7 +127,8 @@ def test_a_write_to_other_groups_leaves_the_plan(storage: MemoryStorage, clock: 
     assert merged(storage, clock) == AFTER
 
 
-def test_a_write_waits_for_a_plan_that_is_not_cancellable(storage: MemoryStorage, clock: ManualClock) -> None:
+def test_a_write_waits_for_a_plan_that_is_not_cancellable(logged: MemoryStorage, clock: ManualClock) -> None:
+    storage = logged
     plan = plan_rewrite(table_of(storage, clock, "planner"), NOT_CANCELLABLE)
     (row,) = table_of(storage, clock, "user").plans(plan)
     assert row.policy == "not cancellable, writes to its file groups wait"
@@ -138,8 +143,9 @@ def test_a_write_waits_for_a_plan_that_is_not_cancellable(storage: MemoryStorage
     assert merged(storage, clock) == AFTER
 
 
-def test_a_plan_that_completed_first_wins(storage: MemoryStorage, clock: ManualClock) -> None:
+def test_a_plan_that_completed_first_wins(logged: MemoryStorage, clock: ManualClock) -> None:
     """The write began before the plan completed: it is tried again upon the new groups, and cancels nothing."""
+    storage = logged
     plan = plan_rewrite(table_of(storage, clock, "planner"))
     table = table_of(storage, clock, "ingest", conflicts=ONCE)
     read = table._session.newest_extra
@@ -172,8 +178,9 @@ def test_ingestion_never_ends_a_compaction_unless_the_plan_says_so(clock: Manual
 
 
 def test_a_write_that_fails_after_its_cancel_leaves_the_plan_cancelled(
-    storage: MemoryStorage, clock: ManualClock
+    logged: MemoryStorage, clock: ManualClock
 ) -> None:
+    storage = logged
     plan = plan_rewrite(table_of(storage, clock, "planner"))
     trial = FaultyStorage(storage.copy())
     table_of(trial, ManualClock(clock.now_ms(), tick_ms=1), "ingest").ingest(CHANGE)

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import pytest
 
-from hudi_ops.commit.undo.make_way import MakeWay
+from hudi_ops.commit.undo.plan_cancels import PlanCancels
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.testing.faults import Fault
 from hudi_ops.testing.steps import Event, Trouble
@@ -67,8 +67,7 @@ ALL = replace(
 CASES: list[tuple[Case, int]] = [
     (INGEST_EXECUTOR, 72),
     (of_cancels("ingest elsewhere and executor", {"one": Writes(UPSERT_B), "two": EXECUTOR}, {"one": UPSERT_B}), 36),
-    (of_cancels("two ingests", {"one": Writes(UPSERT_A), "two": Writes(ALSO_A)}, {"one": UPSERT_A, "two": ALSO_A}), 76),
-    (of_cancels("ingest and request", {"one": Writes(UPSERT_A), "user": Requests()}, {"one": UPSERT_A}), 30),
+    (of_cancels("two ingests", {"one": Writes(UPSERT_A), "two": Writes(ALSO_A)}, {"one": UPSERT_A, "two": ALSO_A}), 64),
     (of_cancels("ingest and abort", {"one": Writes(UPSERT_A), "user": Aborts()}, {"one": UPSERT_A}), 54),
     (REQUEST_EXECUTOR, 28),
     (of_cancels("abort and executor", {"user": Aborts(), "two": EXECUTOR}, {}), 56),
@@ -112,7 +111,7 @@ DEADLY: frozenset[Trouble] = frozenset({Fault.CRASH_AFTER, Event.LOCK_LOST})
 
 def without_the_withdrawal(patch: pytest.MonkeyPatch) -> None:
     """The requested file stays until the plan is removed."""
-    patch.setattr(MakeWay, "is_shared", lambda self, state: False)
+    patch.setattr(PlanCancels, "is_shared", lambda self, state: False)
 
 
 SUITE = Suite(

@@ -11,10 +11,10 @@ from types import TracebackType
 from typing import Self
 
 from hudi_ops.commit.session import Session, best_effort
-from hudi_ops.commit.undo.abort import finish_withdrawn
-from hudi_ops.commit.undo.withdraw import put_back_withdrawn, withdraw
+from hudi_ops.commit.undo.abort import record_withdrawn
+from hudi_ops.commit.undo.withdraw import put_back_plans, withdraw
 from hudi_ops.concurrency.conflicts import Contender
-from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers, has_foreign_writes
+from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writes
 from hudi_ops.concurrency.transaction import First
 from hudi_ops.timeline.cancel.aborted import queue_cancel
 from hudi_ops.timeline.log.entries import Cancel
@@ -23,35 +23,38 @@ from hudi_ops.timeline.state import TableState
 logger = logging.getLogger(__name__)
 
 
-class MakeWay:
-    """Cancels of one decision, whose records and queue files are put once the lock is free."""
+class PlanCancels:
+    """CANCELs of the plans that one write ends.
 
-    def __init__(self, session: Session, mine: Contender) -> None:
+    Their records and queue files are put after the lock is released.
+    """
+
+    def __init__(self, session: Session, mine: Contender, *, is_shared: bool) -> None:
         self._session = session
         self._mine = mine
-        session.ended_plans = ()
+        self._was_shared = is_shared
         self._withdrawn: dict[str, Contender] = {}
         self._cancelled: dict[str, tuple[str, int]] = {}
 
     def is_shared(self, state: TableState) -> bool:
         """Return whether Apache Hudi may execute a pending plan of the table."""
-        return has_foreign_writers(self._session.ctx.storage, self._session.commits, state)
+        return self._was_shared or has_foreign_writes(self._session.commits, state)
 
-    def whole(self, state: TableState) -> TableState:
-        """Return the state with the plans whose withdrawal a dead process began; requires the table lock."""
-        if not has_foreign_writes(self._session.commits, state):  # cached: most tables cost no call here
-            return state
-        if not put_back_withdrawn(self._session, state, self._withdrawn.keys()):
+    def with_plans_put_back(self, state: TableState) -> TableState:
+        """Return the state with the plans that dead processes withdrew; requires the table lock."""
+        if not self.is_shared(state) or not put_back_plans(self._session, state, self._withdrawn.keys()):
             return state
         return self._session.loader.relist(state)
 
-    def left(self, state: TableState, ended: Sequence[Contender]) -> list[Contender]:
+    def still_to_cancel(self, state: TableState, ended: Sequence[Contender]) -> list[Contender]:
         """Return the plans that still need a CANCEL: those withdrawn for this decision, and `ended`."""
         withdrawn = [plan for plan in self._withdrawn.values() if state.log.fate(plan.instant) is None]
         return [*withdrawn, *(plan for plan in ended if plan.instant not in self._withdrawn)]
 
-    def cancel(self, state: TableState, slot: int, plans: Sequence[Contender]) -> First:
-        """Return the CANCEL of the first of `plans`; all of them are withdrawn before it, where Apache Hudi writes too.
+    def next_cancel(self, state: TableState, slot: int, plans: Sequence[Contender]) -> First:
+        """Return the CANCEL of the first of `plans`.
+
+        Before it all of them are withdrawn, where Apache Hudi writes too.
 
         A plan that an executor of ours began is not withdrawn: its requested file stays until its data files are gone.
         """
@@ -85,11 +88,11 @@ class MakeWay:
     ) -> None:
         if error is not None and not isinstance(error, Exception):
             return  # the process ends
-        self._session.ended_plans = tuple(self._cancelled)
+        self._session.ended_plans += tuple(self._cancelled)
         for instant, (table_id, slot) in self._cancelled.items():
             logger.warning("%s %s cancelled plan %s in slot %s", self._mine.action, self._mine.instant, instant, slot)
             with best_effort(instant):
                 if instant in self._withdrawn:
-                    finish_withdrawn(self._session, self._session.loader.load(), instant)
+                    record_withdrawn(self._session, self._session.loader.load(), instant)
                 else:
                     queue_cancel(self._session.ctx.storage, table_id, instant, slot)
