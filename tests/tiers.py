@@ -142,6 +142,7 @@ SOAK_ONLY: dict[str, str] = {
         f"interop/test_archive.py::test_either_side_archives_on_after_the_other[{case}]": "repeats a case that full makes"
         for case in ("cow-False-9", "mor-False-9")
     },
+    "interop/test_cancelled_plans.py::test_apache_hudi_goes_on_beside_aborted_plans[False-8]": "repeats a case that full makes",
 }
 """Place -> why only the soak has it."""
 

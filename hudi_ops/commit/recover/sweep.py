@@ -41,20 +41,21 @@ SWEPT_FILES_MAX = 256
 _NOTE = re.compile(r"(?P<instant>\d{17})\.(?P<until_ms>\d+)")
 
 
-def release_rolled_back(session: Session, instant: str) -> bool:
+def release_rolled_back(session: Session, instant: str, *, is_late: bool = False) -> bool:
     """Drop the lease of a rolled back write; its markers stay for the second sweep.
 
-    Returns whether its files will be looked for a second time: not if it has no markers.
+    `is_late`: a task may still put its first marker. Returns whether its files will be looked for a second time: not if it has no
+    markers and will get none.
     """
-    has_markers = True
+    is_noted = True
     with best_effort(instant):
         folders = session.ctx.storage.list_folder(f"{FOLDER}/{instant}")
-        has_markers = bool(folders.files or folders.folders)
-        if has_markers:
+        is_noted = is_late or bool(folders.files or folders.folders)
+        if is_noted:
             until_ms = session.ctx.clock.now_ms() + EXPIRY_MS
             session.ctx.storage.put(note_path(instant, until_ms), b"")
         session.drop_name(instant)
-    return has_markers
+    return is_noted
 
 
 def remove_zombie_files(session: Session, state: TableState, instant: str) -> list[str]:

@@ -100,9 +100,11 @@ def _published(session: Session, state: TableState, plan: Instant) -> bytes:
 def release_aborted(session: Session, state: TableState, target: Instant) -> None:
     """Drop the lease of an undone instant, and of a plan the queue file.
 
-    Files that its tasks announced are looked for once more, later. Without a marker there are none, and the plan is swept at once.
+    Its files are looked for once more, later: a task that its executor stopped may not have ended. A plan that was never begun is
+    swept at once.
     """
-    is_noted = release_rolled_back(session, target.time)
+    is_begun = State.INFLIGHT in target.states or bool(epochs_of(session, state, target.time))
+    is_noted = release_rolled_back(session, target.time, is_late=is_begun and target.action in REWRITING_ACTIONS)
     if target.action not in SERVICE_ACTIONS:
         return
     with best_effort(target.time):
