@@ -182,7 +182,7 @@ def test_a_clean_that_was_begun_is_not_cancelled(monkeypatch) -> None:
     with pytest.raises(InvalidRequest, match="cannot be cancelled") as refused:
         cancel_write(session, second, "by hand")
     assert f"execute --instant {second}" in str(refused.value)
-    monkeypatch.setattr(cancel, "refuse_begun", lambda session, state, found: None)
+    monkeypatch.setattr(cancel, "refuse_begun_clean", lambda session, state, found: None)
     assert cancel_write(session, second, "by hand"), "without the guard it would be cancelled"
 
 
