@@ -24,6 +24,7 @@ from hudi_ops.concurrency.lease.monitor import GAP_S_MAX
 from hudi_ops.concurrency.transaction import Decided, First, Prepare
 from hudi_ops.errors import Busy, Cancelled, Conflict, Unsupported
 from hudi_ops.formats.avro.schema import to_avro
+from hudi_ops.timeline.cancel.policy import ENDING
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.footprint import footprint_of
 from hudi_ops.timeline.content.plans import FilesByPartition
@@ -262,12 +263,12 @@ def _refuse_conflicts(
     """Check a write against completed, planned and running ones; return the plans that it ends."""
     others, strategy = session.contenders, session.strategy
     refuse_completed(mine, others.completed_since(attempt.begun, mine, state))
-    pending = [
-        plan
-        for plan in others.plans(state, mine, _exclusive_plans(write))
+    pending = []
+    for plan in others.plans(state, mine, _exclusive_plans(write)):
+        is_shared = plan.on_overlap in ENDING and mine.role == "ingest" and cancels.is_shared(state)
         # Apache Hudi may execute a cancelled plan until it is off the timeline.
-        if not plan.is_cancelled or (plan.on_overlap == "cancel" and cancels.is_shared(state))
-    ]
+        if not plan.is_cancelled or is_shared:
+            pending.append(plan.executed_as_planned() if is_shared else plan)
     refuse_planned(mine, (plan for plan in pending if not mine.ends(plan)), strategy)
     if strategy.looks_at_running(mine.role):
         refuse_running(mine, others.running(session.ctx, state, attempt.instant, ahead.inspected), strategy)

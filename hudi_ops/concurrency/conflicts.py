@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from hudi_ops.config.table import INDEX_DEFINITIONS, METADATA_PARTITIONS, METADATA_PARTITIONS_INFLIGHT
@@ -58,9 +58,26 @@ class Contender:
         return self.footprint.overlap(other.footprint)
 
     def ends(self, plan: Contender) -> bool:
-        """Return whether this write cancels a pending plan before it completes (RFC-79)."""
-        is_ending = plan.on_overlap == "cancel" and plan.is_cancellable and not plan.is_cancelled
-        return self.role == "ingest" and is_ending and bool(self.shared(plan))
+        """Return whether this write cancels a pending plan before it completes (RFC-79).
+
+        A plan that leaves touched groups out is cancelled if it would have none left.
+        """
+        if self.role != "ingest" or not plan.is_cancellable or plan.is_cancelled:
+            return False
+        if plan.on_overlap == "cancel":
+            return bool(self.shared(plan))
+        return plan.on_overlap == "shrink" and self._covers(plan)
+
+    def _covers(self, plan: Contender) -> bool:
+        """Return whether this write touches every file group of a plan."""
+        mine, theirs = self.footprint, plan.footprint
+        if mine is None or theirs is None:
+            return False
+        return mine.is_whole or all(group in mine.groups or group[0] in mine.partitions for group in theirs.groups)
+
+    def executed_as_planned(self) -> Contender:
+        """Return the plan as Apache Hudi executes it: it replaces all groups of the plan."""
+        return replace(self, on_overlap="cancel") if self.on_overlap == "shrink" else self
 
     @property
     def owned_by(self) -> str:

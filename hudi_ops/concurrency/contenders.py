@@ -16,7 +16,7 @@ from hudi_ops.context import TableContext
 from hudi_ops.errors import Corrupt, NotFound
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
-from hudi_ops.timeline.cancel.policy import OVERLAP_KEY
+from hudi_ops.timeline.cancel.policy import ENDING, OVERLAP_KEY
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.footprint import (
     BUCKET_DIGITS,
@@ -133,19 +133,19 @@ class ContenderReader:
                 is_cancelled = plan.time in self._cancelled or _is_cancelled(state.log, plan.time)
                 is_taken = plan.time in self._taken or state.log.takeover(plan.time) is not None
                 found = _published_by(found, entry, is_cancelled=is_cancelled, is_taken=is_taken)
-            if plan.action in exclusive or found.on_overlap == "cancel":
+            if plan.action in exclusive or found.on_overlap in ENDING:
                 yield found
 
     def _is_ended(self, timeline: Timeline, plan: Instant, entry: PlanEntry | None, *, is_read: bool) -> bool:
-        """Return whether a write ends a plan, by its slot or, if it may be read, its requested file."""
+        """Return whether a write may end a plan, by its slot or, if it may be read, its requested file."""
         if entry is not None or not is_read:
-            return entry is not None and entry.on_overlap == "cancel"
+            return entry is not None and entry.on_overlap in ENDING
         if plan.time not in self._ended:
             try:
                 extra = getattr(read_plan(self.storage, timeline, plan), "extra", {})
             except Corrupt:
                 return False
-            self._ended[plan.time] = extra.get(OVERLAP_KEY) == "cancel"
+            self._ended[plan.time] = extra.get(OVERLAP_KEY) in ENDING
         return self._ended[plan.time]
 
     def _publisher(self, state: TableState, instant: str) -> PlanEntry | None:

@@ -17,7 +17,7 @@ from hudi_ops.commit.recover.sweep import remove_zombie_files
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.takeover import take_over
 from hudi_ops.commit.undo.abort import may_have_files, record_aborted, release_aborted, remove_plan
-from hudi_ops.commit.undo.cancel import cancel_write
+from hudi_ops.commit.undo.cancel import CancelReason, cancel_write
 from hudi_ops.commit.undo.rollback_files import (
     delete_files,
     delete_own_notes,
@@ -63,16 +63,23 @@ class RolledBackWrite:
     files: tuple[str, ...]
 
 
-def rollback_attempt(session: Session, instant: str, error: HudiOpsError, written: Sequence[str] = ()) -> None:
+def rollback_attempt(
+    session: Session,
+    instant: str,
+    error: HudiOpsError,
+    written: Sequence[str] = (),
+    reason: CancelReason | None = None,
+) -> None:
     """Cancel and roll back an attempt of this process whose error says that nothing landed.
 
-    `written` are data files known to exist: a concurrent rollback may have removed their markers.
+    `written` are data files known to exist: a concurrent rollback may have removed their markers. `reason`: of the CANCEL; None:
+    the error.
     """
     if error.details.get("taken_over"):
         return  # the instant, and files of a higher epoch, belong to another process now
     try:
         with ends_if_it_fails(session.ctx, instant):
-            if not cancel_write(session, instant, f"{type(error).__name__}: {error.what}"):
+            if not cancel_write(session, instant, reason or f"{type(error).__name__}: {error.what}"):
                 return
             delete_files(session.ctx.storage, written)
             state = session.loader.load()

@@ -4,6 +4,7 @@ Every package may import it, and DAG files do. Read `services.py` first.
 """
 
 from hudi_ops.config.requests.cancel import CancelSettings
+from hudi_ops.config.requests.clustering import ClusteringRequest
 from hudi_ops.config.requests.compaction import CompactionRequest, StrategyName, checked_strategy
 from hudi_ops.config.requests.request import (
     EngineName,
@@ -39,6 +40,7 @@ __all__ = [
     "CancelRequest",
     "CancelSettings",
     "CleanRequest",
+    "ClusteringRequest",
     "ArchiveRequest",
     "CompactionRequest",
     "EngineName",

@@ -7,9 +7,19 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import Field
 
-from hudi_ops.config.doors import TEXT, Door
+from hudi_ops.config.doors import Door
 from hudi_ops.config.requests.cancel import HOURS_MAX, INSTANTS_MAX, CancelSettings, checked_cancel, parse_cancel
-from hudi_ops.config.requests.request import EngineName, Names, Request
+from hudi_ops.config.requests.fields import (
+    Abandoned,
+    CancelText,
+    DryRun,
+    Engine,
+    MaxBytes,
+    Partitions,
+    PlanInstant,
+    Resume,
+)
+from hudi_ops.config.requests.request import Request
 from hudi_ops.errors import InvalidRequest
 
 StrategyName: TypeAlias = Literal["size", "count", "commits", "age"]
@@ -54,22 +64,8 @@ class CompactionRequest(Request):
         description="Skip file groups below this; the unit depends on the strategy: bytes for size, log files for count, delta "
         "commits for commits, seconds for age. Default: 1 byte, 5, 5, 1 hour.",
     )
-    max_bytes: Annotated[int | None, Door(unit="bytes")] = Field(
-        default=None,
-        ge=1,
-        title="Max bytes",
-        description="Stop adding file groups once this size is reached (always takes at least one). Default: all.",
-    )
-    cancel: Annotated[
-        str | None,
-        Door(
-            form={
-                **TEXT,
-                "examples": ["never", "cancellable", "after 6h", "after 50 instants", "after 6h or 50 instants"],
-            },
-            allows="never, cancellable, or a limit such as after 6h or 50 instants",
-        ),
-    ] = Field(
+    max_bytes: MaxBytes = None
+    cancel: CancelText = Field(
         default=None,
         title="Cancel",
         description="Whether a cancel may end the plan: never, cancellable, or cancellable and overdue after a limit, such as "
@@ -99,47 +95,18 @@ class CompactionRequest(Request):
         title="Cancel on overlap",
         description="The plan is cancellable, and a write to its file groups cancels it. Default: both complete.",
     )
-    partitions: Annotated[
-        Names,
-        Door(
-            option="partition",
-            form=TEXT,
-            allows="paths such as origin=JFK or patterns such as origin=J*, separated by commas",
-        ),
-    ] = Field(
-        default=(),
-        title="Partitions",
-        description="Paths such as origin=JFK, or patterns such as origin=J*. Default: all.",
-    )
-    instant: Annotated[str | None, Door(form=None)] = Field(
-        default=None,
-        title="Instant",
-        description="Execute this plan. Default: the oldest plan without a live executor.",
-    )
-    engine: EngineName = Field(
-        default="auto",
-        title="Engine",
-        description="Where the work runs: local is one process, spark the executors; auto chooses by size.",
-    )
+    partitions: Partitions = ()
+    instant: PlanInstant = None
+    engine: Engine = "auto"
     memory_bytes: Annotated[int | None, Door(option="memory", unit="bytes", form=None)] = Field(
         default=None,
         ge=1,
         title="Memory",
         description="Memory that one file group may take; larger ones are streamed. Default: by the memory of the process.",
     )
-    abandoned: Annotated[bool, Door(form=None)] = Field(
-        default=False,
-        title="Abandoned",
-        description="Apache Hudi began to execute the plan and has ended, although no heartbeat shows it.",
-    )
-    dry_run: Annotated[bool, Door(form=None, separator=None)] = Field(
-        default=False, title="Dry run", description="Show the plan and its cost; change nothing."
-    )
-    resume: Annotated[bool, Door(form=None, separator=None)] = Field(
-        default=False,
-        title="Resume",
-        description="Return a pending plan without a live executor, if there is one, instead of a new plan.",
-    )
+    abandoned: Abandoned = False
+    dry_run: DryRun = False
+    resume: Resume = False
 
     def __init__(self, **values: Any) -> None:
         super().__init__(**values)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 from pydantic import BeforeValidator, Field
 
 from hudi_ops.config.doors import TEXT, TEXTS, Door
+from hudi_ops.config.requests.clustering import ClusteringRequest
 from hudi_ops.config.requests.compaction import CompactionRequest
 from hudi_ops.config.requests.request import EngineName, Names, Request, listed
 from hudi_ops.errors import InvalidRequest
@@ -320,6 +321,7 @@ class RecoverRequest(Request):
 SERVICES: Mapping[str, type[Request]] = {
     "ingestion": IngestRequest,
     "compaction": CompactionRequest,
+    "clustering": ClusteringRequest,
     "clean": CleanRequest,
     "cancel": CancelRequest,
     "metadata": IndexRequest,

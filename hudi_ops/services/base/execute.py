@@ -27,7 +27,7 @@ from hudi_ops.commit.takeover import (
     clear_own_epoch,
     take_over,
 )
-from hudi_ops.commit.undo.cancel import cancel_write
+from hudi_ops.commit.undo.cancel import CancelReason, cancel_write
 from hudi_ops.commit.undo.rollback import roll_back, rollback_attempt
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.lease.lease import read_lease
@@ -50,6 +50,7 @@ from hudi_ops.services.base.pending import (
     refuse_foreign_executor,
 )
 from hudi_ops.services.base.plan import left_plan, plan
+from hudi_ops.services.base.planned.leave_out import Overtaken, leave_out_touched
 from hudi_ops.services.base.service import Execution, Run
 from hudi_ops.services.base.waves import run_tasks
 from hudi_ops.storage.claim import ensure
@@ -105,7 +106,11 @@ def execute(session: Session, service: Service, instant: str | None, how: Execut
         state = session.loader.load()
         completed = state.timeline.find(found.time, service.action)
         return _nothing(service, state, completed, "it was completed before")
-    run = _execute_taken(session, service, attempt, how)
+    try:
+        run = _execute_taken(session, service, attempt, how)
+    except Overtaken as overtaken:
+        note = f"nothing completed: {overtaken.what}. The plan was cancelled; {overtaken.next_step}"
+        return service.result_type(attempt.begun.config.name, attempt.instant, note=note)
     if run is None:
         state = session.loader.load()
         completed = state.timeline.find(found.time, service.action)
@@ -154,22 +159,40 @@ def _nothing(service: Service, state: TableState, found: Instant | None, note: s
 
 
 def _execute_taken(session: Session, service: Service, attempt: Attempt, how: Execution) -> AnyRun | None:
-    """Execute a plan; return None if a foreign writer completed its action first."""
+    """Execute a plan; return None if a foreign writer completed its action first.
+
+    Raises:
+        Overtaken: other writes touched all of it; the plan was cancelled.
+        Conflict: it cannot complete as it is; it stays.
+    """
     is_deciding = False
     name = attempt.begun.config.name
     started_s = session.ctx.clock.monotonic_s()
     try:
         with session.keep(attempt.instant, "execute", epoch=attempt.epoch) as monitor:
             run = _work(session, service, attempt, how, monitor)
-            outcome = service.outcome(run)
-            monitor.check()
-            is_deciding = True
-            entry = _complete(service, run, outcome)
+            while True:
+                is_deciding = False
+                leave_out_touched(service, run)
+                outcome = service.outcome(run)
+                monitor.check()
+                is_deciding = True
+                try:
+                    entry = _complete(service, run, outcome)
+                    break
+                except Conflict:
+                    # Nothing was decided. A write that completed since may have touched a group; then the others complete.
+                    if not leave_out_touched(service, run):
+                        raise
         release_completed(session, attempt.instant, list(service.files_written(run)))
         service.settled(session)
         if entry is None:
             return None
         run.entry = entry
+    except Overtaken as overtaken:
+        reason = CancelReason(overtaken.what, cause="ingestion", requester=str(session.ctx.owner))
+        rollback_attempt(session, attempt.instant, overtaken, reason=reason)
+        raise
     except (InvalidRequest, Unsupported, Conflict, Busy, Cancelled) as error:
         release_plan(session, attempt, error)
         raise error.at(table=name, instant=attempt.instant) from error
@@ -191,6 +214,7 @@ def _work(session: Session, service: Service, attempt: Attempt, how: Execution, 
     arrow_bytes = pa.default_memory_pool().max_memory()
     run: AnyRun = Run(session, attempt, plan, inputs, engine, reason, how.task_bytes(engine), arrow_bytes)
     run.tasks = service.tasks(run)
+    leave_out_touched(service, run)
     run.done = run_tasks(engine, service.run, run.tasks, monitor, how.progress, "file slices")
     return run
 

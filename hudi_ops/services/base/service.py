@@ -24,6 +24,7 @@ from hudi_ops.services.base.choice import Choice
 from hudi_ops.services.base.cost import Cost
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.base.result import ServiceResult
+from hudi_ops.timeline.content.footprint import Footprint
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.entries import Complete
 from hudi_ops.timeline.names import completes_as
@@ -89,6 +90,7 @@ class Run(Generic[Plan, Inputs, Task, Outcome]):
         task_bytes: memory that one task may take.
         tasks: result of `TableService.tasks`.
         done: outcomes in the order of `tasks`.
+        left_out: tasks that other writes touched; they are not among `tasks` any more.
         entry: the COMPLETE that decided the instant.
         seconds: time since this process took the plan over.
         arrow_bytes_before: highest Arrow allocation of this process before the run; a higher one afterwards is the run's.
@@ -104,6 +106,7 @@ class Run(Generic[Plan, Inputs, Task, Outcome]):
     arrow_bytes_before: int
     tasks: Sequence[Task] = ()
     done: Sequence[Outcome] = ()
+    left_out: Sequence[Task] = ()
     entry: Complete = field(init=False)
     seconds: float = 0.0
 
@@ -193,6 +196,13 @@ class TableService(ABC, Generic[Request, Plan, Inputs, Task, Outcome, Result]):
     def inflight_body(self, requested: bytes) -> bytes:
         """Return the bytes of the inflight file, given those of the requested one; by default none."""
         return b""
+
+    def replaced_by(self, task: Task) -> Footprint | None:
+        """Return the file groups that a task replaces as they were when the plan was made.
+
+        A task whose groups other writes touched since is left out. None: the plan completes whole.
+        """
+        return None
 
     def files_unannounced(self, session: Session, attempt: Attempt, plan: Plan) -> Sequence[str]:
         """Return data files of the instant that earlier executors may have written without markers."""

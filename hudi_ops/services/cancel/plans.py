@@ -108,7 +108,8 @@ def _pending(session: Session, state: TableState, plan: Instant) -> PlanRow:
 
 def policy_of(entry: Plan) -> CancelPolicy:
     """Return the cancel policy in a PLAN entry; entries of earlier releases are not cancellable."""
-    on_overlap: OnOverlap = "cancel" if entry.on_overlap == "cancel" else "pass"
+    known: dict[str, OnOverlap] = {"cancel": "cancel", "shrink": "shrink"}
+    on_overlap = known.get(entry.on_overlap, "pass")
     return CancelPolicy(bool(entry.cancellable), entry.cancel_after_hours, entry.cancel_after_instants, on_overlap)
 
 

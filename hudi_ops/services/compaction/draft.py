@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from hudi_ops.commit.pending import pending_inputs
 from hudi_ops.commit.session import Session
-from hudi_ops.concurrency.contenders import vanished
-from hudi_ops.errors import Conflict
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.services.base.choice import Candidate, Choice, Measured
+from hudi_ops.services.base.planned.revise import completed_between, other_plans, refuse_none_left
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.timeline.cancel.policy import NEVER
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
@@ -25,7 +23,6 @@ from hudi_ops.timeline.content.plan_bytes import encode_compaction, slice_metric
 from hudi_ops.timeline.content.plans import CompactionPlan, PlannedSlice
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import REWRITING_ACTIONS
-from hudi_ops.timeline.since import Since
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.slices import merge_order
@@ -35,8 +32,6 @@ NEW_BASE_BYTES = 120 * 1024 * 1024
 
 Key = tuple[str, str]
 """Partition path and file id."""
-
-_AGAIN = "run the same call again: it chooses from the table as it is now"
 
 
 @dataclass
@@ -62,10 +57,9 @@ class CompactionDraft:
         Raises:
             Conflict: others took every group, or a completed write was undone or can no longer be read.
         """
-        self._refuse_unknown(state)
         groups = {group.key: group for group in self.chosen}
         left: dict[Key, str] = {}
-        for other, metadata in self._completed_since(state):
+        for other, metadata in completed_between(self.session, self.begun, state):
             for key in _rewritten(other, metadata):
                 if key in groups:
                     left[key] = f"{other.action} {other.time} replaced it while the plan was made"
@@ -73,19 +67,12 @@ class CompactionDraft:
                 key = (file.partition_path, file.file_id)
                 if key in groups:
                     groups[key] = _with_log(groups[key], file, other)
-        for instant, inputs in pending_inputs(self.session.ctx, state):
-            if inputs is None or self.session.was_cancelled(state, instant.time):
-                continue
+        for instant, inputs in other_plans(self.session, state):
             for key in groups:
-                if (key[0], key[1][:BUCKET_DIGITS]) in inputs.groups:
+                if inputs is not None and (key[0], key[1][:BUCKET_DIGITS]) in inputs.groups:
                     left[key] = f"{instant.action} {instant.time} was planned on it while the plan was made"
         if left.keys() >= groups.keys():
-            raise Conflict(
-                "others took every file group that was chosen for compaction, while the plan was made",
-                table=state.config.name,
-                found=next(iter(left.values()), ""),
-                next_step=_AGAIN,
-            )
+            refuse_none_left(state, "compaction", next(iter(left.values()), ""))
         return self._draft({key: group for key, group in groups.items() if key not in left}, left)
 
     def _draft(self, groups: dict[Key, Candidate], left: dict[Key, str]) -> Draft:
@@ -115,39 +102,6 @@ class CompactionDraft:
         ]
         gone = [(found.candidate, left[found.candidate.key]) for found in chosen if found.candidate.key in left]
         return replace(self.choice, planned=kept, pending=[*self.choice.pending, *gone])
-
-    def _completed_since(self, state: TableState) -> Iterable[tuple[Instant, CommitMetadata]]:
-        for other in Since(self.begun, state).completed:
-            metadata = self.session.commits.metadata(state.timeline, other)
-            if metadata is None:
-                raise Conflict(
-                    f"{other.action} {other.time} vanished while it was read",
-                    table=state.config.name,
-                    next_step=_AGAIN,
-                    other=other.time,
-                )
-            yield other, metadata
-
-    def _refuse_unknown(self, state: TableState) -> None:
-        """Refuse a state that lacks a write which the draft depends on.
-
-        Raises:
-            Conflict: a write was undone, or one that completed since was archived.
-        """
-        since = Since(self.begun, state)
-        undone = [write.time for write in since.undone]
-        gone = [write.instant for write in vanished(self.session.ctx.storage, self.begun, state)]
-        gone += [entry.instant for entry in since.archived]
-        for what, times in (("undone", undone), ("archived", gone)):
-            if times:
-                raise Conflict(
-                    f"{times[0]} was {what} while the plan was made",
-                    table=state.config.name,
-                    expected="writes that can be read, as they were when the slices were chosen",
-                    found=", ".join(times),
-                    next_step=_AGAIN,
-                    other=times[0],
-                )
 
 
 def planned_slice(group: Candidate) -> PlannedSlice:

@@ -5,18 +5,17 @@ Source: docs/protocol.md §17; docs/format.md §3.2, §9.2.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hudi_ops.commit.session import Session
-from hudi_ops.errors import Conflict, Corrupt
-from hudi_ops.files.names import data_path, parse_data_file
+from hudi_ops.errors import Conflict
+from hudi_ops.files.names import parse_data_file
 from hudi_ops.services.base.pending import cancel_advice
-from hudi_ops.timeline.content.plans import CompactionPlan, PlannedSlice
+from hudi_ops.services.base.planned.slices import read_slices
+from hudi_ops.timeline.content.plans import CompactionPlan
 from hudi_ops.timeline.since import Since
 from hudi_ops.timeline.state import TableState
-from hudi_ops.view.file_group import DataFile
-from hudi_ops.view.slices import Slice, merge_order
+from hudi_ops.view.slices import Slice
 
 
 @dataclass(frozen=True)
@@ -56,21 +55,11 @@ def inputs_of_plan(session: Session, state: TableState, instant: str, plan: Comp
         for number, planned in enumerate(plan.slices)
         if (planned.partition_path, planned.file_id) not in hidden and planned.log_files
     ]
-    paths = [path for _, planned in live for path in _paths(planned)]
-    found = dict(zip(paths, session.ctx.local_engine.map(session.ctx.storage.head, paths), strict=True))
-    for path, info in found.items():
-        if info is None:
-            raise Corrupt(
-                f"{path}, which the compaction is to merge, is gone",
-                table=state.config.name,
-                instant=instant,
-                expected="every file that the plan names",
-                found="no such file",
-                next_step=f"restore it from a copy; else {cancel_advice(instant)}",
-                path=path,
-            )
-    sizes = {path: info.size_bytes for path, info in found.items() if info is not None}
-    slices = tuple(_input(number, planned, sizes) for number, planned in live)
+    found = read_slices(session, state, instant, [planned for _, planned in live])
+    slices = tuple(
+        SliceInput(*slice_.key, slice_.base, slice_.logs, number)
+        for (number, _), slice_ in zip(live, found, strict=True)
+    )
     return PlanInputs(slices, sum((planned.partition_path, planned.file_id) in hidden for planned in plan.slices))
 
 
@@ -117,21 +106,3 @@ def _replaced_groups(session: Session, state: TableState) -> set[tuple[str, str]
             for partition, ids in (metadata.replaced or {}).items() if metadata is not None else ():
                 hidden |= {(partition, file_id) for file_id in ids}
     return hidden
-
-
-def _paths(planned: PlannedSlice) -> list[str]:
-    names: Sequence[str] = (planned.base_file, *planned.log_files) if planned.base_file else planned.log_files
-    return [data_path(planned.partition_path, name) for name in names]
-
-
-def _input(number: int, planned: PlannedSlice, sizes: dict[str, int]) -> SliceInput:
-    files = []
-    key = planned.partition_path, planned.file_id
-    for path in _paths(planned):
-        named = parse_data_file(path.rpartition("/")[2])
-        time = named.instant if named is not None else planned.base_instant
-        is_log = named is not None and named.is_log
-        files.append(DataFile(key[0], path, key[1], time, sizes[path], is_log))
-    base = files[0] if planned.base_file else None
-    # A plan of Apache Hudi may name log files in another order; records of one key are merged in this order.
-    return SliceInput(*key, base, merge_order(files[1:] if base else files), number)

@@ -10,8 +10,12 @@ HOURS_KEY = "hudi_ops.cancel_after_hours"
 INSTANTS_KEY = "hudi_ops.cancel_after_instants"
 OVERLAP_KEY = "hudi_ops.on_overlap"
 
-OnOverlap: TypeAlias = Literal["pass", "cancel"]
-"""What a write does that touches file groups of a pending plan: complete beside it, or end it first."""
+OnOverlap: TypeAlias = Literal["pass", "shrink", "cancel"]
+"""What a write does that touches file groups of a pending plan.
+
+`pass`: both complete. `shrink`: the write completes, and the plan leaves the touched groups out. `cancel`: the write ends the plan
+first.
+"""
 
 
 class PolicyFields(TypedDict):
@@ -32,7 +36,8 @@ class CancelPolicy:
         hours: age from which it is overdue; None: age does not matter.
         instants: number of instants after which it is overdue; None: their number does not matter.
         on_overlap: what a write to its file groups does. `cancel` of a plan that is not cancellable makes the write wait
-            (`Busy`): the executor of a plan that replaces groups fails after such a write.
+            (`Busy`): the executor of a plan that replaces groups fails after such a write. Where Apache Hudi may execute the plan,
+            `shrink` counts as `cancel`, since it replaces the groups as they were.
     """
 
     cancellable: bool = False
@@ -56,7 +61,7 @@ class CancelPolicy:
         limits = {
             HOURS_KEY: f"{self.hours:g}" if self.hours is not None else "",
             INSTANTS_KEY: str(self.instants or ""),
-            OVERLAP_KEY: "cancel" if self.on_overlap == "cancel" else "",
+            OVERLAP_KEY: self.on_overlap if self.on_overlap != "pass" else "",
         }
         return {CANCELLABLE_KEY: "true", **{key: text for key, text in limits.items() if text}}
 
@@ -68,10 +73,15 @@ class CancelPolicy:
         limits = [f"{self.hours:g} h"] if self.hours is not None else []
         limits += [f"{self.instants} instants"] if self.instants is not None else []
         parts = ["cancellable"]
-        parts += ["ended by writes to its file groups"] if self.on_overlap == "cancel" else []
+        parts += [_SAID[self.on_overlap]] if self.on_overlap in _SAID else []
         parts += [f"overdue after {' or '.join(limits)}"] if limits else []
         return ", ".join(parts)
 
+
+ENDING = frozenset({"shrink", "cancel"})
+"""Plans that a write may end: they replace file groups as they were."""
+
+_SAID = {"cancel": "ended by writes to its file groups", "shrink": "leaves out file groups that writes touch"}
 
 NEVER = CancelPolicy()
 """A plan that only `force` cancels."""

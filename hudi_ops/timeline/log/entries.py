@@ -40,7 +40,8 @@ class Plan(_Entry):
 
     `cancellable`: whether a cancel may end it (RFC-79); None in entries of earlier releases. It is overdue once it is
     `cancel_after_hours` old, or once `cancel_after_instants` instants were requested after it; None: never. `on_overlap` says what
-    a write to its file groups does: `pass` completes beside it, `cancel` ends it first; empty in entries of earlier releases.
+    a write to its file groups does: `pass` completes beside it, `shrink` completes and is left out of it, `cancel` ends it first;
+    empty in entries of earlier releases.
     """
 
     kind: Literal["PLAN"] = "PLAN"

@@ -1,0 +1,72 @@
+"""Fields that the requests of several planned services share: their types, titles and descriptions."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+from pydantic import Field
+
+from hudi_ops.config.doors import TEXT, Door
+from hudi_ops.config.requests.request import EngineName, Names
+
+MaxBytes: TypeAlias = Annotated[
+    int | None,
+    Door(unit="bytes"),
+    Field(
+        ge=1,
+        title="Max bytes",
+        description="Stop adding file groups once this size is reached (always takes at least one). Default: all.",
+    ),
+]
+CancelText: TypeAlias = Annotated[
+    str | None,
+    Door(
+        form={
+            **TEXT,
+            "examples": ["never", "cancellable", "after 6h", "after 50 instants", "after 6h or 50 instants"],
+        },
+        allows="never, cancellable, or a limit such as after 6h or 50 instants",
+    ),
+]
+Partitions: TypeAlias = Annotated[
+    Names,
+    Door(
+        option="partition",
+        form=TEXT,
+        allows="paths such as origin=JFK or patterns such as origin=J*, separated by commas",
+    ),
+    Field(title="Partitions", description="Paths such as origin=JFK, or patterns such as origin=J*. Default: all."),
+]
+PlanInstant: TypeAlias = Annotated[
+    str | None,
+    Door(form=None),
+    Field(title="Instant", description="Execute this plan. Default: the oldest plan without a live executor."),
+]
+Engine: TypeAlias = Annotated[
+    EngineName,
+    Field(
+        title="Engine",
+        description="Where the work runs: local is one process, spark the executors; auto chooses by size.",
+    ),
+]
+Abandoned: TypeAlias = Annotated[
+    bool,
+    Door(form=None),
+    Field(
+        title="Abandoned",
+        description="Apache Hudi began to execute the plan and has ended, although no heartbeat shows it.",
+    ),
+]
+DryRun: TypeAlias = Annotated[
+    bool,
+    Door(form=None, separator=None),
+    Field(title="Dry run", description="Show the plan and its cost; change nothing."),
+]
+Resume: TypeAlias = Annotated[
+    bool,
+    Door(form=None, separator=None),
+    Field(
+        title="Resume",
+        description="Return a pending plan without a live executor, if there is one, instead of a new plan.",
+    ),
+]

@@ -1,0 +1,102 @@
+"""Leave out the tasks of a plan whose file groups other writes touched since it was planned.
+
+The tasks of such a plan are independent. A task is left out whole: its files are deleted before the decision, and neither the
+commit nor the metadata delta names them. When none remains, the plan is cancelled: it could never complete.
+
+Source: docs/protocol.md §27; RFC-22 (ingestion comes first).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import chain, compress
+from typing import Any
+
+from hudi_ops.commit.undo.rollback_files import delete_files
+from hudi_ops.concurrency.conflicts import Contender
+from hudi_ops.errors import Cancelled
+from hudi_ops.services.base.service import Run, TableService
+from hudi_ops.timeline.content.footprint import Footprint
+
+logger = logging.getLogger(__name__)
+
+AnyRun = Run[Any, Any, Any, Any]
+Service = TableService[Any, Any, Any, Any, Any, Any]
+
+
+class Overtaken(Cancelled):
+    """Other writes touched every task of a plan, so that its executor cancels it."""
+
+
+def leave_out_touched(service: Service, run: AnyRun) -> int:
+    """Leave out tasks that other writes touched since the plan, and delete their files.
+
+    Returns:
+        The number of tasks that this call left out; 0 for kinds whose plans complete whole.
+
+    Raises:
+        Overtaken: no task remains.
+    """
+    footprints = [service.replaced_by(task) for task in run.tasks]
+    if not footprints or None in footprints:
+        return 0
+    known = [one for one in footprints if one is not None]
+    touching = list(_touching(service, run, _union(known)))
+    if not touching:
+        return 0
+    touched = _union(other.footprint for other in touching)
+    is_left = [touched is None or bool(one.overlap(touched)) for one in known]
+    if not any(is_left):
+        return 0
+    is_kept = [not one for one in is_left]
+    dropped = replace(run, tasks=[*compress(run.tasks, is_left)], done=[*compress(run.done, is_left)])
+    delete_files(run.session.ctx.storage, service.files_written(dropped))
+    run.tasks = [*compress(run.tasks, is_kept)]
+    run.done = [*compress(run.done, is_kept)]
+    run.left_out = (*run.left_out, *dropped.tasks)
+    names = ", ".join(sorted(f"{other.action} {other.instant}" for other in touching))
+    logger.info(
+        "%s %s leaves out %d of %d groups, which %s touched",
+        run.attempt.action,
+        run.attempt.instant,
+        len(dropped.tasks),
+        len(is_left),
+        names,
+    )
+    if not run.tasks:
+        raise Overtaken(
+            f"{names} touched every file group of the plan since it was made",
+            table=run.attempt.begun.config.name,
+            instant=run.attempt.instant,
+            expected="at least one plan group that no write touched",
+            found=f"{len(run.left_out)} groups, all of them touched",
+            next_step="plan again; smaller plans, or plans of partitions with few writes, lose fewer groups",
+        )
+    return len(dropped.tasks)
+
+
+def _touching(service: Service, run: AnyRun, planned: Footprint | None) -> Iterable[Contender]:
+    """Yield the writes that touch groups of the plan, and that the plan gives way to."""
+    session, attempt = run.session, run.attempt
+    state = session.loader.load()
+    mine = Contender(attempt.instant, attempt.action, planned, service.role, owner=str(session.ctx.owner))
+    others: Iterable[Contender] = session.contenders.completed_since(attempt.begun, mine, state)
+    if session.strategy.looks_at_running(mine.role):
+        running = session.contenders.running(session.ctx, state, attempt.instant)
+        others = chain(others, (one for one in running if session.strategy.yields(mine, one)))
+    return (other for other in others if mine.shared(other))
+
+
+def _union(footprints: Iterable[Footprint | None]) -> Footprint | None:
+    """Return what any of them touches; None: one is unknown."""
+    found: Sequence[Footprint | None] = list(footprints)
+    known = [one for one in found if one is not None]
+    if len(known) < len(found):
+        return None
+    return Footprint(
+        groups=frozenset().union(*(one.groups for one in known)),
+        partitions=frozenset().union(*(one.partitions for one in known)),
+        is_whole=any(one.is_whole for one in known),
+    )

@@ -1,0 +1,58 @@
+"""Read the slices that a plan names, as they are on storage when it is executed.
+
+Source: docs/format.md §3.2, §9.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hudi_ops.commit.session import Session
+from hudi_ops.errors import Corrupt
+from hudi_ops.files.names import data_path, parse_data_file
+from hudi_ops.services.base.pending import cancel_advice
+from hudi_ops.timeline.content.plans import PlannedSlice
+from hudi_ops.timeline.state import TableState
+from hudi_ops.view.file_group import DataFile
+from hudi_ops.view.slices import Slice, merge_order
+
+
+def read_slices(session: Session, state: TableState, instant: str, planned: Sequence[PlannedSlice]) -> list[Slice]:
+    """Return planned slices with the sizes of their files, in the plan's order.
+
+    Raises:
+        Corrupt: a file is gone.
+    """
+    paths = [path for one in planned for path in _paths(one)]
+    found = dict(zip(paths, session.ctx.local_engine.map(session.ctx.storage.head, paths), strict=True))
+    for path, info in found.items():
+        if info is None:
+            raise Corrupt(
+                f"{path}, which a plan names, is gone",
+                table=state.config.name,
+                instant=instant,
+                expected="every file that the plan names",
+                found="no such file",
+                next_step=f"restore it from a copy; else {cancel_advice(instant)}",
+                path=path,
+            )
+    sizes = {path: info.size_bytes for path, info in found.items() if info is not None}
+    return [_slice(one, sizes) for one in planned]
+
+
+def _paths(planned: PlannedSlice) -> list[str]:
+    names: Sequence[str] = (planned.base_file, *planned.log_files) if planned.base_file else planned.log_files
+    return [data_path(planned.partition_path, name) for name in names]
+
+
+def _slice(planned: PlannedSlice, sizes: Mapping[str, int]) -> Slice:
+    files = []
+    key = planned.partition_path, planned.file_id
+    for path in _paths(planned):
+        named = parse_data_file(path.rpartition("/")[2])
+        time = named.instant if named is not None else planned.base_instant
+        is_log = named is not None and named.is_log
+        files.append(DataFile(key[0], path, key[1], time, sizes[path], is_log))
+    base = files[0] if planned.base_file else None
+    # A plan of Apache Hudi may name log files in another order; records of one key are merged in this order.
+    return Slice(*key, base, merge_order(files[1:] if base else files))
