@@ -119,9 +119,7 @@ def _reads(storage: Storage, config: TableConfig, timeline: Timeline) -> dict[Gr
 
 
 def _slices_of(plan: object) -> Iterable[PlannedSlice]:
-    if isinstance(plan, CompactionPlan):
-        return plan.slices
-    return [slice_ for group in plan.groups for slice_ in group] if isinstance(plan, ReplacePlan) else ()
+    return plan.slices if isinstance(plan, CompactionPlan | ReplacePlan) else ()
 
 
 def refuse_pending_clean(session: Session, state: TableState) -> None:

@@ -35,7 +35,7 @@ def _compaction(said: CompactionPlan) -> str:
 def _replace(said: ReplacePlan) -> str:
     if not said.groups:
         return ""
-    return f"rewrites {_count(sum(map(len, said.groups)), 'file group')} in {_count(len(said.groups), 'group')}"
+    return f"rewrites {_count(len(said.slices), 'file group')} in {_count(len(said.groups), 'group')}"
 
 
 @note_of.register

@@ -169,13 +169,9 @@ def _adds_keys(stat: WriteStat) -> bool:
 
 def inputs_of(plan: Plan | None) -> Footprint | None:
     """Return the file groups that a service's plan works on, or None for other plans."""
-    if isinstance(plan, ReplacePlan):
-        slices = [slice_ for group in plan.groups for slice_ in group]
-    elif isinstance(plan, CompactionPlan):
-        slices = list(plan.slices)
-    else:
+    if not isinstance(plan, ReplacePlan | CompactionPlan):
         return None
-    return Footprint(frozenset((slice_.partition_path, slice_.file_id[:BUCKET_DIGITS]) for slice_ in slices))
+    return Footprint(frozenset((slice_.partition_path, slice_.file_id[:BUCKET_DIGITS]) for slice_ in plan.slices))
 
 
 def encode_footprint(footprint: Footprint | None) -> str:

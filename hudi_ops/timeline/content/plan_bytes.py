@@ -5,11 +5,12 @@ Source: docs/format.md §2.4, §3.2.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hudi_ops.formats.avro import container as avro
 from hudi_ops.formats.timeline.timeline_schemas import COMPACTION_PLAN, REQUESTED_REPLACE_METADATA
-from hudi_ops.timeline.content.plans import CompactionPlan, PlannedSlice, ReplacePlan
+from hudi_ops.timeline.content.plans import CompactionPlan, PlannedGroup, PlannedSlice, ReplacePlan
 
 COMPACTION_VERSION = 2
 """Version of plans that name files without their folders."""
@@ -35,17 +36,10 @@ def encode_compaction(plan: CompactionPlan) -> bytes:
 
 
 def encode_clustering(plan: ReplacePlan) -> bytes:
-    """Encode the requested file of a clustering; equal plans give equal bytes."""
-    groups: list[dict[str, Any]] = [
-        {
-            "slices": [_slice_info(slice_) for slice_ in slices],
-            "metrics": {},
-            "numOutputFileGroups": 1,
-            "extraMetadata": None,
-            "version": CLUSTERING_VERSION,
-        }
-        for slices in plan.groups
-    ]
+    """Encode the requested file of a clustering; equal plans give equal bytes.
+
+    The slices have whole URIs: Apache Hudi's executor opens its files there.
+    """
     strategy = {
         "strategyClassName": plan.strategy,
         "strategyParams": dict(sorted(plan.strategy_params.items())),
@@ -56,12 +50,12 @@ def encode_clustering(plan: ReplacePlan) -> bytes:
         {
             "operationType": plan.operation,
             "clusteringPlan": {
-                "inputGroups": groups,
+                "inputGroups": [_group_info(group) for group in plan.groups],
                 "strategy": strategy,
                 "extraMetadata": dict(sorted(plan.extra.items())),
                 "version": CLUSTERING_VERSION,
                 "preserveHoodieMetadata": True,
-                "missingSchedulePartitions": [],
+                "missingSchedulePartitions": list(plan.unplanned),
             },
             "extraMetadata": {},
             "version": CLUSTERING_VERSION,
@@ -74,8 +68,24 @@ def slice_metrics(base_bytes: int | None, log_files: int, log_bytes: int, new_ba
 
     `new_base_bytes` is the expected size of a first base file.
     """
-    read_mb = ((base_bytes or 0) + log_bytes) // _BYTES_PER_MB
-    write_mb = (new_base_bytes if base_bytes is None else base_bytes) // _BYTES_PER_MB
+    write_bytes = new_base_bytes if base_bytes is None else base_bytes
+    return _metrics(log_files, log_bytes, (base_bytes or 0) + log_bytes, write_bytes)
+
+
+def group_metrics(slices: Iterable[tuple[int | None, Sequence[int]]], new_base_bytes: int) -> dict[str, float]:
+    """Return the metrics of a clustering's group, from the sizes of each slice's base file and log files.
+
+    Bytes are added up before they are cut to MiB. `new_base_bytes` is the expected size of a first base file.
+    """
+    sizes = list(slices)
+    logs = [size for _, slice_logs in sizes for size in slice_logs]
+    read_bytes = sum(base or 0 for base, _ in sizes) + sum(logs)
+    # A base file without bytes counts as a missing one, as in Apache Hudi.
+    return _metrics(len(logs), sum(logs), read_bytes, sum(base or new_base_bytes for base, _ in sizes))
+
+
+def _metrics(log_files: int, log_bytes: int, read_bytes: int, write_bytes: int) -> dict[str, float]:
+    read_mb, write_mb = read_bytes // _BYTES_PER_MB, write_bytes // _BYTES_PER_MB
     return {
         "TOTAL_LOG_FILES": float(log_files),
         "TOTAL_IO_MB": float(read_mb + write_mb),
@@ -97,12 +107,22 @@ def _operation(one: PlannedSlice) -> dict[str, Any]:
     }
 
 
+def _group_info(group: PlannedGroup) -> dict[str, Any]:
+    return {
+        "slices": [_slice_info(slice_) for slice_ in group.slices],
+        "metrics": dict(group.metrics),
+        "numOutputFileGroups": group.outputs,
+        "extraMetadata": dict(group.extra) or None,
+        "version": CLUSTERING_VERSION,
+    }
+
+
 def _slice_info(one: PlannedSlice) -> dict[str, Any]:
     return {
-        "dataFilePath": one.base_file or None,
+        "dataFilePath": one.base_file,
         "deltaFilePaths": list(one.log_files),
         "fileId": one.file_id,
         "partitionPath": one.partition_path,
-        "bootstrapFilePath": None,
+        "bootstrapFilePath": "",
         "version": CLUSTERING_VERSION,
     }

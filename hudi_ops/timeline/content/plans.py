@@ -52,19 +52,39 @@ class CompactionPlan:
 
 
 @dataclass(frozen=True)
+class PlannedGroup:
+    """Slices that a clustering merges into `outputs` file groups.
+
+    `extra` describes the nodes of a hash ring, where a resize made the group.
+    """
+
+    slices: tuple[PlannedSlice, ...]
+    outputs: int = 1
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class ReplacePlan:
     """Groups of slices to be replaced together by a clustering; none for overwrites.
 
     `children` are (partition path, first part of the file id) of the groups that a resize of consistent hashing makes: while
-    it is pending, writers put their rows into these as well, under the plan's instant (docs/format.md §6.1).
+    it is pending, writers put their rows into these as well, under the plan's instant (docs/format.md §6.1). `unplanned` are the
+    partitions that Apache Hudi 1.1 has to look into for its next plan, as in `CompactionPlan`.
     """
 
     operation: str
-    groups: tuple[tuple[PlannedSlice, ...], ...]
+    groups: tuple[PlannedGroup, ...]
     strategy: str = ""
     strategy_params: Mapping[str, str] = field(default_factory=dict)
     extra: Mapping[str, str] = field(default_factory=dict)
     children: frozenset[tuple[str, str]] = frozenset()
+    unplanned: tuple[str, ...] = ()
+
+    @property
+    def slices(self) -> tuple[PlannedSlice, ...]:
+        """Return the slices of all groups."""
+        return tuple(slice_ for group in self.groups for slice_ in group.slices)
 
 
 @dataclass(frozen=True)
@@ -236,11 +256,22 @@ def _replace(record: Mapping[str, Any]) -> ReplacePlan:
     groups = plan.get("inputGroups") or ()
     return ReplacePlan(
         operation,
-        tuple(tuple(map(_slice, group["slices"] or ())) for group in groups),
+        tuple(map(_group, groups)),
         strategy.get("strategyClassName") or "",
         strategy.get("strategyParams") or {},
         {**(record.get("extraMetadata") or {}), **(plan.get("extraMetadata") or {})},
         frozenset(child for group in groups for child in _children(group.get("extraMetadata") or {})),
+        tuple(plan.get("missingSchedulePartitions") or ()),
+    )
+
+
+def _group(record: Mapping[str, Any]) -> PlannedGroup:
+    outputs = record.get("numOutputFileGroups")
+    return PlannedGroup(
+        tuple(map(_slice, record["slices"] or ())),
+        1 if outputs is None else outputs,
+        record.get("metrics") or {},
+        record.get("extraMetadata") or {},
     )
 
 

@@ -158,7 +158,7 @@ class Writer:
         if plan is None:
             raise WriteConflict(f"{time} has no requested file any more")
         assert isinstance(plan, ReplacePlan)
-        ((planned,),) = plan.groups
+        (planned,) = plan.slices
         if self._storage.head(self._path(requested_name(time, "clustering"))) is None:
             raise WriteConflict(f"{time} has no requested file any more")
         self._put(inflight_name(time, "clustering"))
@@ -220,8 +220,8 @@ class Writer:
                 raise WriteConflict(f"{time} and {one.time} wrote {mine.file_id}")
         for one in timeline.pending:
             plan = read_plan(self._storage, timeline, one) if one.action == "clustering" else None
-            groups = plan.groups if isinstance(plan, ReplacePlan) else ()
-            if any(planned.file_id == mine.file_id for group in groups for planned in group):
+            slices = plan.slices if isinstance(plan, ReplacePlan) else ()
+            if any(planned.file_id == mine.file_id for planned in slices):
                 raise WriteConflict(f"{one.time} will replace {mine.file_id}")
 
     def _base(self, seen: Timeline, partition: str) -> tuple[str, Rows]:

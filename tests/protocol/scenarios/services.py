@@ -102,11 +102,10 @@ class Executes:
                 if plan is None:
                     raise Conflict("the plan was removed meanwhile", instant=attempt.instant)
                 assert isinstance(plan, ReplacePlan)
-                slices = [one for group in plan.groups for one in group]
-                for one in slices:
+                for one in plan.slices:
                     keeper.check()
                     written.append(_rewrite(session, attempt, one))
-                _complete(session, attempt, slices, written)
+                _complete(session, attempt, plan.slices, written)
         except (Cancelled, Conflict) as error:
             # Its epoch is in their names, so they are nobody else's.
             for stat in written:

@@ -45,7 +45,7 @@ from hudi_ops.timeline.content.clean_bytes import planned_path
 from hudi_ops.timeline.content.commit_metadata import WriteStat
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS, Footprint
 from hudi_ops.timeline.content.plan_bytes import encode_clustering
-from hudi_ops.timeline.content.plans import PlannedSlice, ReplacePlan
+from hudi_ops.timeline.content.plans import PlannedGroup, PlannedSlice, ReplacePlan
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import table_schema
 from hudi_ops.view.slices import Slice
@@ -140,7 +140,7 @@ class Rewriting(TableService[RewriteRequest, ReplacePlan, RewriteInputs, Rewrite
 
     def draft(self, session: Session, state: TableState, choice: Choice) -> Draft:
         chosen = [found.candidate for found in choice.planned]
-        groups = tuple((_planned(session.ctx.storage, one),) for one in chosen)
+        groups = tuple(PlannedGroup((_planned(session.ctx.storage, one),)) for one in chosen)
         plan_ = ReplacePlan("CLUSTER", groups, STRATEGY, extra=choice.cancel.extra())
         inputs = frozenset((one.partition_path, one.file_id[:BUCKET_DIGITS]) for one in chosen)
         return Draft(encode_clustering(plan_), Footprint(inputs), state, cancel=choice.cancel)
@@ -149,7 +149,7 @@ class Rewriting(TableService[RewriteRequest, ReplacePlan, RewriteInputs, Rewrite
         return Cost(sum(found.candidate.bytes_in for found in choice.planned), 0, 0.0, None)
 
     def inputs(self, session: Session, attempt: Attempt, plan: ReplacePlan) -> RewriteInputs:
-        wanted = {(one.partition_path, one.file_id) for group in plan.groups for one in group}
+        wanted = {(one.partition_path, one.file_id) for one in plan.slices}
         return RewriteInputs(tuple(one for one in live_slices(session, attempt.begun) if one.key in wanted))
 
     def tasks(self, run: RewriteRun) -> list[RewriteTask]:

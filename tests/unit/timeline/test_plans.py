@@ -56,7 +56,9 @@ def test_pending_clustering_has_bare_names_though_the_file_holds_uris(said):
     plan, _ = said(PENDING, "20261121021202623", "replacecommit")
     assert isinstance(plan, ReplacePlan)
     assert plan.operation == "CLUSTER"
-    ((one,),) = plan.groups
+    (group,) = plan.groups
+    (one,) = group.slices
+    assert (group.outputs, group.metrics["TOTAL_LOG_FILES"]) == (1, 2.0)
     assert one.base_file == f"{one.file_id}_1-249-279_20261121021200131.parquet"
     assert "/" not in "".join(one.log_files)
     assert plan.strategy.endswith("ExecutionStrategy")
