@@ -28,6 +28,7 @@ BLOOM_HEADROOM = 1.5
 """Factor by which a new filter exceeds its keys, so that rewrites can carry it over and add to it."""
 
 ROW_GROUP_ROWS = 1_000_000
+_SAMPLED_ROWS = 1_000
 
 MODERN_CALENDAR = {"org.apache.spark.version": "3.5.0"}
 """Tells Spark, and so Apache Hudi, that old dates are in the proleptic Gregorian calendar, as Arrow's are. Without this key
@@ -133,6 +134,11 @@ class BaseFileReader:
             raise_read_error(self._path, error)
         schema = pa.schema([self.schema.field(name) for name in wanted])
         return pa.Table.from_batches([batch]) if batch is not None else schema.empty_table()
+
+    def unfolded_bytes(self, columns: Sequence[str]) -> float:
+        """Estimate by the first rows the memory that all rows of the named columns take; raise as `head` does."""
+        head = self.head(_SAMPLED_ROWS, columns)
+        return head.nbytes / head.num_rows * self.rows if head.num_rows else 0.0
 
 
 def raise_read_error(path: str, error: Exception) -> NoReturn:

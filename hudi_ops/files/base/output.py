@@ -9,9 +9,11 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from hudi_ops.concurrency.markers import put_marker
+from hudi_ops.config.columns import FILE_NAME
 from hudi_ops.engine.stopping import check_stop
 from hudi_ops.files.names import data_path
 from hudi_ops.formats import partition_metadata
+from hudi_ops.kernels.meta_columns import with_file_name
 from hudi_ops.storage.claim import ensure
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.content.commit_metadata import WriteStat
@@ -47,6 +49,14 @@ class BaseFileOutput:
     def path(self) -> str:
         """Its path below the table's root."""
         return data_path(self.partition_path, self.name)
+
+    def named(self, rows: pa.Table, stored: pa.Schema) -> pa.Table:
+        """Return rows with the columns of the file, of which they lack the file name; it is this file's."""
+        place = stored.get_field_index(FILE_NAME)
+        if place < 0:
+            return rows
+        empty = pa.chunked_array([pa.nulls(rows.num_rows, pa.string())])
+        return with_file_name(rows.add_column(place, stored.field(place), empty), self.name)
 
     def put(self, body: pa.Buffer) -> None:
         """Put the marker, then the file; with a new partition, its metadata file before it.

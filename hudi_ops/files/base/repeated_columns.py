@@ -45,6 +45,17 @@ def concat_rows(carried: pa.Table, fresh: pa.Table) -> pa.Table:
     return pa.concat_tables([carried, fresh]).unify_dictionaries()
 
 
+def joined_rows(parts: Sequence[pa.Table]) -> pa.Table:
+    """Concatenate rows of several files; a column stays a dictionary if it is one in all of them."""
+    first, *others = parts
+    mixed = [
+        field.name
+        for place, field in enumerate(first.schema)
+        if any(part.schema.field(place).type != field.type for part in others)
+    ]
+    return pa.concat_tables([decode_columns(part, mixed) for part in parts]).unify_dictionaries()
+
+
 def decode_columns(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     """Decode the named columns, if present, for kernels that compare their values."""
     for name in names:

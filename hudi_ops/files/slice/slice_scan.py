@@ -7,8 +7,9 @@ rows in the order of the file, then log rows in the order in which they are merg
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property
 from typing import Protocol
 
@@ -141,6 +142,13 @@ class MergeCounts:
     deleted: int
     inserted: int
     ignored: int
+
+    def __add__(self, other: MergeCounts) -> MergeCounts:
+        """Return the counts of both."""
+        return MergeCounts(*map(operator.add, astuple(self), astuple(other)))
+
+
+NOTHING_MERGED = MergeCounts(0, 0, 0, 0, 0, 0, 0)
 
 
 @dataclass(frozen=True, eq=False)

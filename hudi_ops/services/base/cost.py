@@ -1,8 +1,15 @@
-"""Compare the estimated cost of a run with the measured cost."""
+"""Cost of a run: estimated and measured, and the memory that rewriting files takes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+ARROW_PER_STORED = 5.0
+"""Bytes of rows in memory for each byte of compressed files."""
+COPIES = 2.0
+"""Copies of the rows in memory while they are merged and encoded."""
+FOLDED_MAX = 20
+"""Factor between the memory expected from file sizes and the limit, below which the first rows are sampled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +29,11 @@ class CostError:
     bytes_out: float | None
     seconds: float | None
     memory_bytes: float | None
+
+
+def memory_of(stored_bytes: int) -> int:
+    """Return the memory expected for rewriting files of a size whose rows are held whole, in bytes."""
+    return round(stored_bytes * ARROW_PER_STORED * COPIES)
 
 
 def error_of(expected: Cost, was: Cost) -> CostError:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.protocol import Engine
-from hudi_ops.services.base.cost import Cost
+from hudi_ops.services.base.cost import Cost, memory_of
 
 READ_BYTES_PER_S = 40_000_000
 """Stored bytes of base and log files that one core decodes and merges in a second."""
@@ -16,20 +16,11 @@ SLICE_S = 0.05
 """Further cost of each slice: opening its files, marker, put."""
 PLAN_S = 0.2
 """Further cost of each execution: takeover, inflight, decision."""
-ARROW_PER_STORED = 5.0
-"""Bytes of rows in memory for each byte of compressed files."""
-COPIES = 2.0
-"""Copies of a slice's rows in memory while it is merged and encoded."""
 
 
 def bytes_out_of(base_bytes: int, log_bytes: int) -> int:
     """Return the expected size of the new base file."""
     return base_bytes or log_bytes
-
-
-def memory_of(base_bytes: int, log_bytes: int) -> int:
-    """Return the memory expected for merging a slice that is held whole, in bytes."""
-    return round((base_bytes + log_bytes) * ARROW_PER_STORED * COPIES)
 
 
 def estimate(sizes: Sequence[tuple[int, int]], parallel: int, memory_bytes: int | None = None) -> Cost:
@@ -45,7 +36,7 @@ def estimate(sizes: Sequence[tuple[int, int]], parallel: int, memory_bytes: int 
     at_a_time = max(1, min(parallel, len(sizes)))
     # No slice is split: the whole takes at least as long as the largest.
     seconds = PLAN_S + max(sum(each) / at_a_time, max(each, default=0.0)) if sizes else 0.0
-    held = sorted((memory_of(*size) for size in sizes), reverse=True)[:at_a_time]
+    held = sorted((memory_of(sum(size)) for size in sizes), reverse=True)[:at_a_time]
     if memory_bytes is not None:
         held = [min(bytes_held, memory_bytes) for bytes_held in held]
     return Cost(

@@ -22,10 +22,9 @@ from hudi_ops.files.names import base_file_name
 from hudi_ops.files.slice.slice_scan import MergeCounts, SliceScan, SliceTask
 from hudi_ops.files.statistics.collect import statistics_of_base
 from hudi_ops.files.statistics.statistics import NO_FACTS, FileStatistics, StatisticsRequest
-from hudi_ops.kernels.meta_columns import with_file_name
+from hudi_ops.services.base.cost import COPIES, FOLDED_MAX, memory_of
 from hudi_ops.services.base.merging import merging_of
 from hudi_ops.services.base.service import Run
-from hudi_ops.services.compaction.cost import COPIES, memory_of
 from hudi_ops.services.compaction.inputs import PlanInputs, SliceInput
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.content.commit_metadata import WriteStat
@@ -34,10 +33,6 @@ from hudi_ops.view.schema import table_schema
 
 GROUPS_IN_MEMORY = 8
 """Memory of a streamed slice, as a multiple of its row group: read, held, encoded and filtered at a time."""
-
-SAMPLED_ROWS = 1_000
-FOLDED_MAX = 20
-"""Factor between the memory expected from file sizes and the limit, below which the first rows are sampled."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +100,7 @@ def tasks_of(run: Run[CompactionPlan, PlanInputs, CompactTask, CompactedSlice]) 
             source=slice_,
             instant=run.attempt.instant,
             epoch=run.attempt.epoch,
-            streaming=memory_of(slice_.base_bytes, slice_.log_bytes) > run.task_bytes,
+            streaming=memory_of(slice_.bytes_in) > run.task_bytes,
             memory_bytes=run.task_bytes,
             wanted=wanted,
         )
@@ -125,7 +120,7 @@ def compact_slice(task: CompactTask) -> CompactedSlice:
     scan = SliceScan(task.scan, streaming=streaming)
     path = task.output.path
     if not streaming:
-        rows = _named(task, scan.table())
+        rows = task.output.named(scan.table(), task.stored)
         body = _encoded(task, rows, scan.counts)
         task.output.put(body)
         facts = statistics_of_base(path, body, task.stored, task.wanted, rows=rows)
@@ -143,7 +138,7 @@ def compact_slice(task: CompactTask) -> CompactedSlice:
         row_group_bytes=min(ROW_GROUP_BYTES, max(1, task.memory_bytes // GROUPS_IN_MEMORY)),
     ) as writer:
         for batch in scan.batches():
-            writer.write(_named(task, pa.Table.from_batches([batch])))
+            writer.write(task.output.named(pa.Table.from_batches([batch]), task.stored))
         body = writer.finish()
         task.output.put(body)
         facts = statistics_of_base(path, body, task.stored, task.wanted)
@@ -157,25 +152,14 @@ def unfolds_beyond(task: CompactTask) -> bool:
     only where the limit is near.
     """
     base = task.source.base
-    if base is None or FOLDED_MAX * memory_of(task.source.base_bytes, task.source.log_bytes) <= task.memory_bytes:
+    if base is None or FOLDED_MAX * memory_of(task.bytes_in) <= task.memory_bytes:
         return False
-    reader = BaseFileReader(task.storage, base.path)
-    head = reader.head(SAMPLED_ROWS, task.scan.columns)
-    return bool(head.num_rows) and head.nbytes / head.num_rows * reader.rows * COPIES > task.memory_bytes
+    return BaseFileReader(task.storage, base.path).unfolded_bytes(task.scan.columns) * COPIES > task.memory_bytes
 
 
 def _brought(counts: MergeCounts) -> int:
     """Return the number of rows from log records: the last rows, not in the old bloom filter."""
     return counts.updated + counts.inserted
-
-
-def _named(task: CompactTask, rows: pa.Table) -> pa.Table:
-    """Return rows with the columns of a base file; their file name column names the new file."""
-    place = task.stored.get_field_index(FILE_NAME)
-    if place < 0:
-        return rows
-    empty = pa.chunked_array([pa.nulls(rows.num_rows, pa.string())])
-    return with_file_name(rows.add_column(place, task.stored.field(place), empty), task.output.name)
 
 
 def _encoded(task: CompactTask, rows: pa.Table, counts: MergeCounts) -> pa.Buffer:

@@ -1,0 +1,4 @@
+"""Merge small files and sort their rows.
+
+Imported by `table` and `cli`. Read first: tasks.py.
+"""
