@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -44,6 +44,8 @@ class WriterSettings:
     bloom_fpp: float = 1e-3
     plain_columns: tuple[str, ...] = ()
     """Columns written without dictionary, besides the record key and the sequence number."""
+    footer: tuple[tuple[str, str], ...] = ()
+    """Further keys and values of the footer."""
 
 
 BROKEN = (
@@ -102,6 +104,11 @@ class BaseFileReader:
     def footer(self) -> BaseFileFooter:
         """Bloom filter, key range and Avro schema, as far as the file has them."""
         return parquet_footer.decode_footer(self._file.metadata.metadata, self._path)
+
+    def footer_value(self, key: str) -> str:
+        """Return the text under a key of the footer; empty if there is none."""
+        values: Mapping[bytes, bytes] = self._file.metadata.metadata or {}
+        return values.get(key.encode(), b"").decode(errors="replace")
 
     def might_hold(self, keys: pa.ChunkedArray) -> bool:
         """Return whether any of these record keys may be in the file, by its footer alone."""
@@ -263,5 +270,5 @@ def encode_base_file(
         for first in range(0, max(1, rows.num_rows), ROW_GROUP_ROWS):
             check_stop()
             writer.write_table(rows.slice(first, ROW_GROUP_ROWS), row_group_size=ROW_GROUP_ROWS)
-        writer.add_key_value_metadata(parquet_footer.encode_footer(footer) | MODERN_CALENDAR)
+        writer.add_key_value_metadata(parquet_footer.encode_footer(footer) | MODERN_CALENDAR | dict(settings.footer))
     return sink.getvalue()

@@ -149,7 +149,8 @@ class BaseFileWriter:
             avro_schema=stored_avro_schema(data, self._table_name, self._has_keys),
         )
         try:
-            self._writer.add_key_value_metadata(parquet_footer.encode_footer(footer) | MODERN_CALENDAR)
+            added = MODERN_CALENDAR | dict(self._settings.footer)
+            self._writer.add_key_value_metadata(parquet_footer.encode_footer(footer) | added)
             self._writer.close()
         except OSError as error:
             raise Unavailable(**_no_room(error)) from error

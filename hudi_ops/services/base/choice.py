@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from hudi_ops.timeline.cancel.policy import NEVER, CancelPolicy
+from hudi_ops.config.requests import CancelSettings
+from hudi_ops.timeline.cancel.policy import NEVER, CancelPolicy, OnOverlap
 from hudi_ops.view.slices import Slice
 
 SHOWN_MAX = 100
@@ -152,14 +153,18 @@ class Choice:
         """Return one sentence: the planned groups, and the reasons of the others."""
         rest = ", ".join(self._kept())
         if self.planned:
-            logs = sum(len(found.candidate.logs) for found in self.planned)
-            said = f"{_groups(len(self.planned))} with {logs:,} log file{'' if logs == 1 else 's'}"
+            said = self.work()
             return f"{said}; left out: {rest}" if rest else said
         if not rest:
             return f"nothing to {self.verb}: the table has no file groups"
         if not any(True for _ in self.waiting()):
             return f"nothing to {self.verb}: no file group has {self.has}"
         return f"nothing to {self.verb}: {rest}"
+
+    def work(self) -> str:
+        """Return what the plan does, in words."""
+        logs = sum(len(found.candidate.logs) for found in self.planned)
+        return f"{count_of(len(self.planned), 'file group')} with {count_of(logs, 'log file')}"
 
     def _kept(self) -> Iterator[str]:
         if self.below:
@@ -178,6 +183,11 @@ class Choice:
                 yield f"{_groups(len(left))} with {reason} ({where}: {why})"
         if self.bare:
             yield f"{_groups(self.bare)} without {self.has}"
+
+
+def cancel_policy(settings: CancelSettings, on_overlap: OnOverlap) -> CancelPolicy:
+    """Return the cancel policy of these settings, for a kind whose plans meet writes so."""
+    return CancelPolicy(settings.cancellable, settings.after_hours, settings.after_instants, on_overlap)
 
 
 def measured(
@@ -222,5 +232,10 @@ def _verdict(candidate: Candidate, reason: str, why: str, measure: float | None 
     return Verdict(*candidate.key, reason, candidate.base_bytes, logs, candidate.log_bytes, measure, why)
 
 
+def count_of(number: int, what: str) -> str:
+    """Return a number of things in words: `1 file group`, `2 file groups`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def _groups(count: int) -> str:
-    return f"{count:,} file group{'' if count == 1 else 's'}"
+    return count_of(count, "file group")

@@ -1,4 +1,4 @@
 """Merge small files and sort their rows.
 
-Imported by `table` and `cli`. Read first: tasks.py.
+Imported by `table` and `cli`. Read first: service.py.
 """

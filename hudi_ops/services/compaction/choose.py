@@ -9,22 +9,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from hudi_ops.commit.pending import pending_inputs
 from hudi_ops.commit.session import Session
-from hudi_ops.config.requests import CancelSettings, CompactionRequest
+from hudi_ops.config.requests import CompactionRequest
 from hudi_ops.errors import InvalidRequest, Unsupported
-from hudi_ops.services.base.choice import Candidate, Choice, measured, within
-from hudi_ops.services.base.slices import live_slices
+from hudi_ops.services.base.choice import Candidate, Choice, cancel_policy, measured, within
+from hudi_ops.services.base.planned.choosing import pending_plans, slices_of
 from hudi_ops.services.compaction.partitions import partitions_to_plan
 from hudi_ops.services.compaction.strategies import parse_strategy
 from hudi_ops.services.compaction.unmergeable import unmergeable
-from hudi_ops.timeline.cancel.policy import NEVER, CancelPolicy
-from hudi_ops.timeline.content.footprint import BUCKET_DIGITS
+from hudi_ops.timeline.cancel.policy import NEVER
 from hudi_ops.timeline.names import ms_of_instant
 from hudi_ops.timeline.state import TableState
-from hudi_ops.view.partitions import choose as choose_partitions
-from hudi_ops.view.partitions import plain_paths
-from hudi_ops.view.slices import Slice, is_partitioned
+from hudi_ops.view.slices import Slice
 
 
 class LeftReason(StrEnum):
@@ -52,13 +48,6 @@ def empty_choice(request: CompactionRequest) -> CompactionChoice:
     return CompactionChoice("compact", "log files", strategy, threshold, request.max_bytes, others=others)
 
 
-def cancel_policy(settings: CancelSettings | None) -> CancelPolicy:
-    """Return the cancel policy of these settings; without settings it is `NEVER`."""
-    if settings is None:
-        return NEVER
-    return CancelPolicy(settings.cancellable, settings.after_hours, settings.after_instants, settings.on_overlap)
-
-
 def choose(session: Session, state: TableState, request: CompactionRequest) -> CompactionChoice:
     """Choose the file groups of a plan; change nothing.
 
@@ -66,17 +55,17 @@ def choose(session: Session, state: TableState, request: CompactionRequest) -> C
         InvalidRequest: a partition that the table does not have.
     """
     choice = empty_choice(request)
-    choice.cancel = cancel_policy(request.cancel_settings or session.upkeep.cancel)
+    settings = request.cancel_settings or session.upkeep.cancel
+    choice.cancel = cancel_policy(settings, settings.on_overlap) if settings is not None else NEVER
     free: list[Candidate] = []
-    taken = _pending_groups(session, state)
+    plan_of = pending_plans(session, state)
     slices, choice.elsewhere = _slices(session, state, request.partitions)
     for group in slices:
         if not group.logs:
             choice.bare += 1
             continue
         candidate = _candidate(state, group)
-        plan = taken.get("") or taken.get(f"{group.partition_path}/{group.file_id[:BUCKET_DIGITS]}")
-        if plan is not None:
+        if (plan := plan_of(group)) is not None:
             choice.pending.append((candidate, plan))
         else:
             free.append(candidate)
@@ -142,23 +131,11 @@ def _slices(session: Session, state: TableState, wanted: Sequence[str]) -> tuple
     Raises:
         InvalidRequest: a name that no partition has, or a table without partitions.
     """
-    if not wanted:
-        return live_slices(session, state), set()
-    if not is_partitioned(state.config):
-        raise InvalidRequest(
-            "the table has no partitions to choose from",
-            table=state.config.name,
-            expected="no partition named",
-            found=", ".join(wanted),
-        )
-    if paths := plain_paths(wanted):
-        found = live_slices(session, state, paths)
-        if {slice_.partition_path for slice_ in found} == set(paths):
-            return found, partitions_to_plan(session, state) - set(paths)
-    found = live_slices(session, state)
-    chosen = choose_partitions({slice_.partition_path: slice_ for slice_ in found}, wanted, state.config)
-    elsewhere = {slice_.partition_path for slice_ in found if slice_.logs and slice_.partition_path not in chosen}
-    return [slice_ for slice_ in found if slice_.partition_path in chosen], elsewhere
+    chosen, listed = slices_of(session, state, wanted)
+    paths = {slice_.partition_path for slice_ in chosen}
+    if listed is None:
+        return chosen, partitions_to_plan(session, state) - paths
+    return chosen, {slice_.partition_path for slice_ in listed if slice_.logs} - paths if wanted else set()
 
 
 def _candidate(state: TableState, slice_: Slice) -> Candidate:
@@ -172,17 +149,3 @@ def _candidate(state: TableState, slice_: Slice) -> Candidate:
     oldest = min(times) if len(times) == len(writers) and all(times) else min(writers)
     oldest_ms = ms_of_instant(oldest, state.zone)
     return Candidate(*slice_.key, slice_.base, slice_.logs, max(commits, len(writers)), oldest_ms)
-
-
-def _pending_groups(session: Session, state: TableState) -> dict[str, str]:
-    """Return pending plans by `partition/bucket digits`; an unreadable one has the empty key."""
-    found: dict[str, str] = {}
-    for instant, inputs in pending_inputs(session.ctx, state):
-        if session.was_cancelled(state, instant.time):
-            continue
-        plan = f"{instant.action} {instant.time}"
-        if inputs is None:
-            found[""] = f"{plan}, which cannot be read"
-        else:
-            found |= {f"{partition}/{group}": plan for partition, group in inputs.groups}
-    return found

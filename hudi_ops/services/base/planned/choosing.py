@@ -1,0 +1,63 @@
+"""Find the file groups that a plan may name: those of some partitions, and which plans hold them already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from hudi_ops.commit.pending import pending_inputs
+from hudi_ops.commit.session import Session
+from hudi_ops.errors import InvalidRequest
+from hudi_ops.services.base.slices import live_slices
+from hudi_ops.timeline.content.footprint import BUCKET_DIGITS
+from hudi_ops.timeline.state import TableState
+from hudi_ops.view.partitions import choose as choose_partitions
+from hudi_ops.view.partitions import plain_paths
+from hudi_ops.view.slices import Slice, is_partitioned
+
+
+def slices_of(session: Session, state: TableState, wanted: Sequence[str]) -> tuple[list[Slice], list[Slice] | None]:
+    """Return the visible slices of the wanted partitions (none: of all), and of all that were listed.
+
+    The second is None where only the wanted partitions were listed.
+
+    Raises:
+        InvalidRequest: a name that no partition has, or a table without partitions.
+    """
+    if not wanted:
+        found = live_slices(session, state)
+        return found, found
+    if not is_partitioned(state.config):
+        raise InvalidRequest(
+            "the table has no partitions to choose from",
+            table=state.config.name,
+            expected="no partition named",
+            found=", ".join(wanted),
+        )
+    if paths := plain_paths(wanted):
+        found = live_slices(session, state, paths)
+        if {slice_.partition_path for slice_ in found} == set(paths):
+            return found, None
+    found = live_slices(session, state)
+    chosen = choose_partitions({slice_.partition_path: slice_ for slice_ in found}, wanted, state.config)
+    return [slice_ for slice_ in found if slice_.partition_path in chosen], found
+
+
+def pending_plans(session: Session, state: TableState) -> Callable[[Slice], str | None]:
+    """Return a function that names the pending plan of a slice, or None.
+
+    A plan that cannot be read may name any slice.
+    """
+    found: dict[str, str] = {}
+    for instant, inputs in pending_inputs(session.ctx, state):
+        if session.was_cancelled(state, instant.time):
+            continue
+        plan = f"{instant.action} {instant.time}"
+        if inputs is None:
+            found[""] = f"{plan}, which cannot be read"
+        else:
+            found |= {f"{partition}/{group}": plan for partition, group in inputs.groups}
+
+    def plan_of(slice_: Slice) -> str | None:
+        return found.get("") or found.get(f"{slice_.partition_path}/{slice_.file_id[:BUCKET_DIGITS]}")
+
+    return plan_of

@@ -1,0 +1,276 @@
+"""Choose the file groups that a clustering rewrites, and which of them together.
+
+Source: docs/protocol.md §27.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import groupby
+
+import pyarrow as pa
+
+from hudi_ops.commit.session import Session
+from hudi_ops.config.requests import ClusteringRequest
+from hudi_ops.errors import InvalidRequest, NotFound, Unsupported
+from hudi_ops.files.base.base_file import BaseFileReader
+from hudi_ops.kernels.sorting.order import UNSORTED, SortOrder
+from hudi_ops.services.base.choice import Candidate, Choice, Measured, Strategy, cancel_policy, count_of
+from hudi_ops.services.base.planned.choosing import pending_plans, slices_of
+from hudi_ops.services.clustering.layout import ORDER_KEY, decode_order, say_order
+from hudi_ops.timeline.state import TableState
+from hudi_ops.view.schema import table_schema
+
+
+class LeftReason(StrEnum):
+    """Reasons of clustering alone to leave a file group out."""
+
+    LARGE = "files above the small file limit"
+    ORDERED = "rows in this order already"
+    ALONE = "no other small file to merge with"
+
+
+@dataclass(frozen=True)
+class OutputGroup:
+    """Slices that are rewritten together, into `outputs` files."""
+
+    slices: tuple[Candidate, ...]
+    outputs: int
+
+    @property
+    def partition_path(self) -> str:
+        """Return the partition of all its slices."""
+        return self.slices[0].partition_path
+
+    @property
+    def bytes_in(self) -> int:
+        """Return the bytes that are read."""
+        return sum(slice_.bytes_in for slice_ in self.slices)
+
+
+@dataclass
+class ClusteringChoice(Choice):
+    """Choice of a clustering: the order of the rows, and the planned slices by group."""
+
+    order: SortOrder = UNSORTED
+    groups: list[OutputGroup] = field(default_factory=list)
+
+    def work(self) -> str:
+        """Return how many file groups become how many, in words."""
+        outputs = sum(group.outputs for group in self.groups)
+        said = f"{count_of(len(self.planned), 'file group')} into {outputs:,}"
+        return f"{said}, sorted {say_order(self.order)}" if self.order.columns else said
+
+    def leave_out_ordered(self, one: Candidate) -> None:
+        """Leave out a file whose rows are in this order already."""
+        self.others[LeftReason.ORDERED].append((one, say_order(self.order)))
+
+
+def empty_choice(request: ClusteringRequest) -> ClusteringChoice:
+    """Return the choice of a request without candidates."""
+    strategy = Strategy(request.curve, lambda candidate, now_ms: float(candidate.bytes_in), "bytes", 0.0)
+    others: dict[str, list[tuple[Candidate, str]]] = {reason: [] for reason in LeftReason}
+    return ClusteringChoice(
+        "cluster",
+        "files",
+        strategy,
+        float(request.small_limit),
+        request.max_bytes,
+        others=others,
+        cancel=cancel_policy(request.cancel_settings, request.on_overlap),
+        order=SortOrder(request.curve, request.sort_by),
+    )
+
+
+def choose(session: Session, state: TableState, request: ClusteringRequest) -> ClusteringChoice:
+    """Choose the file groups of a plan; change nothing.
+
+    Raises:
+        InvalidRequest: a partition or sort column that the table does not have, or an order that its index does not allow.
+    """
+    choice = empty_choice(request)
+    _refuse_columns(session, state, request)
+    has_buckets = state.log.properties.facts.has_buckets
+    plan_of = pending_plans(session, state)
+    slices, _ = slices_of(session, state, request.partitions)
+    free: list[Candidate] = []
+    for slice_ in slices:
+        candidate = Candidate(*slice_.key, slice_.base, slice_.logs)
+        if (plan := plan_of(slice_)) is not None:
+            choice.pending.append((candidate, plan))
+        else:
+            free.append(candidate)
+    ordered = frozenset() if request.rewrite else _ordered(session, state, choice.order, free)
+    found: list[OutputGroup] = []
+    for _, members in groupby(free, key=lambda one: one.partition_path):
+        if has_buckets:
+            found += _groups_of_buckets(choice, members, ordered)
+        else:
+            found += _groups_of_partition(choice, request, members, ordered)
+    _take(choice, found)
+    return choice
+
+
+def _refuse_columns(session: Session, state: TableState, request: ClusteringRequest) -> None:
+    """Refuse sort columns that the table does not have or that have no order.
+
+    Raises:
+        InvalidRequest: names the column; or there is none, and the table's files cannot be merged.
+    """
+    schema = table_schema(state.config, state.timeline, session.commits)
+    for name in request.sort_by:
+        place = schema.get_field_index(name)
+        if place < 0:
+            raise InvalidRequest(
+                f"the table has no column {name!r} to sort by",
+                table=state.config.name,
+                expected=", ".join(schema.names),
+                found=name,
+                next_step="name columns of the table",
+                field="sort_by",
+            )
+        if pa.types.is_nested(schema.field(place).type):
+            raise InvalidRequest(
+                f"column {name!r} is nested and has no order",
+                table=state.config.name,
+                expected="columns of numbers, texts, bytes, dates, times or booleans",
+                found=str(schema.field(place).type),
+                next_step="name another column",
+                field="sort_by",
+            )
+    if not request.sort_by and state.log.properties.facts.has_buckets:
+        raise InvalidRequest(
+            "this table has a file for each bucket, which cannot be merged with others",
+            table=state.config.name,
+            expected="sort_by with columns: each file is sorted by itself",
+            found="no sort columns",
+            next_step="name sort columns, or leave the table as it is",
+            field="sort_by",
+        )
+
+
+def refuse_unknown_index(state: TableState) -> None:
+    """Refuse a table in which rows may not move between file groups.
+
+    Raises:
+        Unsupported: an index of Apache Hudi's own says where rows lie.
+    """
+    facts = state.log.properties.facts
+    if not facts.takes_rows:
+        raise Unsupported(
+            "the index of this table is not known, so rows may not move between its file groups",
+            table=state.config.name,
+            expected="a table with the bloom, simple, record_index or simple bucket index",
+            found=facts.index,
+            next_step="cluster it with Apache Hudi",
+        )
+
+
+def _groups_of_buckets(
+    choice: ClusteringChoice, members: Iterable[Candidate], ordered: frozenset[tuple[str, str]]
+) -> list[OutputGroup]:
+    """Return a group for each file that is not in the order yet: its rows stay in their bucket."""
+    found = []
+    for one in members:
+        if one.key in ordered:
+            choice.leave_out_ordered(one)
+        else:
+            found.append(OutputGroup((one,), 1))
+    return found
+
+
+def _groups_of_partition(
+    choice: ClusteringChoice,
+    request: ClusteringRequest,
+    members: Iterable[Candidate],
+    ordered: frozenset[tuple[str, str]],
+) -> list[OutputGroup]:
+    """Return the groups of one partition.
+
+    Small files are merged where that leaves fewer files. With an order, every file is sorted that is not in this order yet; small
+    files in this order join them.
+    """
+    small: list[Candidate] = []
+    unsorted: list[Candidate] = []
+    for one in members:
+        if choice.order.columns and one.key not in ordered:
+            unsorted.append(one)
+        elif one.bytes_in < request.small_limit:
+            small.append(one)
+        elif one.key in ordered:
+            choice.leave_out_ordered(one)
+        else:
+            choice.others[LeftReason.LARGE].append((one, f"{one.bytes_in:,} bytes"))
+    found = []
+    for slices in _packed([*unsorted, *small], request.group_bytes):
+        outputs = -(-sum(one.bytes_in for one in slices) // request.target_bytes) or 1
+        is_sorting = any(one in unsorted for one in slices)
+        if is_sorting or outputs < len(slices):
+            found.append(OutputGroup(slices, outputs))
+            continue
+        for one in slices:
+            if one.key in ordered:
+                choice.leave_out_ordered(one)
+            else:
+                choice.others[LeftReason.ALONE].append((one, f"{one.bytes_in:,} bytes"))
+    return found
+
+
+def _packed(slices: Sequence[Candidate], group_bytes: int) -> list[tuple[Candidate, ...]]:
+    """Return slices in groups of at most so many bytes; a larger slice is a group of its own."""
+    groups: list[list[Candidate]] = []
+    used = 0
+    for one in slices:
+        if not groups or used + one.bytes_in > group_bytes:
+            groups.append([])
+            used = 0
+        groups[-1].append(one)
+        used += one.bytes_in
+    return [tuple(group) for group in groups]
+
+
+def _take(choice: ClusteringChoice, found: Sequence[OutputGroup]) -> None:
+    """Plan groups up to the limit of bytes, the largest first; the first always fits."""
+    used = 0
+    for group in sorted(found, key=lambda one: (-one.bytes_in, one.slices[0].key)):
+        measured = [Measured(one, float(one.bytes_in)) for one in group.slices]
+        if choice.max_bytes is not None and choice.groups and used + group.bytes_in > choice.max_bytes:
+            choice.beyond += measured
+            continue
+        used += group.bytes_in
+        choice.groups.append(group)
+        choice.planned += measured
+
+
+def _ordered(
+    session: Session, state: TableState, order: SortOrder, slices: Sequence[Candidate]
+) -> frozenset[tuple[str, str]]:
+    """Return the slices whose base file was written in an order.
+
+    Commits on the timeline say it of their files. The footer is read of files whose writer was archived.
+    """
+    if not order.columns:
+        return frozenset()
+    known: dict[str, bool] = {}
+    for time in {one.base.instant for one in slices if one.base is not None}:
+        instant = state.timeline.find(time)
+        metadata = session.commits.metadata(state.timeline, instant) if instant is not None else None
+        if metadata is not None:
+            known[time] = decode_order(metadata.extra.get(ORDER_KEY, "")) == order
+    storage = session.ctx.storage
+
+    def is_ordered(path: str) -> bool:
+        try:
+            return decode_order(BaseFileReader(storage, path).footer_value(ORDER_KEY)) == order
+        except NotFound:
+            return False  # cleaned since it was listed
+
+    unknown = [one.base.path for one in slices if one.base is not None and one.base.instant not in known]
+    by_footer = dict(zip(unknown, session.ctx.local_engine.map(is_ordered, unknown), strict=True))
+    return frozenset(
+        one.key
+        for one in slices
+        if one.base is not None and (by_footer.get(one.base.path) or known.get(one.base.instant))
+    )

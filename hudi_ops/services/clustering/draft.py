@@ -1,0 +1,108 @@
+"""Draft the plan of a clustering, and revise it under the lock: groups that others touched leave the draft."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from hudi_ops.commit.session import Session
+from hudi_ops.services.base.planned.revise import completed_between, other_plans, refuse_none_left
+from hudi_ops.services.base.publish import Draft
+from hudi_ops.services.clustering.choose import ClusteringChoice, OutputGroup
+from hudi_ops.services.clustering.layout import SORT_AND_SIZE, SORT_IN_FILE, strategy_params
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.content.clean_bytes import planned_path
+from hudi_ops.timeline.content.footprint import BUCKET_DIGITS, Footprint, footprint_of
+from hudi_ops.timeline.content.plan_bytes import encode_clustering, group_metrics
+from hudi_ops.timeline.content.plans import PlannedGroup, PlannedSlice, ReplacePlan
+from hudi_ops.timeline.state import TableState
+from hudi_ops.view.slices import Slice
+
+NEW_BASE_BYTES = 120 << 20
+"""Size that Apache Hudi expects of a first base file, in bytes: its default for new files."""
+
+
+@dataclass
+class ClusteringDraft:
+    """Plan of the groups of a choice, made from the state `begun`."""
+
+    session: Session
+    begun: TableState
+    choice: ClusteringChoice
+
+    def draft(self) -> Draft:
+        """Return the draft of the groups as they were chosen."""
+        return self._draft({})
+
+    def revise(self, state: TableState) -> Draft:
+        """Return the draft for a later state, without the groups that others touched or planned since.
+
+        Raises:
+            Conflict: others took every group, or a completed write was undone or can no longer be read.
+        """
+        left: dict[int, str] = {}
+        footprints = [inputs_of_group(group.slices) for group in self.choice.groups]
+        for other, metadata in completed_between(self.session, self.begun, state):
+            touched = footprint_of(metadata)
+            for number, inputs in enumerate(footprints):
+                if inputs.overlap(touched):
+                    left[number] = f"{other.action} {other.time} wrote to it while the plan was made"
+        for instant, planned in other_plans(self.session, state):
+            for number, inputs in enumerate(footprints):
+                if planned is not None and inputs.overlap(planned):
+                    left[number] = f"{instant.action} {instant.time} was planned on it while the plan was made"
+        if len(left) == len(footprints):
+            refuse_none_left(state, "clustering", next(iter(left.values()), ""))
+        return self._draft(left)
+
+    def _draft(self, left: dict[int, str]) -> Draft:
+        choice = self.choice
+        kept = [group for number, group in enumerate(choice.groups) if number not in left]
+        gone = {one.key: left[number] for number in left for one in choice.groups[number].slices}
+        planned = [found for found in choice.planned if found.candidate.key not in gone]
+        taken = [
+            (found.candidate, gone[found.candidate.key]) for found in choice.planned if found.candidate.key in gone
+        ]
+        revised = replace(choice, groups=kept, planned=planned, pending=[*choice.pending, *taken])
+        storage, has_buckets = self.session.ctx.storage, self.begun.log.properties.facts.has_buckets
+        plan = ReplacePlan(
+            "CLUSTER",
+            tuple(_planned(storage, group) for group in kept),
+            SORT_IN_FILE if has_buckets else SORT_AND_SIZE,
+            strategy_params(choice.order),
+            choice.cancel.extra(),
+            # Apache Hudi 1.1 plans again in these partitions, and in those that are written from now on.
+            unplanned=tuple(
+                sorted({*(one.partition_path for one in revised.waiting()), *(one.partition_path for one in kept)})
+            ),
+        )
+        return Draft(
+            encode_clustering(plan),
+            inputs_of_group([one for group in kept for one in group.slices]),
+            self.begun,
+            revise=self.revise,
+            choice=revised,
+            groups_dropped=len(left),
+            cancel=choice.cancel,
+        )
+
+
+def inputs_of_group(slices: list[Slice] | tuple[Slice, ...]) -> Footprint:
+    """Return the file groups of slices as a footprint."""
+    return Footprint(frozenset((one.partition_path, one.file_id[:BUCKET_DIGITS]) for one in slices))
+
+
+def _planned(storage: Storage, group: OutputGroup) -> PlannedGroup:
+    sizes = [
+        (one.base.size_bytes if one.base is not None else None, [file.size_bytes for file in one.logs])
+        for one in group.slices
+    ]
+    slices = tuple(_planned_slice(storage, one) for one in group.slices)
+    return PlannedGroup(slices, group.outputs, group_metrics(sizes, NEW_BASE_BYTES))
+
+
+def _planned_slice(storage: Storage, one: Slice) -> PlannedSlice:
+    """Return a slice with whole paths, newest log file first: Apache Hudi's executor looks for its files there."""
+    base = planned_path(storage, one.base.path) if one.base is not None else ""
+    logs = tuple(planned_path(storage, file.path) for file in reversed(one.logs))
+    base_instant = one.base.instant if one.base is not None else min(file.instant for file in one.logs)
+    return PlannedSlice(one.partition_path, one.file_id, base, logs, base_instant, {})

@@ -1,0 +1,166 @@
+"""Clustering as a table service: merge small files and sort their rows.
+
+Source: docs/protocol.md §14, §27; docs/format.md §6.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import pyarrow as pa
+
+from hudi_ops.commit.apply.metadata_delta import wanted_facts
+from hudi_ops.commit.session import Session
+from hudi_ops.commit.support import refuse_unwritable
+from hudi_ops.commit.write import Write
+from hudi_ops.concurrency.attempt import Attempt
+from hudi_ops.config.requests import ClusteringRequest
+from hudi_ops.engine.protocol import Engine
+from hudi_ops.files.base.base_file import WriterSettings, stored_schema
+from hudi_ops.services.base.choice import Choice
+from hudi_ops.services.base.cost import Cost
+from hudi_ops.services.base.merging import merging_of
+from hudi_ops.services.base.publish import Draft
+from hudi_ops.services.base.service import Run, TableService, register
+from hudi_ops.services.clustering.choose import ClusteringChoice, choose, empty_choice, refuse_unknown_index
+from hudi_ops.services.clustering.cost import estimate
+from hudi_ops.services.clustering.draft import ClusteringDraft, inputs_of_group
+from hudi_ops.services.clustering.inputs import PlanInputs, inputs_of_plan
+from hudi_ops.services.clustering.layout import ORDER_KEY, encode_order, order_of
+from hudi_ops.services.clustering.result import ClusterResult, result_of
+from hudi_ops.services.clustering.tasks import ClusteredGroup, ClusterTask, cluster_group
+from hudi_ops.services.metadata_table.compact import after_write
+from hudi_ops.timeline.content.footprint import Footprint
+from hudi_ops.timeline.content.plans import ReplacePlan
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.state import TableState
+from hudi_ops.view.listing import StorageListing
+from hudi_ops.view.schema import table_schema
+
+ClusteringRun = Run[ReplacePlan, PlanInputs, ClusterTask, ClusteredGroup]
+
+
+class Clustering(TableService[ClusteringRequest, ReplacePlan, PlanInputs, ClusterTask, ClusteredGroup, ClusterResult]):
+    """Rewrite file groups, one task for each plan group; groups that writes touched are left out."""
+
+    action = "clustering"
+    command = "hudi-ops cluster"
+    plan_type = ReplacePlan
+    result_type = ClusterResult
+    run = staticmethod(cluster_group)
+
+    def refuse_table(self, state: TableState) -> None:
+        """Refuse tables that cannot be written, or whose rows may not move."""
+        refuse_unwritable(state.config)
+        refuse_unknown_index(state)
+
+    def empty_choice(self, request: ClusteringRequest) -> ClusteringChoice:
+        """Return the order, sizes and limit of the request."""
+        return empty_choice(request)
+
+    def choose(self, session: Session, state: TableState, request: ClusteringRequest) -> ClusteringChoice:
+        """Choose by the request's order and sizes."""
+        return choose(session, state, request)
+
+    def draft(self, session: Session, state: TableState, choice: Choice) -> Draft:
+        """Return a draft that leaves out groups which others touch while the plan is made."""
+        return ClusteringDraft(session, state, _own(choice)).draft()
+
+    def estimate(self, choice: Choice, engine: Engine) -> Cost:
+        """Return the cost of rewriting the chosen groups."""
+        return estimate([group.bytes_in for group in _own(choice).groups], engine)
+
+    def refuse_plan(self, session: Session, state: TableState, plan: ReplacePlan, instant: str) -> None:
+        """Refuse a plan whose strategy is not known."""
+        order_of(plan, state.config.name, instant)
+
+    def inputs(self, session: Session, attempt: Attempt, plan: ReplacePlan) -> PlanInputs:
+        """Return the groups of the plan as they are on storage."""
+        return inputs_of_plan(session, attempt.begun, attempt.instant, plan)
+
+    def tasks(self, run: ClusteringRun) -> list[ClusterTask]:
+        """Return one task for each plan group."""
+        session, state, inputs = run.session, run.attempt.begun, run.inputs
+        schema = table_schema(state.config, state.timeline, session.commits)
+        merging = merging_of(state, schema)
+        footer = ((ORDER_KEY, encode_order(inputs.order)),) if inputs.order.columns else ()
+        return [
+            ClusterTask(
+                storage=session.ctx.storage,
+                table_name=state.config.name,
+                partition_path=group.partition_path,
+                sources=group.slices,
+                merging=merging,
+                stored=stored_schema(schema, merging[0].keys is None),
+                order=inputs.order,
+                outputs=group.outputs,
+                instant=run.attempt.instant,
+                epoch=run.attempt.epoch,
+                number=group.number,
+                memory_bytes=run.task_bytes,
+                settings=WriterSettings(footer=footer),
+                wanted=wanted_facts(session, state, schema),
+            )
+            for group in inputs.groups
+        ]
+
+    def replaced_by(self, task: ClusterTask) -> Footprint:
+        """Return the file groups that a task rewrites."""
+        return inputs_of_group(task.sources)
+
+    def outcome(self, run: ClusteringRun) -> Write:
+        """Return a replace commit of the new files, which names every file group that was rewritten."""
+        state = run.attempt.begun
+        schema = table_schema(state.config, state.timeline, run.session.commits)
+        wanted = wanted_facts(run.session, state, schema)
+        replaced: dict[str, tuple[str, ...]] = {}
+        for task in run.tasks:
+            ids = tuple(source.file_id for source in task.sources)
+            replaced[task.partition_path] = (*replaced.get(task.partition_path, ()), *ids)
+        return Write(
+            "CLUSTER",
+            [stat for done in run.done for stat in done.stats],
+            extra={ORDER_KEY: encode_order(run.inputs.order)} if run.inputs.order.columns else {},
+            replaced=replaced,
+            facts=[facts for done in run.done for facts in done.facts],
+            wanted=wanted,
+            # Every key stays; the new files tell where it lies now.
+            hidden_keys=pa.array([], pa.string()) if wanted.keys else None,
+        )
+
+    def files_unannounced(self, session: Session, attempt: Attempt, plan: ReplacePlan) -> list[str]:
+        """List base files of the plan's partitions that carry its instant."""
+        listing = StorageListing(session.ctx.storage, is_partitioned=True, engine=session.ctx.local_engine)
+        held = listing.files(sorted({planned.partition_path for planned in plan.slices}))
+        return [
+            file.path
+            for files in held.values()
+            for file in files
+            if file.instant == attempt.instant and not file.is_log
+        ]
+
+    def files_written(self, run: ClusteringRun) -> Sequence[str]:
+        """Return the new base files."""
+        return [stat.path for done in run.done for stat in done.stats]
+
+    def settled(self, session: Session) -> None:
+        """Compact the metadata table if it has enough deltas."""
+        after_write(session)
+
+    def result(self, run: ClusteringRun) -> ClusterResult:
+        """Return counts of groups, files, rows and bytes."""
+        return result_of(run)
+
+    def is_own(self, session: Session, state: TableState, found: Instant) -> bool:
+        """Return whether a completed replace commit was a clustering."""
+        metadata = session.commits.metadata(state.timeline, found) if found.kind == "replacecommit" else None
+        return metadata is not None and metadata.operation == "CLUSTER"
+
+
+def _own(choice: Choice) -> ClusteringChoice:
+    """Return the choice as this service made it; the base hands it through."""
+    return cast("ClusteringChoice", choice)
+
+
+CLUSTERING = register(Clustering())
