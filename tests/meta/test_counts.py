@@ -208,6 +208,20 @@ LEAST = {
         runs=640,
         proofs=2,
     ),
+    "clusterings": Least(
+        frozenset({
+            "ingest and executor",
+            "ingest and planner",
+            "two executors",
+            "ingest and executor, with log files",
+            "ingest of all groups",
+            "overwrite and executor",
+            "ingest and resume before the slot",
+        }),
+        cases=12,
+        runs=510,
+        proofs=3,
+    ),
     "holes": Least(proofs=15),
 }
 

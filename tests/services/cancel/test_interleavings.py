@@ -20,7 +20,6 @@ from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, FaultyStorage
 from hudi_ops.timeline.cancel.aborted import QUEUE
-from hudi_ops.timeline.cancel.policy import CancelPolicy
 from hudi_ops.timeline.log.cancelled import MARKS
 from hudi_ops.timeline.log.entries import Cancel
 from hudi_ops.timeline.names import State
@@ -203,7 +202,7 @@ def test_16_a_plan_is_ready_while_a_write_is_under_way(world: World, strategy: s
 def test_18_a_second_plan_on_the_groups_of_a_pending_one_is_refused(world: World) -> None:
     plan = world.plan()
     with pytest.raises(Busy, match=plan):
-        world.plan(RewriteRequest(cancel=CancelPolicy(on_overlap="cancel")))
+        world.plan(RewriteRequest(cancel="never"))
     world.table("user").request_cancel(plan)
     again = world.plan()
     execute_rewrite(world.table("executor"), again)
@@ -230,7 +229,7 @@ def test_19_a_plan_on_the_groups_of_a_cancelled_one_completes_while_that_is_remo
 
 
 def test_24_a_plan_completes_while_a_cleaner_finds_it_overdue(world: World) -> None:
-    plan = world.plan(RewriteRequest(("part=p0",), CancelPolicy(cancellable=True, instants=1, on_overlap="cancel")))
+    plan = world.plan(RewriteRequest(("part=p0",), cancel="after 1 instant"))
     world.table("writer").ingest(rows(("k1", "p1", 1, 5, None)))
     world.clock.advance_ms(EXPIRY_MS + 1_000)
     world.table("writer").ingest(rows(("k1", "p1", 1, 6, None)))
