@@ -59,6 +59,7 @@ def test_a_form_has_a_title_a_help_text_and_null_for_what_may_be_empty(model: An
         assert schema["title"], name
         assert schema["description"], name
         assert schema["default"] is not None or "null" in schema["type"]
+        assert schema["default"] in schema.get("enum", [schema["default"]]), name
     assert all(isinstance(schema["type"], (str, list)) for schema in schemas(model).values())
 
 
