@@ -27,11 +27,10 @@ SERVICE = Service("clean", CleanRequest, "clean.py", description="Delete the old
 def add_tasks(service: ServiceDag) -> None:
     """Add the tasks that cancel, plan, execute the plan, and archive."""
     cancel = service.task("cancel", "--mode=cancel", hours=1, table="")  # it completes nothing
-    plan = service.task("plan", "--mode=plan", hours=1, table="")  # a plan completes nothing
-    # An executor that died with its machine is taken for alive for two minutes: the tries must last longer.
-    execute = service.task("execute", "--mode=execute", hours=12, plan=plan, retries=2 * service.retries)
+    plan, execute = service.plan_and_execute()
     # A clean with nothing to delete is skipped; the timeline has grown all the same.
-    cancel >> plan >> execute >> service.task("archive", hours=6, other=ARCHIVE, trigger_rule="none_failed")
+    cancel >> plan
+    execute >> service.task("archive", hours=6, other=ARCHIVE, trigger_rule="none_failed")
 
 
 globals().update(dags_of(SERVICE, add_tasks))

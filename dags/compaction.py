@@ -27,12 +27,4 @@ SERVICE = Service(
     needs="declared as merge-on-read (type: mor), so there is nothing to compact",
 )
 
-
-def add_tasks(service: ServiceDag) -> None:
-    """Add a task that plans, and one that executes its plan."""
-    plan = service.task("plan", "--mode=plan", hours=1, table="")  # a plan completes nothing
-    # An executor that died with its machine is taken for alive for two minutes: the tries must last longer.
-    plan >> service.task("execute", "--mode=execute", hours=12, plan=plan, retries=2 * service.retries)
-
-
-globals().update(dags_of(SERVICE, add_tasks))
+globals().update(dags_of(SERVICE, ServiceDag.plan_and_execute))

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 TABLES = AssetAlias("hudi_ops_tables")
 """Outlet of all tasks that complete instants of a table."""
 
+_REWRITING = {"compact": ("compaction", "slices"), "cluster": ("clustering", "groups")}
+"""Applications that rewrite file groups: the action of their instants, and what their result counts when one completed."""
+
 
 def asset_of(table: str) -> Asset:
     """Return the asset of a table of `tables.yaml`."""
@@ -29,8 +32,8 @@ def events_of(result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     if app == "ingest" and instant:
         yield {"instant": instant, "action": str(result.get("operation")), "rows": int(result.get("rows_in") or 0)}
     # A published plan has an instant as well: it is not completed.
-    elif app == "compact" and instant and result.get("slices"):
-        yield {"instant": instant, "action": "compaction", "rows": int(result.get("rows") or 0)}
+    elif app in _REWRITING and instant and result.get(_REWRITING[app][1]):
+        yield {"instant": instant, "action": _REWRITING[app][0], "rows": int(result.get("rows") or 0)}
     elif app == "clean" and instant and "deleted" in result and not result.get("note"):
         yield {"instant": instant, "action": "clean", "rows": 0}
     elif app == "recover":

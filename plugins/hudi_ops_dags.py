@@ -54,6 +54,7 @@ class Service:
         needs: what `offers` asks for, for people; said where no table fits.
         completes: whether it completes instants of the table, which are events of its asset.
         spark: whether its application is submitted to Spark; else it is a process of the worker's Python.
+        kinds: values of the form field `service`, the first of them the default; default: the form has no such field.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Service:
     needs: str = ""
     completes: bool = True
     spark: bool = True
+    kinds: tuple[str, ...] = ()
 
 
 class ServiceDag:
@@ -155,6 +157,14 @@ class ServiceDag:
             **options,
         )
 
+    def plan_and_execute(self) -> tuple[HudiOpsSubmitOperator, HudiOpsSubmitOperator]:
+        """Add a task that plans, and one that executes its plan; return both."""
+        plan = self.task("plan", "--mode=plan", hours=1, table="")  # a plan completes nothing
+        # An executor that died with its machine is taken for alive for two minutes: the tries must last longer.
+        execute = self.task("execute", "--mode=execute", hours=12, plan=plan, retries=2 * self.retries)
+        plan >> execute
+        return plan, execute
+
     @property
     def _next_step(self) -> str:
         return "Next: add a table that is, or correct its declaration; the form offers it within a minute."
@@ -164,7 +174,8 @@ class ServiceDag:
         return (os.environ.get(f"HUDI_OPS_{self._service.name.upper()}_SCHEDULE") or None) if self._tables else None
 
     def _doc(self) -> str:
-        parts = [self._service.doc.strip(), docs_table(self._service.request)]
+        rows = [f"| {name} | {param.description} |" for name, param in self._kind().items()]
+        parts = [self._service.doc.strip(), "\n".join([docs_table(self._service.request), *rows])]
         if self._note:
             parts.insert(0, f"**{self._note}** A run fails. {self._next_step}")
         return "\n\n".join(parts) + "\n"
@@ -175,10 +186,19 @@ class ServiceDag:
         table = Param(names[0], type="string", enum=names, title="Table", description=help_text)
         schemas = form_fields(self._service.request)
         given = form_values(self._service.request, self._given)
-        return {"table": table, **{name: Param(**{**schemas[name], "default": given[name]}) for name in schemas}}
+        fields = {name: Param(**{**schemas[name], "default": given[name]}) for name in schemas}
+        return {"table": table, **self._kind(), **fields}
+
+    def _kind(self) -> dict[str, Param]:
+        """Return the field that chooses one of the kinds of a service, where there are some."""
+        kinds = [*self._service.kinds]
+        text = f"What the run does: {', '.join(kinds)}."
+        return (
+            {"service": Param(kinds[0], type="string", enum=kinds, title="Service", description=text)} if kinds else {}
+        )
 
 
-def dags_of(service: Service, add_tasks: Callable[[ServiceDag], None]) -> dict[str, DAG]:
+def dags_of(service: Service, add_tasks: Callable[[ServiceDag], object]) -> dict[str, DAG]:
     """Return the DAGs of a service by their ids: the form's, and one for each schedule.
 
     Args:

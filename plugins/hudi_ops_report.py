@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 # The applications begin a line with a date and a level, Spark's JVM with a date in two digits and a level.
@@ -55,6 +55,7 @@ def sentence(result: Mapping[str, Any]) -> str:
     say = {
         "ingest": _ingested,
         "compact": _compacted,
+        "cluster": _clustered,
         "clean": _cleaned,
         "archive": _archived,
         "cancel": _cancelled,
@@ -75,18 +76,34 @@ def _ingested(result: Mapping[str, Any]) -> str:
 
 
 def _compacted(result: Mapping[str, Any]) -> str:
+    def done() -> str:
+        logs = _counted(result.get("log_files"), "log file")
+        bases = _counted(result["slices"], "base file")
+        return f"Compacted {logs} into {bases} with {_counted(result.get('rows'), 'row')} of {_end(result)}"
+
+    return _rewritten(result, "compaction", "slices", done)
+
+
+def _clustered(result: Mapping[str, Any]) -> str:
+    def done() -> str:
+        left, groups = result.get("left_out") or 0, result["groups"]
+        files = f"{_counted(result.get('replaced'), 'file group')} into {_counted(result.get('files'), 'file')}"
+        lost = f"; left out {left:,} of {_counted(groups + left, 'plan group')}, which writes touched" if left else ""
+        return f"Clustered {files} with {_counted(result.get('rows'), 'row')} of {_end(result)}{lost}"
+
+    return _rewritten(result, "clustering", "groups", done)
+
+
+def _rewritten(result: Mapping[str, Any], action: str, rewritten: str, done: Callable[[], str]) -> str:
+    """Return the sentence of a service that rewrites file groups: a plan, nothing to do, or what was done."""
     if not result.get("instant"):
         return _nothing(result)
     if "verdicts" in result:
         planned = dict(result.get("counts") or {}).get("planned", 0)
-        return f"Planned the compaction of {_counted(planned, 'file group')} of {_end(result)}"
-    if not result.get("slices"):
-        return (
-            f"{result.get('table')}, instant {result['instant']}: {result.get('note') or 'nothing was left to compact'}"
-        )
-    logs = _counted(result.get("log_files"), "log file")
-    bases = _counted(result["slices"], "base file")
-    return f"Compacted {logs} into {bases} with {_counted(result.get('rows'), 'row')} of {_end(result)}"
+        return f"Planned the {action} of {_counted(planned, 'file group')} of {_end(result)}"
+    if not result.get(rewritten):
+        return f"{result.get('table')}, instant {result['instant']}: {result.get('note') or 'nothing was left to do'}"
+    return done()
 
 
 def _cleaned(result: Mapping[str, Any]) -> str:

@@ -13,12 +13,12 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from _stop import EXECUTING_MODES, StoppableLocks, StopRequest, cancel_plan
 from pydantic import BaseModel
@@ -36,6 +36,7 @@ from hudi_ops.redaction import RedactingFormatter
 from hudi_ops.services.cancel.abort import CancelResult
 from hudi_ops.storage.open import open_storage
 from hudi_ops.table.plans import ASKED
+from hudi_ops.table.services import ServiceApi
 from hudi_ops.verify import Report, verify_table
 
 logger = logging.getLogger("hudi_ops.app")
@@ -193,6 +194,29 @@ class Job:
             return given
         file = find_tables_file(self.options.tables)
         return os.path.normpath((file.parent if file else Path.cwd()) / given)
+
+
+Work: TypeAlias = Callable[[Job], Any]
+
+
+def modes_of(service: Callable[[Table], ServiceApi[Any, Any]]) -> dict[str, Work]:
+    """Return the modes of an application that plans and executes a service, with what each does."""
+    return {
+        "run": lambda job: service(job.table).run(job.request, progress=job.look),
+        "plan": lambda job: service(job.table).plan(job.request, resume=True),
+        "execute": lambda job: service(job.table).execute(job.request, progress=job.look),
+    }
+
+
+def serve_modes(app: str, model: type[BaseModel], modes: Mapping[str, Work]) -> NoReturn:
+    """Run an application that does what its argument `--mode` says, and end the process.
+
+    Args:
+        app: its name, for the last line.
+        model: the request.
+        modes: values of `--mode` with what each does, the default first.
+    """
+    serve(app, model, lambda job: modes[job.options.mode](job), *modes)
 
 
 def serve(app: str, model: type[BaseModel], work: Callable[[Job], Any], *modes: str, spark: bool = True) -> NoReturn:

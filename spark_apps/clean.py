@@ -7,22 +7,14 @@ spark-submit spark_apps/clean.py --table flights --mode cancel
 
 from __future__ import annotations
 
-from _app import Job, serve
+from _app import modes_of, serve_modes
 
 from hudi_ops.config.requests import CleanRequest
 
 MODES = {
-    "run": lambda job: job.table.clean.run(job.request, progress=job.look),
-    "plan": lambda job: job.table.clean.plan(job.request, resume=True),
-    "execute": lambda job: job.table.clean.execute(job.request, progress=job.look),
-    "cancel": lambda job: job.table.cancel_overdue(),
+    **modes_of(lambda table: table.clean),
+    "cancel": lambda job: job.table.cancel_overdue(),  # as planning does first
 }
 
-
-def work(job: Job) -> object:
-    """Plan, execute a plan, or both; or cancel overdue plans, as planning does first."""
-    return MODES[job.options.mode](job)
-
-
 if __name__ == "__main__":
-    serve("clean", CleanRequest, work, *MODES)
+    serve_modes("clean", CleanRequest, MODES)

@@ -6,21 +6,9 @@ spark-submit spark_apps/compact.py --table flights --mode execute --instant 2026
 
 from __future__ import annotations
 
-from _app import Job, serve
+from _app import modes_of, serve_modes
 
 from hudi_ops.config.requests import CompactionRequest
 
-MODES = {
-    "run": lambda job: job.table.compaction.run(job.request, progress=job.look),
-    "plan": lambda job: job.table.compaction.plan(job.request, resume=True),
-    "execute": lambda job: job.table.compaction.execute(job.request, progress=job.look),
-}
-
-
-def work(job: Job) -> object:
-    """Plan, execute a plan, or both."""
-    return MODES[job.options.mode](job)
-
-
 if __name__ == "__main__":
-    serve("compact", CompactionRequest, work, *MODES)
+    serve_modes("compact", CompactionRequest, modes_of(lambda table: table.compaction))

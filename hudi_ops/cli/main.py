@@ -18,7 +18,18 @@ from hudi_ops.cli.arguments import as_help
 from hudi_ops.cli.locks import lock, zookeeper
 from hudi_ops.cli.output import BROKEN_PIPE_EXIT_CODE, write, write_json
 from hudi_ops.cli.rows import changes, ingest, remove
-from hudi_ops.cli.services import archive, cancel, clean, compact, metadata, recover, repair, restore, savepoint
+from hudi_ops.cli.services import (
+    archive,
+    cancel,
+    clean,
+    cluster,
+    compact,
+    metadata,
+    recover,
+    repair,
+    restore,
+    savepoint,
+)
 from hudi_ops.cli.tables import adopt, create, inspect, repair_properties
 from hudi_ops.errors import HudiOpsError, Internal, InvalidRequest
 from hudi_ops.redaction import RedactingFormatter, redacted
@@ -40,6 +51,7 @@ app.command(help=as_help(create.CREATE_HELP))(create.create)
 app.command(help=as_help(adopt.ADOPT_HELP))(adopt.adopt)
 app.command(help=as_help(ingest.INGEST_HELP))(ingest.ingest)
 app.command(help=as_help(compact.COMPACT_HELP))(compact.compact)
+app.command(help=as_help(cluster.CLUSTER_HELP))(cluster.cluster)
 app.command(help=as_help(clean.CLEAN_HELP))(clean.clean)
 app.command(help=as_help(archive.ARCHIVE_HELP))(archive.archive)
 app.command(help=as_help(cancel.PLANS_HELP))(cancel.plans)

@@ -182,6 +182,9 @@ def form_fields(model: type[BaseModel]) -> dict[str, dict[str, Any]]:
             found[name] = {**schema, **door.form}
             if "array" not in found[name]["type"]:
                 found[name].pop("items", None)
+            if "enum" in found[name] and "null" in found[name]["type"]:
+                # A cleared field is null, and so may be the default: a value outside of the list is refused.
+                found[name] |= {"enum": [None, *found[name]["enum"]], "values_display": {"null": "default"}}
     return found
 
 

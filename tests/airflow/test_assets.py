@@ -19,6 +19,11 @@ import pytest
             [{"instant": "2", "action": "compaction", "rows": 9}],
         ),
         ({"app": "compact", "instant": "2", "slices": 0, "note": "it was completed before"}, []),
+        (
+            {"app": "cluster", "instant": "2", "groups": 2, "rows": 9},
+            [{"instant": "2", "action": "clustering", "rows": 9}],
+        ),
+        ({"app": "cluster", "instant": "2", "groups": 0, "note": "it was completed before"}, []),
         ({"app": "clean", "instant": "2", "verdicts": [], "counts": {"planned": 2}}, []),
         ({"app": "clean", "instant": "2", "deleted": 3, "note": ""}, [{"instant": "2", "action": "clean", "rows": 0}]),
         ({"app": "clean", "instant": "2", "deleted": 0, "note": "it was completed before"}, []),

@@ -77,7 +77,7 @@ def test_every_snippet_of_the_page_runs_as_printed(checkout: Path, airflow_home:
     assert found["errors"] == {}
     of_trips = {f"{service}__trips" for service in ("ingestion", "compaction", "metadata", "verify")}
     assert set(found["dags"]) == {
-        *("ingestion", "compaction", "clean", "cancel", "archive", "metadata", "verify", "recover"),
+        *("ingestion", "compaction", "clustering", "clean", "cancel", "archive", "metadata", "verify", "recover"),
         *of_trips,
     } | {
         "report",

@@ -35,7 +35,17 @@ def test_the_folder_of_the_package_is_a_folder_of_dags(airflow_home: Path, tmp_p
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    for name in ("archive", "cancel", "clean", "compaction", "ingestion", "metadata", "recover", "verify"):
+    for name in (
+        "archive",
+        "cancel",
+        "clean",
+        "clustering",
+        "compaction",
+        "ingestion",
+        "metadata",
+        "recover",
+        "verify",
+    ):
         assert re.search(rf"^{name} ", done.stdout, re.MULTILINE), done.stdout
     assert "No data found" in done.stdout
 

@@ -60,6 +60,32 @@ def test_lines_of_applications_and_of_spark_keep_their_level() -> None:
             "t, instant 2: it was completed before",
         ),
         (
+            {
+                **{
+                    "app": "cluster",
+                    "table": "t",
+                    "instant": "2",
+                    "groups": 8,
+                    "left_out": 2,
+                    "replaced": 9,
+                    "files": 1,
+                },
+                **{"rows": 5, "seconds": 1},
+            },
+            "Clustered 9 file groups into 1 file with 5 rows of t in 1.0 s, instant 2; left out 2 of 10 plan groups, which writes "
+            "touched",
+        ),
+        (
+            {
+                "app": "cluster",
+                "table": "t",
+                "instant": "2",
+                "groups": 0,
+                "note": "nothing completed: all were touched",
+            },
+            "t, instant 2: nothing completed: all were touched",
+        ),
+        (
             {"app": "clean", "table": "t", "instant": "2", "verdicts": [], "counts": {"planned": 4}, "seconds": 0.1},
             "Planned the deletion of 4 files of t in 0.1 s, instant 2",
         ),

@@ -34,7 +34,7 @@ tables:
       ingestion: {schedule: "0 6 * * *", source: drop, operation: insert, max_files: 5, min_age_s: 60}
       metadata: {schedule: "@weekly", partitions: [record_index]}
 """
-FORMS = {"archive", "cancel", "clean", "compaction", "ingestion", "metadata", "recover", "verify"}
+FORMS = {"archive", "cancel", "clean", "clustering", "compaction", "ingestion", "metadata", "recover", "verify"}
 
 
 @pytest.fixture

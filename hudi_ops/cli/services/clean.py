@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import enum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hudi_ops.cli.arguments import AcceptFutureOption, JsonOption, TableArgument, locate, open_table
+from hudi_ops.cli.arguments import AcceptFutureOption, JsonOption, TableArgument
 from hudi_ops.cli.options import with_options
-from hudi_ops.cli.output import counted, sized, write, write_json, write_table
-from hudi_ops.cli.progress import watching
+from hudi_ops.cli.output import counted, sized, write, write_table
+from hudi_ops.cli.planned import Mode, ModeArgument, ServiceCommand, note_text
 from hudi_ops.config.requests import CleanRequest, merged
 from hudi_ops.errors import InvalidRequest
 
@@ -36,19 +35,10 @@ hudi-ops clean flights explain --file 'origin=JFK/*'
 """
 
 
-class Mode(enum.StrEnum):
-    """What `hudi-ops clean` does."""
-
-    RUN = "run"
-    PLAN = "plan"
-    EXECUTE = "execute"
-    EXPLAIN = "explain"
-
-
 @with_options(CleanRequest, "resume", "policy")
 def clean(
     table: TableArgument,
-    mode: Annotated[Mode, typer.Argument(metavar="[MODE]", help="run, plan, execute or explain.")] = Mode.RUN,
+    mode: ModeArgument = Mode.RUN,
     *,
     policy: Annotated[
         list[str] | None,
@@ -66,22 +56,8 @@ def clean(
     """Delete the files of old slices."""
     if policy:
         request = merged(CleanRequest, request, {"policy": _one_of(policy)})
-    _refuse_mixed(mode, request)
-    location = locate(table)
-    with open_table(location, accept_future=accept_future_instants) as opened:
-        if mode is Mode.EXPLAIN:
-            _tell_plan(opened.clean.explain(request), as_json, every=True)
-            return
-        if mode is Mode.PLAN or request.dry_run:
-            _tell_plan(opened.clean.plan(request), as_json, every=False)
-            return
-        with watching(f"cleaning {location.name}", as_json=as_json) as tell:
-            work = opened.clean.execute if mode is Mode.EXECUTE else opened.clean.run
-            done = work(request, progress=tell)
-    if as_json:
-        write_json(done.as_dict())
-    else:
-        write(_done_text(done))
+    _refuse_files(mode, request)
+    _COMMAND.call(table, mode, request, accept_future=accept_future_instants, as_json=as_json)
 
 
 def _one_of(policies: list[str]) -> str:
@@ -100,20 +76,7 @@ def _one_of(policies: list[str]) -> str:
     return policies[0]
 
 
-def _refuse_mixed(mode: Mode, request: CleanRequest) -> None:
-    if request.instant is not None and (request.dry_run or mode in {Mode.PLAN, Mode.EXPLAIN}):
-        raise InvalidRequest(
-            "--instant names an existing plan",
-            expected="--instant with run or execute",
-            found="--dry-run" if request.dry_run else str(mode),
-        )
-    if request.dry_run and mode is Mode.EXECUTE:
-        raise InvalidRequest(
-            "an existing plan is executed unchanged",
-            expected="--dry-run with run or plan",
-            found="execute --dry-run",
-            next_step="`hudi-ops timeline TABLE` shows the pending plans",
-        )
+def _refuse_files(mode: Mode, request: CleanRequest) -> None:
     if request.files and mode is not Mode.EXPLAIN:
         raise InvalidRequest(
             "--file is for explain: a clean takes all files that its policy drops",
@@ -122,10 +85,7 @@ def _refuse_mixed(mode: Mode, request: CleanRequest) -> None:
         )
 
 
-def _tell_plan(result: PlanResult, as_json: bool, *, every: bool) -> None:
-    if as_json:
-        write_json(result.as_dict())
-        return
+def _tell_plan(result: PlanResult, every: bool) -> None:
     name = f"clean {result.instant} planned: " if result.instant is not None else ""
     would = "would be deleted: " if result.dry_run and result.planned else ""
     write(f"{result.table}: {name}{would}{result.note}")
@@ -144,8 +104,7 @@ def _row(one: Verdict) -> list[object]:
 
 def _done_text(done: CleanOutcome) -> str:
     if done.note or done.instant is None:
-        at = f" {done.instant}" if done.instant else ""
-        return f"{done.table}:{at} {done.note}"
+        return note_text(done)
     parts = [
         f"deleted {counted(done.deleted, 'file')} of {counted(done.partitions, 'partition')}, {sized(done.bytes_deleted)}"
     ]
@@ -156,3 +115,6 @@ def _done_text(done: CleanOutcome) -> str:
     if done.earliest_retained:
         parts.append(f"instants from {done.earliest_retained} on stay readable")
     return f"{done.table}: clean {done.instant} {'; '.join(parts)}"
+
+
+_COMMAND = ServiceCommand(lambda table: table.clean, "cleaning", _tell_plan, _done_text)

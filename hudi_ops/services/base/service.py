@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+import pyarrow as pa
+
 from hudi_ops.commit.complete import Body
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.write import Write
@@ -109,6 +111,12 @@ class Run(Generic[Plan, Inputs, Task, Outcome]):
     left_out: Sequence[Task] = ()
     entry: Complete = field(init=False)
     seconds: float = 0.0
+
+    def cost(self, bytes_in: int, bytes_out: int) -> Cost:
+        """Return the measured cost; the memory only where the tasks ran in this process and took more than anything before."""
+        peak_bytes = pa.default_memory_pool().max_memory()
+        is_seen = self.engine.name == "local" and peak_bytes > self.arrow_bytes_before
+        return Cost(bytes_in, bytes_out, round(self.seconds, 3), peak_bytes if is_seen else None)
 
 
 class TableService(ABC, Generic[Request, Plan, Inputs, Task, Outcome, Result]):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hudi_ops.services.base.cost import Cost, CostError, error_of
 from hudi_ops.services.base.result import ServiceResult
 from hudi_ops.services.base.service import Run
+from hudi_ops.services.clustering.cost import estimate
 from hudi_ops.services.clustering.inputs import PlanInputs
 from hudi_ops.services.clustering.layout import encode_order
 from hudi_ops.services.clustering.tasks import ClusteredGroup, ClusterTask
@@ -28,6 +30,9 @@ class ClusterResult(ServiceResult):
         bytes_in: bytes read.
         bytes_out: bytes written.
         spilled: number of plan groups that were sorted on disk.
+        estimate: expected cost of the groups that were rewritten; times in seconds.
+        actual: what they took.
+        estimate_error: how far the estimate was off; 0.1 means that `actual` is ten per cent above it.
     """
 
     order: str = ""
@@ -41,11 +46,17 @@ class ClusterResult(ServiceResult):
     bytes_in: int = 0
     bytes_out: int = 0
     spilled: int = 0
+    estimate: Cost | None = None
+    actual: Cost | None = None
+    estimate_error: CostError | None = None
 
 
 def result_of(run: Run[ReplacePlan, PlanInputs, ClusterTask, ClusteredGroup]) -> ClusterResult:
     """Return the result of a run that completed."""
     stats = [stat for done in run.done for stat in done.stats]
+    sizes = [task.bytes_in for task in run.tasks]
+    expected = estimate(sizes, run.engine)
+    actual = run.cost(sum(sizes), sum(stat.file_size_in_bytes for stat in stats))
     return ClusterResult(
         table=run.attempt.begun.config.name,
         instant=run.attempt.instant,
@@ -61,7 +72,10 @@ def result_of(run: Run[ReplacePlan, PlanInputs, ClusterTask, ClusteredGroup]) ->
         rows=sum(done.rows for done in run.done),
         log_records=sum(done.counts.log_records for done in run.done),
         deleted=sum(done.counts.deleted for done in run.done),
-        bytes_in=sum(task.bytes_in for task in run.tasks),
-        bytes_out=sum(stat.file_size_in_bytes for stat in stats),
+        bytes_in=actual.bytes_in,
+        bytes_out=actual.bytes_out,
         spilled=sum(done.spilled for done in run.done),
+        estimate=expected,
+        actual=actual,
+        estimate_error=error_of(expected, actual),
     )

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from hudi_ops.services.base.cost import Cost, CostError, error_of
 from hudi_ops.services.base.result import ServiceResult
 from hudi_ops.services.base.service import Run
@@ -53,14 +51,7 @@ def result_of(run: Run[CompactionPlan, PlanInputs, CompactTask, CompactedSlice])
     """Return the result of a run that completed."""
     slices = run.done
     expected = estimate(run.inputs.sizes, slices_at_a_time(run.engine), run.task_bytes)
-    peak_bytes = pa.default_memory_pool().max_memory()
-    is_seen = run.engine.name == "local" and peak_bytes > run.arrow_bytes_before
-    actual = Cost(
-        bytes_in=run.inputs.bytes_in,
-        bytes_out=sum(done.stat.file_size_in_bytes for done in slices),
-        seconds=round(run.seconds, 3),
-        memory_bytes=peak_bytes if is_seen else None,
-    )
+    actual = run.cost(run.inputs.bytes_in, sum(done.stat.file_size_in_bytes for done in slices))
     return CompactResult(
         table=run.attempt.begun.config.name,
         instant=run.attempt.instant,

@@ -282,7 +282,7 @@ def _why_left(session: Session, instant: Instant) -> str:
 
 def _finished_by(instant: Instant) -> str:
     """Return the command that finishes a pending service, or an empty text."""
-    execute = {"compaction": "compact", "clean": "clean"}
+    execute = {"compaction": "compact", "clustering": "cluster", "clean": "clean"}
     if instant.action in execute:
         return f"`hudi-ops {execute[instant.action]} TABLE execute --instant {instant.time}` executes it"
     return "`hudi-ops restore TABLE` finishes it" if instant.action == "restore" else ""

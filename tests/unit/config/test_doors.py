@@ -11,7 +11,14 @@ import typer
 
 from hudi_ops.cli.main import app
 from hudi_ops.config.doors import add_arguments, docs_table, form_arguments, form_fields, request_of, schemas
-from hudi_ops.config.requests import SERVICES, CleanRequest, CompactionRequest, IndexRequest, IngestRequest
+from hudi_ops.config.requests import (
+    SERVICES,
+    CleanRequest,
+    ClusteringRequest,
+    CompactionRequest,
+    IndexRequest,
+    IngestRequest,
+)
 from hudi_ops.errors import InvalidRequest
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "airflow.md"
@@ -52,6 +59,7 @@ def test_a_form_has_a_title_a_help_text_and_null_for_what_may_be_empty(model: An
         assert schema["title"], name
         assert schema["description"], name
         assert schema["default"] is not None or "null" in schema["type"]
+        assert schema["default"] in schema.get("enum", [schema["default"]]), name
     assert all(isinstance(schema["type"], (str, list)) for schema in schemas(model).values())
 
 
@@ -59,6 +67,7 @@ def test_a_form_has_a_title_a_help_text_and_null_for_what_may_be_empty(model: An
     ("path", "model", "without"),
     [
         (("compact",), CompactionRequest, {"resume"}),
+        (("cluster",), ClusteringRequest, {"resume"}),
         (("clean",), CleanRequest, {"resume"}),
         (("ingest",), IngestRequest, set()),
         (("metadata", "build"), IndexRequest, set()),

@@ -1,0 +1,193 @@
+"""Share what the commands of planned services have in common: modes, the call, plan, cost and error of the estimate."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeVar
+
+import typer
+
+from hudi_ops.cli.arguments import locate, open_table
+from hudi_ops.cli.output import sized, write, write_json, write_table
+from hudi_ops.cli.progress import watching
+from hudi_ops.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from hudi_ops.services.base.choice import Verdict
+    from hudi_ops.services.base.cost import Cost, CostError
+    from hudi_ops.services.base.result import PlanResult, ServiceResult
+    from hudi_ops.table.services import ServiceApi, ServiceRequest
+    from hudi_ops.table.table import Table
+
+D = TypeVar("D", bound="ServiceResult")
+
+
+class Mode(enum.StrEnum):
+    """What the command of a planned service does."""
+
+    RUN = "run"
+    PLAN = "plan"
+    EXECUTE = "execute"
+    EXPLAIN = "explain"
+
+
+ModeArgument = Annotated[Mode, typer.Argument(metavar="[MODE]", help="run, plan, execute or explain.")]
+
+
+class Rewritten(Protocol):
+    """Result of a service that rewrites file groups, with its cost."""
+
+    @property
+    def engine(self) -> str:
+        """Return the engine that ran."""
+        ...
+
+    @property
+    def engine_reason(self) -> str:
+        """Return why it was chosen."""
+        ...
+
+    @property
+    def estimate(self) -> Cost | None:
+        """Return the expected cost."""
+        ...
+
+    @property
+    def actual(self) -> Cost | None:
+        """Return the measured cost."""
+        ...
+
+    @property
+    def estimate_error(self) -> CostError | None:
+        """Return how far the estimate was off."""
+        ...
+
+
+@dataclass(frozen=True)
+class ServiceCommand(Generic[D]):
+    """Command that plans, explains, executes or runs a service of a table.
+
+    Attributes:
+        service: returns the service of a table.
+        doing: its work, for the progress bar: `compacting`.
+        tell_plan: prints a plan; its second argument says whether all verdicts are wanted.
+        tell_done: returns the text of an execution.
+    """
+
+    service: Callable[[Table], ServiceApi[Any, D]]
+    doing: str
+    tell_plan: Callable[[PlanResult, bool], None]
+    tell_done: Callable[[D], str]
+
+    def call(self, table: str, mode: Mode, request: ServiceRequest, *, accept_future: bool, as_json: bool) -> None:
+        """Do what the mode says, and print the result.
+
+        Args:
+            table: the TABLE argument.
+            mode: what is done.
+            request: of the service.
+            accept_future: let new instants follow one in the future.
+            as_json: print one JSON object, and no text.
+
+        Raises:
+            InvalidRequest: options that exclude each other. Raised by `refuse_mixed`.
+        """
+        refuse_mixed(mode, request)
+        location = locate(table)
+        with open_table(location, accept_future=accept_future) as opened:
+            api = self.service(opened)
+            if mode in {Mode.PLAN, Mode.EXPLAIN} or request.dry_run:
+                made = api.explain(request) if mode is Mode.EXPLAIN else api.plan(request)
+                if as_json:
+                    write_json(made.as_dict())
+                else:
+                    self.tell_plan(made, mode is Mode.EXPLAIN)
+                return
+            with watching(f"{self.doing} {location.name}", as_json=as_json) as tell:
+                done = (api.execute if mode is Mode.EXECUTE else api.run)(request, progress=tell)
+        if as_json:
+            write_json(done.as_dict())
+        else:
+            write(self.tell_done(done))
+
+
+def refuse_mixed(mode: Mode, request: ServiceRequest) -> None:
+    """Refuse options that a mode does not have.
+
+    Raises:
+        InvalidRequest: an instant to plan, or a dry run of an execution.
+    """
+    if request.instant is not None and (request.dry_run or mode in {Mode.PLAN, Mode.EXPLAIN}):
+        raise InvalidRequest(
+            "--instant names an existing plan",
+            expected="--instant with run or execute",
+            found="--dry-run" if request.dry_run else str(mode),
+        )
+    if request.dry_run and mode is Mode.EXECUTE:
+        raise InvalidRequest(
+            "an existing plan is executed unchanged",
+            expected="--dry-run with run or plan",
+            found="execute --dry-run",
+            next_step="`hudi-ops timeline TABLE` shows what a pending plan holds",
+        )
+
+
+def tell_rewrite(action: str) -> Callable[[PlanResult, bool], None]:
+    """Return a function that prints a plan to rewrite file groups, and its cost."""
+
+    def tell(result: PlanResult, every: bool) -> None:
+        if not result.planned:
+            write(f"{result.table}: {result.note}")
+        else:
+            did = f"{action} {result.instant} planned" if result.instant is not None else "would be planned"
+            write(f"{result.table}: {did}: {result.note}")
+            write(f"  {_cost_text(result.estimate)}, as estimated")
+        shown = result.verdicts if every else result.planned
+        if shown:
+            head = ["partition", "file group", "logs", "log size", "base size", "becomes", "why"]
+            write_table(head, list(map(_row, shown)))
+
+    return tell
+
+
+def _row(one: Verdict) -> list[object]:
+    return [
+        one.partition_path or ".",
+        one.file_id,
+        one.log_files,
+        sized(one.log_bytes),
+        sized(one.base_bytes),
+        str(one.reason),
+        one.why,
+    ]
+
+
+def cost_lines(done: Rewritten) -> list[str]:
+    """Return the lines that say what a run took, what was expected, and the difference."""
+    if done.actual is None or done.estimate is None:
+        return []
+    return [
+        f"  {_cost_text(done.actual)}, engine {done.engine} ({done.engine_reason})",
+        f"  estimated {_cost_text(done.estimate)}{_off_text(done.estimate_error)}",
+    ]
+
+
+def note_text(done: ServiceResult) -> str:
+    """Return the text of a call that executed nothing: its note says why."""
+    at = f" {done.instant}" if done.instant else ""
+    return f"{done.table}:{at} {done.note}"
+
+
+def _cost_text(cost: Cost) -> str:
+    memory = f", {sized(cost.memory_bytes)} of memory" if cost.memory_bytes is not None else ""
+    return f"{sized(cost.bytes_in)} in, {sized(cost.bytes_out)} out, {cost.seconds:.1f} s{memory}"
+
+
+def _off_text(error: CostError | None) -> str:
+    errors: Mapping[str, float | None] = (
+        {"bytes out": error.bytes_out, "seconds": error.seconds, "memory": error.memory_bytes} if error else {}
+    )
+    parts = [f"{name} {value:+.0%}" for name, value in errors.items() if value is not None]
+    return f"; off by {', '.join(parts)}" if parts else ""
