@@ -119,7 +119,9 @@ def is_new(values: pa.Array, order: Positions) -> npt.NDArray[np.bool_]:
     `values` are `orderable`; nulls are equal.
     """
     found = np.ones(len(order), bool)
-    if len(order) > 1:
+    if _is.is_null(values.type):
+        found[1:] = False
+    elif len(order) > 1:
         ordered = values.take(pa.array(order))
         before, after = ordered.slice(0, len(ordered) - 1), ordered.slice(1)
         found[1:] = np.asarray(pc.fill_null(pc.not_equal(before, after), False))
