@@ -33,6 +33,8 @@ _SHARES = 8
 """Memory as a multiple of a bucket. Held are a share of chunks; a block or bucket, and its sorted copy; a row group twice."""
 _SHARE_BYTES_MAX = 512 << 20
 """Most bytes of a share: Arrow's arrays of texts hold 2 GiB."""
+_QUANTILES = 1 << 14
+"""Most values of a column that give the ranks of a curve; they are sorted with the rows of each piece."""
 _KEY = "sort key"
 """Column of a curve's keys; no column of a table has a blank in its name."""
 
@@ -87,10 +89,11 @@ def _sorted(
 
 def _keyed(order: SortOrder, sample: pa.Table) -> Callable[[pa.Table], pa.Table]:
     """Return a function that adds the keys of a curve to rows."""
+    quantiles = sample.take(pa.array(range(0, sample.num_rows, -(-sample.num_rows // _QUANTILES))))
 
     def keyed(rows: pa.Table) -> pa.Table:
-        ranks = [ranks_among(rows.column(name), sample.column(name)) for name in order.columns]
-        return rows.append_column(_KEY, pa.array(curve_keys(order.curve, ranks, sample.num_rows + 1)))
+        ranks = [ranks_among(rows.column(name), quantiles.column(name)) for name in order.columns]
+        return rows.append_column(_KEY, pa.array(curve_keys(order.curve, ranks, quantiles.num_rows + 1)))
 
     return keyed
 
