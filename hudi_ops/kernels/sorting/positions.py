@@ -114,14 +114,17 @@ def _ranks_in_dictionary(values: pa.DictionaryArray) -> pa.Array:
 
 
 def is_new(values: pa.Array, order: Positions) -> npt.NDArray[np.bool_]:
-    """Return for each place of the order whether its value differs from the one before; true at the first."""
+    """Return for each place of the order whether its value differs from the one before; true at the first.
+
+    `values` are `orderable`; nulls are equal.
+    """
     found = np.ones(len(order), bool)
-    if len(order) < 2 or _is.is_null(values.type):
+    if _is.is_null(values.type):
         found[1:] = False
-        return found
-    nulls = values.null_count
-    ordered = values.take(pa.array(order[nulls:]))
-    found[1:nulls] = False
-    if len(ordered):
-        found[nulls + 1 :] = np.asarray(pc.not_equal(ordered.slice(1), ordered.slice(0, len(ordered) - 1)))
+    elif len(order) > 1:
+        ordered = values.take(pa.array(order))
+        before, after = ordered.slice(0, len(ordered) - 1), ordered.slice(1)
+        found[1:] = np.asarray(pc.fill_null(pc.not_equal(before, after), False))
+        if ordered.null_count:
+            found[1:] |= np.asarray(before.is_null()) != np.asarray(after.is_null())
     return found
