@@ -78,7 +78,7 @@ def refuse_other_index(state: TableState) -> None:
         raise Unsupported(
             "this table was adopted for services only: its index is Apache Hudi's own, which would not find what we write",
             table=state.config.name,
-            expected="the bucket (simple engine), bloom, simple or record index",
+            expected="the bucket, bloom, simple or record index",
             found="another index",
             next_step="write its rows with Apache Hudi; compact it, remove partitions and read it here",
         )

@@ -58,7 +58,7 @@ class Ring:
     values: npt.NDArray[np.int64]
     prefixes: tuple[str, ...]
 
-    def nodes_of(self, hashes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    def nodes_of(self, hashes: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
         """Return the number of the node that holds each hash."""
         found = np.searchsorted(self.values, hashes)
         found[found == len(self.prefixes)] = 0
@@ -262,10 +262,13 @@ def renewed(ring: Ring, instant: str) -> Ring:
 
     The names of the groups follow from partition, range and instant, so that every process makes the same file.
     """
-    prefixes = tuple(
-        _named(*ring.range_of(node), f"{ring.partition_path}/{instant}") for node in range(len(ring.prefixes))
-    )
+    prefixes = tuple(renewed_prefix(ring, node, instant) for node in range(len(ring.prefixes)))
     return replace(ring, instant=instant, seq_no=ring.seq_no + 1, prefixes=prefixes)
+
+
+def renewed_prefix(ring: Ring, node: int, instant: str) -> str:
+    """Return the prefix of a node in the next version after an overwrite."""
+    return _named(*ring.range_of(node), f"{ring.partition_path}/{instant}")
 
 
 def _named(start: int, end: int, name: str) -> str:
