@@ -12,12 +12,15 @@ from dataclasses import dataclass
 
 from pydantic import TypeAdapter, ValidationError
 
+from hudi_ops.config.table import TableConfig
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import Conflict, Corrupt, NotFound
 from hudi_ops.index.ring import INITIAL, Ring, initial_ring, parse_ring, renewed
 from hudi_ops.storage.claim import ensure
 from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
+from hudi_ops.timeline.log.commit_log import Log
 from hudi_ops.timeline.log.entries import Complete
 from hudi_ops.timeline.state import CommitReader, TableState
 
@@ -58,6 +61,11 @@ def committed_path(partition_path: str, instant: str) -> str:
     return f"{ring_folder(partition_path)}/{instant}{_COMMITTED}"
 
 
+def has_rings(storage: Storage) -> bool:
+    """Return whether a table has ring files."""
+    return any(info.path.endswith(_RING) for info in storage.list(RINGS_FOLDER))
+
+
 def ring_versions(storage: Storage, partition_path: str) -> RingVersions:
     """List the files of a partition's rings."""
     names = [info.name for info in storage.list_folder(ring_folder(partition_path)).files]
@@ -66,63 +74,98 @@ def ring_versions(storage: Storage, partition_path: str) -> RingVersions:
     return RingVersions(partition_path, tuple(rings), frozenset(committed))
 
 
-def current_version(versions: RingVersions, state: TableState, commits: CommitReader) -> str | None:
-    """Return the instant of the ring that counts in a state; None: the partition has none yet.
+@dataclass(frozen=True)
+class RingReader:
+    """Reader of the rings that count in one state of a table; `log` is None where the table has none yet."""
 
-    Raises:
-        Conflict: a newer ring was committed since the state was read.
-        Corrupt: a version that counts has no ring file.
-    """
-    lost = max(versions.committed.difference(versions.rings), default="")
-    if lost > max((time for time in versions.rings if time in versions.committed), default=""):
-        raise Corrupt(
-            f"partition {versions.partition_path or '.'} has no ring file of {lost}, whose `.commit` file exists",
-            table=state.config.name,
-            instant=lost,
-            file=ring_path(versions.partition_path, lost),
-            expected="a ring file beside each `.commit` file",
-            found="none",
-            next_step="restore it from a copy of the table; without it no key of the partition can be located",
-        )
-    for instant in reversed(versions.rings):
-        if _counts(instant, versions, state, commits):
-            return instant
-    return None
+    storage: Storage
+    config: TableConfig
+    timeline: Timeline
+    commits: CommitReader
+    log: Log | None
 
+    @classmethod
+    def of(cls, storage: Storage, state: TableState, commits: CommitReader) -> RingReader:
+        """Return the reader for a state."""
+        return cls(storage, state.config, state.timeline, commits, state.log)
 
-def read_ring(storage: Storage, state: TableState, commits: CommitReader, partition_path: str) -> Ring | None:
-    """Return the ring of a partition in a state; None: it has none yet.
+    def read_all(self, partitions: Iterable[str], engine: Engine) -> dict[str, Ring | None]:
+        """Return the rings of partitions, with one listing for each; see `read`."""
+        paths = sorted({*partitions})
+        return dict(zip(paths, engine.map(self.read, paths), strict=True))
 
-    Raises:
-        Conflict: a newer ring was committed since the state was read, or the ring vanished.
-        Corrupt: the ring cannot be read.
-    """
-    versions = ring_versions(storage, partition_path)
-    instant = current_version(versions, state, commits)
-    if instant is None:
-        return None
-    path = ring_path(partition_path, instant)
-    try:
-        return parse_ring(storage.get(path), path, partition_path, instant)
-    except NotFound:
-        raise Conflict(
-            f"the ring file {path} vanished while it was read",
-            table=state.config.name,
-            instant=instant,
-            expected="a ring file that stays while its version counts",
-            next_step="run the same call again: it starts from the table as it is now",
-        ) from None
-    except Corrupt as error:
-        raise error.at(table=state.config.name) from None
+    def read(self, partition_path: str) -> Ring | None:
+        """Return the ring of a partition; None: it has none yet.
 
+        Raises:
+            Conflict: a newer ring was committed since the state was read, or the ring vanished.
+            Corrupt: the ring cannot be read.
+        """
+        instant = self.current(ring_versions(self.storage, partition_path))
+        if instant is None:
+            return None
+        path = ring_path(partition_path, instant)
+        try:
+            return parse_ring(self.storage.get(path), path, partition_path, instant)
+        except NotFound:
+            raise Conflict(
+                f"the ring file {path} vanished while it was read",
+                table=self.config.name,
+                instant=instant,
+                expected="a ring file that stays while its version counts",
+                next_step="run the same call again: it starts from the table as it is now",
+            ) from None
+        except Corrupt as error:
+            raise error.at(table=self.config.name) from None
 
-def read_rings(
-    storage: Storage, state: TableState, commits: CommitReader, partitions: Iterable[str], engine: Engine
-) -> dict[str, Ring | None]:
-    """Return the rings of partitions in a state, with one listing for each; see `read_ring`."""
-    paths = sorted({*partitions})
-    found = engine.map(lambda path: read_ring(storage, state, commits, path), paths)
-    return dict(zip(paths, found, strict=True))
+    def current(self, versions: RingVersions) -> str | None:
+        """Return the instant of the version that counts; None: the partition has no ring yet.
+
+        Raises:
+            Conflict: a newer version was committed since the state was read.
+            Corrupt: a version that counts has no ring file.
+        """
+        lost = max(versions.committed.difference(versions.rings), default="")
+        if lost > max(versions.committed.intersection(versions.rings), default=""):
+            raise Corrupt(
+                f"partition {versions.partition_path or '.'} has no ring file of {lost}, whose `.commit` file exists",
+                table=self.config.name,
+                instant=lost,
+                file=ring_path(versions.partition_path, lost),
+                expected="a ring file beside each `.commit` file",
+                found="none",
+                next_step="restore it from a copy of the table; without it no key of the partition can be located",
+            )
+        return next((instant for instant in reversed(versions.rings) if self._counts(instant, versions)), None)
+
+    def _counts(self, instant: str, versions: RingVersions) -> bool:
+        """Return whether a version counts, by the proofs in the order of their cost.
+
+        Raises:
+            Conflict: it was committed after the state was read.
+        """
+        if instant == INITIAL:
+            return True
+        found = self.timeline.find(instant)
+        if found is not None and found.is_completed:
+            return True
+        if instant in versions.committed:
+            if found is not None or instant > self.timeline.newest_time:
+                raise Conflict(
+                    f"the hash ring of partition {versions.partition_path or '.'} changed since the table was read",
+                    table=self.config.name,
+                    instant=instant,
+                    expected="a ring whose instant completed before",
+                    found=f"the ring of {instant}, which completed afterwards",
+                    next_step="run the same call again: it routes the rows by the new ring",
+                )
+            return True
+        if found is not None or instant >= self.timeline.start:
+            return False  # pending, or rolled back
+        if self.commits.archived.completion_times(self.config.history_folder, [instant])[instant]:
+            return True
+        fate = self.log.fate(instant) if self.log is not None else None
+        return fate is not None and isinstance(fate[1], Complete)
 
 
 def put_initial(storage: Storage, partition_path: str, buckets: int) -> Ring:
@@ -188,33 +231,3 @@ def delete_rings(storage: Storage, partitions: Iterable[str], instant: str) -> N
     """Delete the versions of an instant that does not count: first the `.commit` files."""
     paths = [path(partition, instant) for path in (committed_path, ring_path) for partition in sorted(partitions)]
     storage.delete_all(paths, ordered=True)
-
-
-def _counts(instant: str, versions: RingVersions, state: TableState, commits: CommitReader) -> bool:
-    """Return whether a version counts in a state, by the proofs in the order of their cost.
-
-    Raises:
-        Conflict: it was committed after the state was read.
-    """
-    if instant == INITIAL:
-        return True
-    found = state.timeline.find(instant)
-    if found is not None and found.is_completed:
-        return True
-    if instant in versions.committed:
-        if found is not None or instant > state.timeline.newest_time:
-            raise Conflict(
-                f"the hash ring of partition {versions.partition_path or '.'} changed since the table was read",
-                table=state.config.name,
-                instant=instant,
-                expected="a ring whose instant completed before",
-                found=f"the ring of {instant}, which completed afterwards",
-                next_step="run the same call again: it routes the rows by the new ring",
-            )
-        return True
-    if found is not None or instant >= state.timeline.start:
-        return False  # pending, or rolled back
-    if commits.archived.completion_times(state.config.history_folder, [instant])[instant]:
-        return True
-    fate = state.log.fate(instant)
-    return fate is not None and isinstance(fate[1], Complete)

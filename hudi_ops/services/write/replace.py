@@ -20,7 +20,7 @@ from hudi_ops.files.base.base_file import BaseFileReader
 from hudi_ops.files.slice.slice_keys import keys_of_slice
 from hudi_ops.formats.large_arrays import joined
 from hudi_ops.index.doubled_keys import key_tasks
-from hudi_ops.index.ring_files import RINGS_KEY, put_initial, read_rings, renewal_text
+from hudi_ops.index.ring_files import RINGS_KEY, RingReader, put_initial, renewal_text
 from hudi_ops.index.simple_bucket import computed_keys
 from hudi_ops.services.base.slices import live_slices
 from hudi_ops.services.write.operations import Replaces, WriteOperation
@@ -91,7 +91,7 @@ def with_replaced(
 def _rings_of(session: Session, state: TableState, partitions: Iterable[str]) -> dict[str, str]:
     """Return the instants of the rings of partitions; create the first ring where there is none."""
     ctx, buckets = session.ctx, state.log.properties.facts.buckets
-    found = read_rings(ctx.storage, state, session.commits, partitions, ctx.local_engine)
+    found = RingReader.of(ctx.storage, state, session.commits).read_all(partitions, ctx.local_engine)
     return {path: (ring or put_initial(ctx.storage, path, buckets)).instant for path, ring in found.items()}
 
 

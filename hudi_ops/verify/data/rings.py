@@ -11,11 +11,10 @@ from hudi_ops.config.table import TableFacts
 from hudi_ops.errors import Corrupt, HudiOpsError
 from hudi_ops.index.bucket_engine import ring_engine_of
 from hudi_ops.index.ring import INITIAL, Ring, parse_ring
-from hudi_ops.index.ring_files import RINGS_FOLDER, read_ring, ring_path, ring_versions
+from hudi_ops.index.ring_files import RINGS_FOLDER, RingReader, ring_path, ring_versions
 from hudi_ops.index.simple_bucket import bucket_of
 from hudi_ops.kernels.keys.hashing import bucket_hash_values, bucket_ids
 from hudi_ops.timeline.log.commit_log import Log
-from hudi_ops.timeline.state import TableState
 from hudi_ops.verify.report import RESTORE, Findings
 from hudi_ops.verify.subject import Subject
 
@@ -25,14 +24,14 @@ def check_rings(subject: Subject, log: Log, findings: Findings) -> dict[str, Rin
     if not log.properties.facts.has_ring:
         return {}
     _check_versions(subject, findings)
-    state = TableState(subject.config, log, subject.later)
+    reader = RingReader(subject.storage, subject.config, subject.later, subject.commits, log)
     groups: dict[str, set[str]] = {}
     for slice_ in subject.slices:
         groups.setdefault(slice_.partition_path, set()).add(slice_.file_id)
     rings: dict[str, Ring] = {}
     for path, file_ids in sorted(groups.items()):
         try:
-            ring = read_ring(subject.storage, state, subject.commits, path)
+            ring = reader.read(path)
         except Corrupt as error:
             if not any(
                 found.invariant == "ring-broken" and found.where == error.details.get("file")

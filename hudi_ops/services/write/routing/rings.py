@@ -23,7 +23,7 @@ from hudi_ops.errors import Corrupt, Unsupported
 from hudi_ops.formats.large_arrays import joined
 from hudi_ops.index.bucket_engine import RingEngine, RingLookup, ring_engine_of
 from hudi_ops.index.ring import Ring, initial_ring
-from hudi_ops.index.ring_files import put_initial, read_rings
+from hudi_ops.index.ring_files import RingReader, put_initial
 from hudi_ops.kernels.merging.split import split_groups
 from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.services.base.slices import live_slices
@@ -134,7 +134,7 @@ class RingRouter:
 
     def _rings(self, state: TableState) -> dict[str, Ring | None]:
         ctx = self.session.ctx
-        return read_rings(ctx.storage, state, self.session.commits, self._lanes, ctx.local_engine)
+        return RingReader.of(ctx.storage, state, self.session.commits).read_all(self._lanes, ctx.local_engine)
 
     def _by_node(self, rings: dict[str, Ring]) -> tuple[Scattered, list[Node], dict[Node, str]]:
         """Return the chunks by node, the nodes that have some, and the keys of their chunks."""
