@@ -7,7 +7,7 @@ history or in the commit log; a ring file alone proves nothing, since an aborted
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from pydantic import TypeAdapter, ValidationError
@@ -231,3 +231,24 @@ def delete_rings(storage: Storage, partitions: Iterable[str], instant: str) -> N
     """Delete the versions of an instant that does not count: first the `.commit` files."""
     paths = [path(partition, instant) for path in (committed_path, ring_path) for partition in sorted(partitions)]
     storage.delete_all(paths, ordered=True)
+
+
+def seal_rings(storage: Storage, instants: Collection[str]) -> None:
+    """Put the missing `.commit` files of versions whose instants completed and are about to be archived.
+
+    Apache Hudi leaves its own without one until the next write to the partition. Afterwards nothing would tell it that the ring
+    counts: it would route by the first ring again.
+    """
+    files = {info.path for info in storage.list(RINGS_FOLDER)} if instants else set()
+    for path in sorted(files):
+        folder, _, name = path.rpartition("/")
+        instant = name.removesuffix(_RING)
+        if name.endswith(_RING) and instant in instants and f"{folder}/{instant}{_COMMITTED}" not in files:
+            ensure(storage, f"{folder}/{instant}{_COMMITTED}", b"")
+
+
+def delete_rings_of(storage: Storage, instant: str) -> None:
+    """Delete every version of an instant that is undone, first the `.commit` files."""
+    names = (f"{instant}{_COMMITTED}", f"{instant}{_RING}")
+    files = [info for info in storage.list(RINGS_FOLDER) if info.name in names]
+    storage.delete_all([info.path for name in names for info in files if info.name == name], ordered=True)
