@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from hudi_ops.config.requests import ArchiveRequest
 from hudi_ops.errors import Conflict, Corrupt, HudiOpsError, Unsupported
 from hudi_ops.index.ring import INITIAL, Ring
 from hudi_ops.index.ring_files import RINGS_FOLDER, RingReader, committed_path, put_initial, ring_path
@@ -16,6 +15,7 @@ from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault, FaultyStorage
 from hudi_ops.verify import verify_table
+from tests.definitions import create_table
 from tests.fault_plans import MoveBefore
 from tests.protocol.sweep import fault_sweep
 from tests.tables import BY_HAND, MERGE_ON_READ, NOW_MS, by_key, made, rows, table_of
@@ -65,7 +65,7 @@ def test_rows_are_found_again_by_the_ring(definition: Any) -> None:
     assert_whole(storage)
 
 
-@pytest.mark.parametrize("nodes", [1, 3, 9])
+@pytest.mark.parametrize("nodes", [1, 3, 8])
 def test_rings_that_differ_from_the_first_split_and_join_the_lanes(nodes: int) -> None:
     storage = made(CONSISTENT)
     put_initial(storage, "part=p0", nodes)
@@ -137,7 +137,7 @@ def test_a_write_that_an_overwrite_overtook_routes_its_rows_again() -> None:
     def overwrite() -> None:
         opened(storage, clock, "other").ingest(rows(("k0", "p0", 7, 900, None)), operation="insert_overwrite")
 
-    plan = MoveBefore("put_if_absent:part=p0", overwrite)
+    plan = MoveBefore("part=p0/.", overwrite)
     table = opened(FaultyStorage(storage, plan), clock)
     table.ingest(rows(("k2", "p0", 5, 901, None), ("k1", "p1", 6, 901, None)))
     assert plan.moved
@@ -149,9 +149,9 @@ def test_a_write_that_an_overwrite_overtook_routes_its_rows_again() -> None:
 def test_a_restore_takes_renewed_rings_with_it() -> None:
     storage = made(CONSISTENT, batch(range(8), 100))
     table = opened(storage)
-    table.savepoints.create()
+    saved = table.savepoints.create().instant
     table.ingest(rows(("k0", "p0", 7, 200, None)), operation="insert_overwrite")
-    table.restore()
+    table.savepoints.restore(saved)
     assert ring_of(table, "part=p0").instant == INITIAL
     assert [info.name for info in storage.list(RINGS_FOLDER)] == [f"{INITIAL}.hashing_meta"] * 2
     table.ingest(batch(range(8), 300))
@@ -166,7 +166,8 @@ def test_an_archived_overwrite_keeps_its_ring() -> None:
     storage.delete(committed_path("part=p0", instant))  # as a process leaves it that dies behind the completed file
     for number in range(300, 307):
         table.ingest(batch(range(8), number))
-    table.archive(ArchiveRequest(keep_min=3, keep_max=4))
+    table.clean.run(retain=1)  # replaced groups that are not cleaned keep their write on the timeline
+    table.archive.run(keep_min=2, keep_max=3)
     assert table._session.loader.load().timeline.find(instant) is None
     assert storage.head(committed_path("part=p0", instant)) is not None
     assert ring_of(table, "part=p0").instant == instant
@@ -215,7 +216,7 @@ def test_a_record_index_is_refused_beside_rings() -> None:
     storage = made(replace(CONSISTENT, metadata=True), batch(range(8), 100))
     before = {info.path for info in storage.list()}
     with pytest.raises(Unsupported, match="later than the resize"):
-        opened(storage).metadata.build(["record_index"])
+        opened(storage).metadata.build(partitions=["record_index"])
     assert {info.path for info in storage.list()} == before
     opened(storage).ingest(batch(range(8), 200))
     assert by_key(opened(storage)) == model(range(8), 200)
@@ -244,6 +245,4 @@ def test_another_engine_is_another_definition() -> None:
     with pytest.raises(
         HudiOpsError, match="index is consistent_bucket in the table and extendible_bucket in this call"
     ):
-        from tests.definitions import create_table
-
         create_table(opened(storage)._session, EXTENDIBLE)
