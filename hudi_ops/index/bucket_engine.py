@@ -79,7 +79,7 @@ class RingEngine:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class RingLookup:
-    """Finds the node of a hash: in a directory of equal ranges, if the ring has one, or by a binary search."""
+    """Finds the node of a hash, in a directory of equal ranges or by a binary search."""
 
     ring: Ring
     directory: Numbers | None
@@ -91,7 +91,7 @@ class RingLookup:
         return self.directory[_slots(hashes, len(self.directory))]
 
     def nodes_in(self, lane: int, lanes: int) -> list[int]:
-        """Return the nodes that hold hashes of a lane of an initial ring with so many lanes."""
+        """Return the nodes that hold hashes of one of `lanes` lanes."""
         step = step_of(lanes)
         first, last = (step * lane + 1 if lane else 0), (min(step * (lane + 1), TOP) if lane + 1 < lanes else TOP)
         low, high = self.ring.nodes_of(np.array([first, last], np.int32)).tolist()
@@ -126,7 +126,7 @@ def ring_engine_of(facts: TableFacts) -> RingEngine:
 
 
 def lanes_of(hashes: Hashes, lanes: int) -> npt.NDArray[np.int32]:
-    """Return the node of each hash in an initial ring: the one of its range, whose values are equally far apart."""
+    """Return the node of each hash in an initial ring, whose ranges are equally wide."""
     return (np.maximum(hashes - 1, 0) // np.int32(step_of(lanes))).astype(np.int32)
 
 

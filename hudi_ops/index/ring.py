@@ -1,4 +1,4 @@
-"""Hash ring of one partition: which file group holds the keys of which hashes (docs/format.md §10.3).
+"""Hash ring of one partition: the file group of each hash (docs/format.md §10.3).
 
 Pure functions. A node holds the hashes above the value of the node before it, up to its own; the first node also holds those above
 the last value. So a ring covers [0, 2^31) exactly once if it has a node, and if its values differ and lie in that range.
@@ -65,7 +65,7 @@ class Ring:
         return found
 
     def range_of(self, node: int) -> tuple[int, int]:
-        """Return the value before a node's, and its own; the first node's range begins behind the last value."""
+        """Return the value before a node's and its own; the last value precedes the first."""
         return int(self.values[node - 1]), int(self.values[node])
 
     def file_id(self, node: int) -> str:
@@ -86,7 +86,7 @@ class Ring:
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """Change of one node in a resize: another group for its range, or, without a prefix, no node of this value."""
+    """Change of one node in a resize: another file group, or no node without a prefix."""
 
     value: int
     prefix: str | None
@@ -232,7 +232,7 @@ def merge(ring: Ring, nodes: Sequence[int], prefix: str) -> tuple[Child, ...]:
 
 
 def with_children(ring: Ring, children: Sequence[Child], instant: str) -> Ring:
-    """Return the next version of a ring: each child replaces the node of its value, adds one or removes it.
+    """Return the next version of a ring: children replace, add or remove nodes by value.
 
     Raises:
         Internal: a child removes a node that is not there, or no node stays.
@@ -258,7 +258,7 @@ def with_children(ring: Ring, children: Sequence[Child], instant: str) -> Ring:
 
 
 def renewed(ring: Ring, instant: str) -> Ring:
-    """Return the next version after an overwrite: the same ranges, each with a file group that does not exist yet.
+    """Return the next version after an overwrite: the same ranges with new file groups.
 
     The names of the groups follow from partition, range and instant, so that every process makes the same file.
     """

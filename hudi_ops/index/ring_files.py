@@ -1,4 +1,4 @@
-"""Files of hash rings: the version of each partition's ring that counts, and new versions (docs/protocol.md §27).
+"""Read and write the versions of each partition's hash ring (docs/protocol.md §27).
 
 Readers repair nothing. A version counts if its `.commit` file exists, or if its instant completed on the timeline, in the archived
 history or in the commit log; a ring file alone proves nothing, since an aborted resize or overwrite leaves one.
@@ -76,7 +76,7 @@ def ring_versions(storage: Storage, partition_path: str) -> RingVersions:
 
 @dataclass(frozen=True)
 class RingReader:
-    """Reader of the rings that count in one state of a table; `log` is None where the table has none yet."""
+    """Reader of the rings that count in one state; `log` is None before an adoption."""
 
     storage: Storage
     config: TableConfig
@@ -183,12 +183,12 @@ def put_initial(storage: Storage, partition_path: str, buckets: int) -> Ring:
 
 
 def renewal_text(rings: Mapping[str, str]) -> str:
-    """Return the entry of a commit's extra metadata for the rings that it renews, by partition path."""
+    """Return the entry of a commit's extra metadata for the rings that it renews."""
     return json.dumps(dict(sorted(rings.items())), separators=(",", ":"), ensure_ascii=False)
 
 
 def renewals_of(body: bytes, path: str) -> dict[str, str]:
-    """Return the rings that a completed file renews, by partition path; empty for all but overwrites of tables with rings.
+    """Return the rings that a completed file renews, by partition path.
 
     Raises:
         Corrupt: the file is no commit metadata, or its entry is damaged.
@@ -209,7 +209,7 @@ def renewals_of(body: bytes, path: str) -> dict[str, str]:
 
 
 def put_renewed(storage: Storage, renewals: Mapping[str, str], instant: str) -> None:
-    """Put the rings of an overwrite, before its completed file: the same ranges with new file groups.
+    """Put the rings of an overwrite: the same ranges with new file groups.
 
     Raises:
         Corrupt: a ring that it renews cannot be read.
@@ -234,7 +234,7 @@ def delete_rings(storage: Storage, partitions: Iterable[str], instant: str) -> N
 
 
 def seal_rings(storage: Storage, instants: Collection[str]) -> None:
-    """Put the missing `.commit` files of versions whose instants completed and are about to be archived.
+    """Put the missing `.commit` files of versions whose instants will be archived.
 
     Apache Hudi leaves its own without one until the next write to the partition. Afterwards nothing would tell it that the ring
     counts: it would route by the first ring again.

@@ -1,4 +1,4 @@
-"""Split rows by partition and by the part of their key: a bucket, or a lane of a hash ring (docs/format.md §10.1)."""
+"""Split rows by partition and by bucket, or lane of a ring (docs/format.md §10)."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ _P1, _P2, _P3, _P4, _P5 = (
     np.uint32(prime) for prime in (2_654_435_761, 2_246_822_519, 3_266_489_917, 668_265_263, 374_761_393)
 )
 _STRIPE_BYTES = 16
-_LANES = 4
 _WORD_BYTES = 4
+_SEEDS = tuple(np.uint32(seed & 0xFFFFFFFF) for seed in (int(_P1) + int(_P2), int(_P2), 0, -int(_P1)))
 
 Words = npt.NDArray[np.uint32]
 Places = npt.NDArray[np.int64]
@@ -57,26 +57,40 @@ def _xxhash32(data: npt.NDArray[np.uint8], offsets: Places) -> Words:
     lengths = np.diff(offsets)
     if len(lengths) == 0:
         return np.empty(0, np.uint32)
+    # A word at each byte; some bytes of padding let the last text end anywhere.
+    padded = np.concatenate((data, np.zeros(_STRIPE_BYTES, np.uint8)))
+    if lengths.min() == lengths.max():
+        return _finished(_equal_texts(padded, len(lengths), int(lengths[0])))
     # The longest first: those that still have bytes at a step are then the first ones.
-    order = None if lengths.min() == lengths.max() else np.argsort(-lengths, kind="stable")
-    starts = offsets[:-1] if order is None else offsets[:-1][order]
-    lengths = lengths if order is None else lengths[order]
-    # A word at each byte; three bytes of padding let the last text end anywhere.
-    padded = np.concatenate((data, np.zeros(_WORD_BYTES, np.uint8)))
+    order = np.argsort(-lengths, kind="stable")
+    starts, lengths = offsets[:-1][order], lengths[order]
     words = np.ndarray((len(data) + 1,), np.dtype("<u4"), padded, strides=(1,))
     hashes, at = _striped(words, starts, lengths)
-    hashes += lengths.astype(np.uint32)
-    hashes = _with_tail(hashes, padded, words, at, starts + lengths)
-    hashes ^= hashes >> np.uint32(15)
-    hashes *= _P2
-    hashes ^= hashes >> np.uint32(13)
-    hashes *= _P3
-    hashes ^= hashes >> np.uint32(16)
-    if order is None:
-        return hashes
+    hashes = _with_tail(hashes + lengths.astype(np.uint32), padded, words, at, starts + lengths)
     found = np.empty_like(hashes)
-    found[order] = hashes
+    found[order] = _finished(hashes)
     return found
+
+
+def _equal_texts(padded: npt.NDArray[np.uint8], rows: int, length: int) -> Words:
+    """Return the hashes of texts of one length before the last mixing; their words are columns, which need no gathering."""
+
+    def column(at: int, kind: str) -> npt.NDArray[np.unsignedinteger]:
+        return np.ndarray((rows,), np.dtype(kind), padded, offset=at, strides=(length,))
+
+    hashes, at = np.full(rows, _P5, np.uint32), 0
+    if length >= _STRIPE_BYTES:
+        lanes = [np.full(rows, seed, np.uint32) for seed in _SEEDS]
+        for at in range(0, length - _STRIPE_BYTES + 1, _STRIPE_BYTES):
+            for lane, held in enumerate(lanes):
+                lanes[lane] = _rotated(held + column(at + lane * _WORD_BYTES, "<u4") * _P2, 13) * _P1
+        hashes, at = _joined(lanes), length // _STRIPE_BYTES * _STRIPE_BYTES
+    hashes += np.uint32(length)
+    for place in range(at, length - _WORD_BYTES + 1, _WORD_BYTES):
+        hashes = _rotated(hashes + column(place, "<u4") * _P3, 17) * _P4
+    for place in range(length // _WORD_BYTES * _WORD_BYTES, length):
+        hashes = _rotated(hashes + column(place, "u1").astype(np.uint32) * _P5, 11) * _P1
+    return hashes
 
 
 def _striped(words: Words, starts: Places, lengths: Places) -> tuple[Words, Places]:
@@ -85,33 +99,40 @@ def _striped(words: Words, starts: Places, lengths: Places) -> tuple[Words, Plac
     hashes = np.full(len(lengths), _P5, np.uint32)
     long = int(np.count_nonzero(stripes))
     if long:
-        with np.errstate(over="ignore"):
-            seeds = (_P1 + _P2, _P2, np.uint32(0), np.uint32(0) - _P1)
-        lanes = [np.full(long, seed, np.uint32) for seed in seeds]
+        lanes = [np.full(long, seed, np.uint32) for seed in _SEEDS]
         remaining = -stripes[:long]
         for stripe in range(int(stripes[0])):
             count = int(np.searchsorted(remaining, -stripe))  # texts with more than `stripe` stripes
             at = starts[:count] + stripe * _STRIPE_BYTES
-            for lane in range(_LANES):
-                mixed = lanes[lane][:count] + words[at + lane * _WORD_BYTES] * _P2
-                lanes[lane][:count] = _rotated(mixed, 13) * _P1
-        hashes[:long] = sum(
-            (_rotated(lane, bits) for lane, bits in zip(lanes[1:], (7, 12, 18), strict=True)), _rotated(lanes[0], 1)
-        )
+            for lane, held in enumerate(lanes):
+                held[:count] = _rotated(held[:count] + words[at + lane * _WORD_BYTES] * _P2, 13) * _P1
+        hashes[:long] = _joined(lanes)
     return hashes, starts + stripes * _STRIPE_BYTES
 
 
 def _with_tail(hashes: Words, data: npt.NDArray[np.uint8], words: Words, at: Places, ends: Places) -> Words:
     """Return the hashes after the last 15 bytes or fewer of each text: whole words, then single bytes."""
     for _ in range(_STRIPE_BYTES // _WORD_BYTES - 1):
-        left = ends - at >= _WORD_BYTES
-        hashes = np.where(left, _rotated(hashes + words[at] * _P3, 17) * _P4, hashes)
-        at = np.where(left, at + _WORD_BYTES, at)
+        rows = np.flatnonzero(ends - at >= _WORD_BYTES)
+        hashes[rows] = _rotated(hashes[rows] + words[at[rows]] * _P3, 17) * _P4
+        at[rows] += _WORD_BYTES
     for _ in range(_WORD_BYTES - 1):
-        left = at < ends
-        hashes = np.where(left, _rotated(hashes + data[at].astype(np.uint32) * _P5, 11) * _P1, hashes)
-        at = np.where(left, at + 1, at)
+        rows = np.flatnonzero(at < ends)
+        hashes[rows] = _rotated(hashes[rows] + data[at[rows]].astype(np.uint32) * _P5, 11) * _P1
+        at[rows] += 1
     return hashes
+
+
+def _joined(lanes: Sequence[Words]) -> Words:
+    first, second, third, fourth = lanes
+    return _rotated(first, 1) + _rotated(second, 7) + _rotated(third, 12) + _rotated(fourth, 18)
+
+
+def _finished(hashes: Words) -> Words:
+    for bits, prime in ((15, _P2), (13, _P3)):
+        hashes ^= hashes >> np.uint32(bits)
+        hashes *= prime
+    return hashes ^ (hashes >> np.uint32(16))
 
 
 def _rotated(values: Words, bits: int) -> Words:
