@@ -28,9 +28,9 @@ Places = npt.NDArray[np.int64]
 
 
 def ring_hashes(hash_values: Sequence[pa.Array]) -> npt.NDArray[np.int32]:
-    """Return the place of every row on a ring: `xxHash32 & 0x7fffffff` of its values, joined without a separator.
+    """Return the place of every row on a ring: `xxHash32 & 0x7fffffff` of its values.
 
-    `hash_values` are columns as `bucket_hash_values` returns them. A null adds nothing, as an empty text does.
+    The values are joined without a separator. `hash_values` are columns as `bucket_hash_values` returns them. A null adds nothing, as an empty text does.
 
     Raises:
         InvalidRequest: there is no column, or the columns differ in length.
@@ -73,7 +73,10 @@ def _xxhash32(data: npt.NDArray[np.uint8], offsets: Places) -> Words:
 
 
 def _equal_texts(padded: npt.NDArray[np.uint8], rows: int, length: int) -> Words:
-    """Return the hashes of texts of one length before the last mixing; their words are columns, which need no gathering."""
+    """Return the hashes of texts of one length, before the last mixing.
+
+    Their words are columns, which are read without an index.
+    """
 
     def column(at: int, kind: str) -> npt.NDArray[np.unsignedinteger]:
         return np.ndarray((rows,), np.dtype(kind), padded, offset=at, strides=(length,))
@@ -94,7 +97,7 @@ def _equal_texts(padded: npt.NDArray[np.uint8], rows: int, length: int) -> Words
 
 
 def _striped(words: Words, starts: Places, lengths: Places) -> tuple[Words, Places]:
-    """Return the hashes after all whole stripes of 16 bytes, and the place behind these; `lengths` descend."""
+    """Return the hashes after all whole stripes and the place there; `lengths` descend."""
     stripes = lengths // _STRIPE_BYTES
     hashes = np.full(len(lengths), _P5, np.uint32)
     long = int(np.count_nonzero(stripes))
@@ -111,7 +114,7 @@ def _striped(words: Words, starts: Places, lengths: Places) -> tuple[Words, Plac
 
 
 def _with_tail(hashes: Words, data: npt.NDArray[np.uint8], words: Words, at: Places, ends: Places) -> Words:
-    """Return the hashes after the last 15 bytes or fewer of each text: whole words, then single bytes."""
+    """Return the hashes after the rest of each text: whole words, then single bytes."""
     for _ in range(_STRIPE_BYTES // _WORD_BYTES - 1):
         rows = np.flatnonzero(ends - at >= _WORD_BYTES)
         hashes[rows] = _rotated(hashes[rows] + words[at[rows]] * _P3, 17) * _P4

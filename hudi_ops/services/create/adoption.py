@@ -66,7 +66,7 @@ class AdoptionOptions:
     buckets_max: int | None = None
 
     def index_beside(self, ringed: IndexKind | None) -> IndexKind | None:
-        """Return the stated index; where only `bucket` is stated, that of the table's rings, if it has some."""
+        """Return the stated index; `bucket` alone stands for that of the table's rings."""
         if self.bucket_engine is not None:
             return bucket_kind(self.bucket_engine)
         return ringed if ringed is not None and self.index in {None, "simple_bucket"} else self.index

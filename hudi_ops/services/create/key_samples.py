@@ -1,4 +1,4 @@
-"""Read some keys of each file group of a table that Apache Hudi made, written as this library would write them."""
+"""Read some keys of each file group, written as this library would write them."""
 
 from __future__ import annotations
 

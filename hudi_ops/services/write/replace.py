@@ -72,7 +72,7 @@ def with_replaced(
     held: Mapping[str, Sequence[Slice]],
     rings: Mapping[str, str] = MappingProxyType({}),
 ) -> Write:
-    """Add to a write the file groups that it replaces, their keys for the metadata table, and the rings that it renews.
+    """Add to a write the file groups that it replaces, their keys, and renewed rings.
 
     `rings` are the instants of the hash rings that are known already, by partition path.
 

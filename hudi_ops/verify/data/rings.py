@@ -1,4 +1,4 @@
-"""Invariants of hash rings: whole files, one node for every hash, and a node for every visible file group.
+"""Check hash rings: whole files, a node for each hash and each visible file group.
 
 Source: docs/protocol.md §27.
 """
@@ -20,7 +20,7 @@ from hudi_ops.verify.subject import Subject
 
 
 def check_rings(subject: Subject, log: Log, findings: Findings) -> dict[str, Ring]:
-    """Check the rings of a table that has some; return the present one of each partition with files."""
+    """Check the rings of a table; return the present one of each partition with files."""
     if not log.properties.facts.has_ring:
         return {}
     _check_versions(subject, findings)

@@ -48,7 +48,7 @@ class LaneTask:
 
 
 def split_lane(task: LaneTask, tables: list[pa.Table]) -> Iterator[Produced]:
-    """Split the rows of a lane by node; summaries hold the keys of the chunks. It runs on executors."""
+    """Split the rows of a lane by node, on executors; summaries hold the chunk keys."""
     while tables:
         rows = tables.pop(0)
         nodes = task.lookup.nodes_of(task.engine.hashes(joined(rows.column(RECORD_KEY).chunks, pa.string())))
@@ -97,7 +97,7 @@ class RingRouter:
         self._held.close()
 
     def intent(self, source: str | None) -> Footprint:
-        """Return the groups of every node that the lanes of the rows reach; a partition without a ring gets none yet."""
+        """Return the groups of every node that the rows may reach; create no ring."""
         rings = self._rings(self.state)
         count = self._engine.count
         named = {
@@ -110,7 +110,7 @@ class RingRouter:
         return self.operation.intent(sorted(named), source=source)
 
     def routes(self, state: TableState) -> Routes:
-        """Return the slice of each node that takes rows; create the first ring of a partition that has none.
+        """Return the slice of each node that takes rows; create missing first rings.
 
         Raises:
             Conflict: a ring changed since the state was read.
