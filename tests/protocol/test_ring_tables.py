@@ -8,17 +8,19 @@ from typing import Any
 import pytest
 
 from hudi_ops.errors import Conflict, Corrupt, HudiOpsError, Unsupported
-from hudi_ops.index.ring import INITIAL, Ring
+from hudi_ops.index.ring import INITIAL, Ring, merge, with_children
 from hudi_ops.index.ring_files import RINGS_FOLDER, RingReader, committed_path, put_initial, ring_path
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault, FaultyStorage
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
+from hudi_ops.timeline.names import instant_of_ms
 from hudi_ops.verify import verify_table
 from tests.definitions import create_table
 from tests.fault_plans import MoveBefore
 from tests.protocol.sweep import fault_sweep
-from tests.tables import BY_HAND, MERGE_ON_READ, NOW_MS, by_key, made, rows, table_of
+from tests.tables import BY_HAND, MERGE_ON_READ, NOW_MS, TIMELINE, by_key, made, rows, table_of
 
 CONSISTENT = replace(MERGE_ON_READ, bucket_engine="consistent", buckets=4)
 EXTENDIBLE = replace(MERGE_ON_READ, bucket_engine="extendible", buckets=4)
@@ -144,6 +146,32 @@ def test_a_write_that_an_overwrite_overtook_routes_its_rows_again() -> None:
     expected = {key: value for key, value in model(range(8), 100).items() if int(key[1:]) % 2}
     assert by_key(table) == expected | {"k0": 7, "k2": 5, "k1": 6}
     assert_whole(storage, clock)
+
+
+def test_a_write_into_a_new_group_follows_a_resize_that_replaced_another() -> None:
+    storage = made(CONSISTENT, rows(("k0", "p0", 1, 100, None)))
+    clock = ManualClock(NOW_MS, tick_ms=1)
+    first = ring_of(opened(storage), "part=p0")
+    held = first.prefixes.index(storage.list("part=p0")[-1].name.split("_")[0].removesuffix("-0"))
+
+    def resize() -> None:
+        """As Apache Hudi completes one: all nodes but that of k0 become one, of other groups than the write's."""
+        instant, done = (f"{int(instant_of_ms(clock.now_ms())) + ahead:017d}" for ahead in (0, 1))
+        nodes = [(held + step) % 4 for step in (1, 2, 3)]
+        ring = with_children(first, merge(first, nodes, "merged"), instant)
+        storage.put(ring_path("part=p0", instant), ring.to_bytes())
+        body = CommitMetadata(operation="CLUSTER", replaced={"part=p0": ("00000000-other-0",)}).to_bytes()
+        for name, content in (("clustering.requested", b""), ("clustering.inflight", b"")):
+            storage.put(f"{TIMELINE}/{instant}.{name}", content)
+        storage.put(f"{TIMELINE}/{instant}_{done}.replacecommit", body)
+
+    plan = MoveBefore("part=p0/.", resize)
+    table = opened(FaultyStorage(storage, plan), clock)
+    table.ingest(batch(range(0, 40, 2), 300))
+    assert plan.moved
+    groups = {info.name.lstrip(".").split("_")[0] for info in storage.list("part=p0") if info.name.endswith(".parquet")}
+    assert groups == {first.file_id(held), "merged-0"}
+    assert by_key(table) == model(range(0, 40, 2), 300)
 
 
 def test_a_restore_takes_renewed_rings_with_it() -> None:

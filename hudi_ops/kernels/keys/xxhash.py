@@ -30,7 +30,8 @@ Places = npt.NDArray[np.int64]
 def ring_hashes(hash_values: Sequence[pa.Array]) -> npt.NDArray[np.int32]:
     """Return the place of every row on a ring: `xxHash32 & 0x7fffffff` of its values.
 
-    The values are joined without a separator. `hash_values` are columns as `bucket_hash_values` returns them. A null adds nothing, as an empty text does.
+    The values are joined without a separator. `hash_values` are columns as `bucket_hash_values` returns them. A null adds nothing,
+    as an empty text does.
 
     Raises:
         InvalidRequest: there is no column, or the columns differ in length.

@@ -39,7 +39,7 @@ from hudi_ops.services.write.evolve import ColumnChange, columns_after
 from hudi_ops.services.write.operations import INSERT, INSERT_OVERWRITE_TABLE
 from hudi_ops.services.write.replace import replaced_by, with_replaced
 from hudi_ops.services.write.routing.lookup import IndexRouter
-from hudi_ops.services.write.routing.rings import RingRouter
+from hudi_ops.services.write.routing.rings import RingRouter, unchanged_rings
 from hudi_ops.services.write.routing.routes import BucketRouter, Router, Routes, Target
 from hudi_ops.services.write.tasks.append import write_bucket
 from hudi_ops.services.write.tasks.duplicates import find_duplicates, refuse_duplicate
@@ -150,7 +150,7 @@ def _ingest_into(
             )
             if replaced is not None:
                 write = with_replaced(session, attempt.begun, write, replaced, routes.rings)
-            entry = complete_write(session, attempt, write)
+            entry = complete_write(session, attempt, write, check=unchanged_rings(session, attempt, routes.rings))
             running.markers = _markers(attempt, tasks, results) if engine.name == "local" else None
     return IngestResult(
         table=state.config.name,

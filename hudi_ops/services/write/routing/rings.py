@@ -7,7 +7,7 @@ the node. Otherwise they are split again by node, from the same chunks: no sourc
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -17,9 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.config.columns import RECORD_KEY
 from hudi_ops.engine.protocol import Chunk, Produced, Scattered
-from hudi_ops.errors import Corrupt, Unsupported
+from hudi_ops.errors import Conflict, Corrupt, Unsupported
 from hudi_ops.formats.large_arrays import joined
 from hudi_ops.index.bucket_engine import RingEngine, RingLookup, ring_engine_of
 from hudi_ops.index.ring import Ring, initial_ring
@@ -194,6 +195,30 @@ def live_nodes(session: Session, state: TableState, rings: dict[str, Ring]) -> d
             next_step="run `hudi-ops verify`; another writer of this table has another index, or a ring file was lost",
         )
     return live
+
+
+def unchanged_rings(session: Session, attempt: Attempt, rings: Mapping[str, str]) -> Callable[[TableState], None]:
+    """Return a check that no ring of a write changed since its attempt began.
+
+    A resize names the groups that it replaces, but a group that the write begins is in no plan. Its node may be gone.
+    """
+
+    def check(state: TableState) -> None:
+        since = state.timeline.completed_beyond(attempt.begun.timeline.completions, attempt.instant) if rings else []
+        for instant in since:
+            metadata = session.commits.metadata(state.timeline, instant) if instant.kind == "replacecommit" else None
+            changed = sorted(rings.keys() & (metadata.replaced or {}).keys()) if metadata is not None else []
+            if changed:
+                raise Conflict(
+                    f"{instant.action} {instant.time} replaced file groups of partition {changed[0] or '.'} since this write began",
+                    table=state.config.name,
+                    instant=attempt.instant,
+                    expected=f"the hash ring of {rings[changed[0]]}",
+                    found=f"a ring that {instant.time} may have changed",
+                    next_step="run the same call again: it routes the rows by the new ring",
+                )
+
+    return check
 
 
 def refuse_record_index(state: TableState) -> None:
