@@ -211,33 +211,6 @@ def test_a_group_outside_the_ring_stops_writes() -> None:
     with pytest.raises(Corrupt, match="belongs to no node"):
         opened(storage).ingest(batch(range(8), 200))
     assert {info.path: storage.get(info.path) for info in storage.list("part=p0")} == before
-    found = {one.invariant for one in verify_table(storage, deep=True).findings}
-    assert "ring-group-unknown" in found
-
-
-@pytest.mark.parametrize(
-    ("damage", "invariant"),
-    [(lambda body: body[:-9], "ring-broken"), (lambda body: body.replace(b"536870912", b"1073741824"), "ring-broken")],
-    ids=["torn", "two nodes of one value"],
-)
-def test_verify_reports_a_damaged_ring(damage: Any, invariant: str) -> None:
-    storage = made(CONSISTENT, batch(range(8), 100))
-    path = ring_path("part=p0", INITIAL)
-    storage.put(path, damage(storage.get(path)))
-    assert [(one.severity, one.invariant, one.where) for one in verify_table(storage).findings] == [
-        ("error", invariant, path)
-    ]
-
-
-def test_verify_reports_a_missing_ring_and_misplaced_keys() -> None:
-    storage = made(CONSISTENT, batch(range(40), 100))
-    opened(storage).ingest(batch(range(40), 200))
-    path = ring_path("part=p0", INITIAL)
-    body = storage.get(path)
-    storage.put(path, body.replace(b"536870912", b"536870999").replace(b"1073741824", b"536871000"))
-    assert {one.invariant for one in verify_table(storage, deep=True).findings} == {"bucket-wrong", "log-key-bucket"}
-    storage.delete(path)
-    assert {one.invariant for one in verify_table(storage, deep=True).findings} == {"ring-missing"}
 
 
 def test_a_record_index_is_refused_beside_rings() -> None:
