@@ -339,7 +339,7 @@ def test_by_hand_only_pending_writes_are_undone(dead: tuple[MemoryStorage, str])
         table.rollback("20010101000000000")
     plan = ".hoodie/timeline/20300601000000000.clustering.requested"
     storage.put(plan, b"")
-    with pytest.raises(Unsupported, match="clustering"):
+    with pytest.raises(Unsupported, match=r"clustering is a plan(.|\n)*`hudi-ops cancel TABLE 20300601000000000`"):
         table.rollback("20300601000000000")
     storage.delete(plan)
     assert snapshot(storage) == before
@@ -351,6 +351,7 @@ def test_by_hand_only_pending_writes_are_undone(dead: tuple[MemoryStorage, str])
         ("restore", "hudi-ops restore TABLE"),
         ("clean", "hudi-ops clean TABLE execute --instant 20300601000000000"),
         ("compaction", "hudi-ops compact TABLE execute --instant 20300601000000000"),
+        ("clustering", "hudi-ops cluster TABLE execute --instant 20300601000000000"),
     ],
 )
 def test_recovery_names_the_command_that_finishes_a_pending_service(action: str, command: str) -> None:

@@ -26,7 +26,8 @@ ROLLBACK_HELP = """Undo one pending write whose writer is gone.
 
 INSTANT is its request time, as `hudi-ops timeline` has it. A write whose heartbeat is young is refused, and so is a
 completed one. A single writer of Apache Hudi makes no heartbeat: pass --abandoned once it has surely ended. If it has
-begun a rollback of the write, that is finished. `hudi-ops cancel` ends the plan of a table service, also while it is executed.
+begun a rollback of the write, that is finished. The plan of a table service is refused: `hudi-ops cancel` ends it, also while it
+is executed. Only a clean that no process began is removed here.
 
 \b
 hudi-ops rollback flights 20261121101500123 --dry-run

@@ -101,14 +101,15 @@ def read_pending(session: Session, service: Service, state: TableState, instant:
             instant=instant.time,
             expected=f"a requested file that holds a plan of a {service.action}",
             found="no plan in it",
-            next_step=cancel_advice(instant.time),
+            next_step=cancel_advice(instant.time, service.action),
         )
     return plan
 
 
-def cancel_advice(instant: str) -> str:
-    """Return the advice for a plan that can never be executed."""
-    return f"cancel the plan, which can never be executed: `hudi-ops rollback TABLE {instant}`; then plan again"
+def cancel_advice(instant: str, action: str = "") -> str:
+    """Return the advice for a plan that can never be executed; a clean, which is never cancelled, is rolled back."""
+    command = f"rollback TABLE {instant}" if action == "clean" else f"cancel TABLE {instant} --force"
+    return f"cancel the plan, which can never be executed: `hudi-ops {command}`; then plan again"
 
 
 def refuse_foreign_executor(session: Session, service: Service, state: TableState, instant: str) -> None:

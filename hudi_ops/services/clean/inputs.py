@@ -111,7 +111,7 @@ def refuse_strange(session: Session, state: TableState, instant: str, plan: Clea
             instant=instant,
             expected=f"paths below {session.ctx.storage.uri}",
             found=", ".join(strange[:3]),
-            next_step=cancel_advice(instant),
+            next_step=cancel_advice(instant, "clean"),
         )
 
 
@@ -136,6 +136,6 @@ def _refuse_needed(state: TableState, instant: str, path: str, slice_: PastSlice
         instant=instant,
         expected="files of slices that a later write superseded",
         found=path,
-        next_step=cancel_advice(instant),
+        next_step=cancel_advice(instant, "clean"),
         path=path,
     )

@@ -108,7 +108,7 @@ def _reads(storage: Storage, config: TableConfig, timeline: Timeline) -> dict[Gr
                 instant=one.time,
                 expected="a plan in its requested file",
                 found="an empty file",
-                next_step=f"cancel it: `hudi-ops rollback TABLE {one.time}`",
+                next_step=f"cancel it: `hudi-ops cancel TABLE {one.time} --force`",
             )
         for slice_ in _slices_of(plan):
             key = (slice_.partition_path, slice_.file_id)

@@ -25,14 +25,14 @@ from hudi_ops.errors import Busy, Conflict, InvalidRequest, Unsupported
 from hudi_ops.services.base.result import Result
 from hudi_ops.timeline.content.rollbacks import rollback_of
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.names import REWRITING_ACTIONS, WRITE_ACTIONS, State
+from hudi_ops.timeline.names import SERVICE_ACTIONS, WRITE_ACTIONS, State
 from hudi_ops.timeline.state import TableState
 
 _LIST = "copy an instant from `hudi-ops timeline`"
 
 
-_REMOVABLE = frozenset({"compaction", "clean"})
-"""Services whose plans are removed by hand; a clean only as long as no executor began it."""
+_REMOVABLE = frozenset({"clean"})
+"""Services whose plans are removed by hand, as long as no executor began them; plans of other services are cancelled."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def rollback_write(session: Session, instant: str, *, abandoned: bool = False, d
 
     Raises:
         InvalidRequest: no such instant, a completed one, or one without a heartbeat and without `abandoned`.
-        Unsupported: a pending service other than a compaction or a clean, or the table cannot be written.
+        Unsupported: a pending service other than a clean, or the table cannot be written.
         Busy: its writer is alive, or another process is rolling it back.
         Conflict: it completed before it was cancelled.
     """
@@ -154,7 +154,7 @@ def rollback_write(session: Session, instant: str, *, abandoned: bool = False, d
 
 
 def refuse_alive(session: Session, state: TableState, lease: Lease | None, instant: str, *, abandoned: bool) -> None:
-    """Refuse to roll back a writer, or the executor of a plan, that is or may be alive.
+    """Refuse to roll back a writer that is or may be alive.
 
     Raises:
         Busy: its heartbeat is young.
@@ -172,17 +172,13 @@ def refuse_alive(session: Session, state: TableState, lease: Lease | None, insta
             next_step="once its writer has surely ended, run the same call with --abandoned",
         )
     if not is_dead(session, instant):
-        found = state.timeline.find(instant)
-        is_plan = found is not None and found.action in REWRITING_ACTIONS
         raise Busy(
             f"{_owner(lease)} is writing",
             table=state.config.name,
             instant=instant,
             expected="a writer whose heartbeat stopped",
             found=f"a beat {max(0, session.ctx.clock.now_ms() - lease.beaten_ms) / 1000:.0f} s ago",
-            next_step=f"`hudi-ops cancel TABLE {instant}` stops it, and removes the plan"
-            if is_plan
-            else "stop that process, or wait until it has ended",
+            next_step="stop that process, or wait until it has ended",
         )
 
 
@@ -226,7 +222,15 @@ def _refuse_other_kinds(state: TableState, found: Instant) -> None:
             found=str(found),
             next_step="`hudi-ops read --as-of` shows an earlier state; `hudi-ops restore TABLE` returns the table to a savepoint",
         )
-    # Without it the log files belong to the older slices; in version 6 those written since name the plan (docs/format.md §9.2).
+    if found.action in SERVICE_ACTIONS - _REMOVABLE:
+        raise Unsupported(
+            f"a pending {found.action} is a plan, which is cancelled and not rolled back",
+            table=state.config.name,
+            instant=found.time,
+            expected="a pending write",
+            found=str(found),
+            next_step=f"`hudi-ops cancel TABLE {found.time}` ends it for good; --force where it was not planned as cancellable",
+        )
     if found.action not in WRITE_ACTIONS and not (found.action in _REMOVABLE and state.config.layout == 2):
         raise Unsupported(
             f"a pending {found.action} is not rolled back by hand",

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
-from hudi_ops.errors import Busy, Cancelled, InvalidRequest
+from hudi_ops.errors import Busy, Cancelled, InvalidRequest, Unsupported
 from hudi_ops.services.cancel.errors import (
     AlreadyCommitted,
     InstantArchived,
@@ -133,7 +133,7 @@ def test_a_running_executor_stops_and_removes_the_plan_itself() -> None:
         def put(self, path: str, body: object) -> None:
             super().put(path, body)
             if path.endswith(".parquet"):
-                with pytest.raises(Busy) as refused:
+                with pytest.raises(Unsupported) as refused:
                     user.rollback(instant)
                 assert f"`hudi-ops cancel TABLE {instant}`" in refused.value.next_step
 

@@ -10,7 +10,7 @@ from hudi_ops.commit.takeover import take_over
 from hudi_ops.commit.undo.cancel import cancel_write
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, read_lease
 from hudi_ops.concurrency.markers import put_marker
-from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt, InvalidRequest, Unsupported
+from hudi_ops.errors import Cancelled, Conflict, Corrupt, InvalidRequest, Unsupported
 from hudi_ops.formats.log.blocks import BlockKind, HeaderKey, encode_block
 from hudi_ops.services.compaction import service as compaction_service
 from hudi_ops.services.compaction.choose import LeftReason
@@ -287,7 +287,7 @@ def test_a_log_file_below_the_plan_that_it_lacks_is_never_hidden(when: str, monk
     table_of(unguarded, clock, "executor").execute_compaction(instant)
     assert "compaction-left-out" in {one.invariant for one in verify_table(unguarded, clock=clock).findings}
     # Taken off, its log files wait for the next plan, which is whole.
-    table_of(storage, clock, "user").rollback(instant)
+    table_of(storage, clock, "user").cancel(instant, force=True)
     made = table_of(storage, clock, "planner").plan_compaction()
     assert table_of(storage, clock, "executor").execute_compaction(made.instant).log_files == 5
 
@@ -362,12 +362,12 @@ def test_recovery_leaves_a_plan_and_a_live_executor_alone() -> None:
     assert [(one.instant, one.state) for one in left] == [(instant, "requested")]
     assert f"--instant {instant}" in left[0].reason
     assert take_over(table_of(storage, clock, "first")._session, instant, "compaction") is not None
-    with pytest.raises(Busy, match="simulated-first"):
+    with pytest.raises(Unsupported, match=f"`hudi-ops cancel TABLE {instant}`"):
         table_of(storage, clock, "user").rollback(instant)
     clock.advance_ms(EXPIRY_MS + 1_000)
     table_of(storage, clock, "other").recover()
     assert timeline_of(storage).find(instant) is not None
-    done = table_of(storage, clock, "user").rollback(instant)
-    assert done.action == "commit"
+    done = table_of(storage, clock, "user").cancel(instant, force=True)
+    assert (done.action, done.state) == ("compaction", "aborted")
     assert timeline_of(storage).find(instant) is None
     settled(storage, clock, MODEL)
