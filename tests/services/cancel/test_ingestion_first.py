@@ -34,6 +34,7 @@ DEFINITIONS = {
 }
 NOT_CANCELLABLE = RewriteRequest(cancel="never")
 ONCE = ConflictSettings(retries=0)
+FIRST_COMMITTER = ConflictSettings(strategy="first-committer")
 CHANGE = rows(("k2", "p0", 22, 5, None))
 
 
@@ -150,7 +151,7 @@ def test_a_plan_that_completed_first_wins(logged: MemoryStorage, clock: ManualCl
     read = table._session.newest_extra
 
     def complete_first(state: TableState) -> Mapping[str, str]:
-        execute_rewrite(table_of(storage, clock, "executor"), plan)
+        execute_rewrite(table_of(storage, clock, "executor", conflicts=FIRST_COMMITTER), plan)
         return read(state)
 
     table._session.newest_extra = complete_first
