@@ -40,7 +40,10 @@ def curve_keys(curve: Curve, columns: Sequence[Words], count: int) -> Words:
 
 
 def interleaved(columns: Sequence[Words], bits: int) -> Words:
-    """Interleave the lower bits of columns, the highest bit of the first column first: the key of the z-order curve."""
+    """Interleave the lower bits of columns: the key of the z-order curve.
+
+    The highest bit of the first column comes first.
+    """
     spread = _spread_bytes(len(columns))
     keys = np.zeros(len(columns[0]), np.uint64)
     for place, column in enumerate(columns):
@@ -82,7 +85,7 @@ def hilbert_transposed(columns: Sequence[Words], bits: int) -> Coordinates:
 
 
 def _spread_bytes(columns: int) -> Words:
-    """Return for each byte its bits, so many apart as there are columns."""
+    """Return each byte with its bits spread: adjacent bits are `columns` places apart."""
     byte = np.arange(256, dtype=np.uint64)
     spread = np.zeros(256, np.uint64)
     for bit in range(8):

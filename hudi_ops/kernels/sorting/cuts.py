@@ -1,4 +1,4 @@
-"""Cut points that split sorted rows into buckets of about equal numbers, chosen from a sample.
+"""Cut points that split rows into buckets of about equal numbers, by a sample.
 
 A value that takes more than one bucket gets a bucket of its own, whose rows are all equal and need no sorting.
 """
@@ -71,9 +71,10 @@ def choose_cuts(sample: pa.Table, order: SortOrder, count: int) -> Cuts:
 
 
 def sampled_positions(first: int, count: int, distance: int) -> Positions:
-    """Return the positions that belong to a sample, in a piece of `count` rows that begins with row `first` of all rows.
+    """Return the positions of a piece's rows that belong to a sample.
 
-    One row of each `distance` is chosen, whatever the pieces are.
+    The piece has `count` rows and begins with row `first` of all rows. One row of each `distance` is
+    chosen, whatever the pieces are.
     """
     strides = np.arange(first // distance, (first + count - 1) // distance + 1, dtype=np.uint64)
     offsets = (strides * _SCATTER >> np.uint64(32)) % np.uint64(distance)

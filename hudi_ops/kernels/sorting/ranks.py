@@ -13,7 +13,9 @@ from hudi_ops.kernels.sorting.positions import Words, is_new, orderable, positio
 
 
 def ranks(column: pa.Array | pa.ChunkedArray) -> Words:
-    """Return for each row the number of rows with a smaller value; nulls are smallest, NaN is greatest.
+    """Return for each row the number of rows with a smaller value.
+
+    Nulls are smallest, NaN is greatest.
 
     Raises:
         InvalidRequest: a nested type, which has no order.

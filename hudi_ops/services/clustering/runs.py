@@ -1,4 +1,4 @@
-"""Rewrite a plan group that is larger than memory: its rows are streamed, and sorted on disk.
+"""Rewrite a plan group that is larger than memory: stream its rows, sort them on disk.
 
 A curve's key is computed once for each row and sorted by; its ranks are those in a sample of each column.
 """
@@ -73,7 +73,10 @@ def stream_group(task: ClusterTask, base_bytes: float) -> tuple[list[WrittenFile
 def _sorted(
     task: ClusterTask, stack: ExitStack, rows: int, share_bytes: int, size_bytes: float
 ) -> tuple[DiskSort, Iterator[pa.Table]]:
-    """Scatter the rows into buckets on disk, which the stack releases; return these, and the rows in order."""
+    """Scatter the rows into buckets on disk; return these, and the rows in order.
+
+    The stack releases the disk.
+    """
     heads = pa.schema([task.scanned.field(name) for name in task.order.columns])
     sample = sampled(_pieces(task, heads), rows)
     order, pieces = task.order, _pieces(task, task.scanned)
@@ -112,7 +115,7 @@ def _pieces(task: ClusterTask, schema: pa.Schema) -> Iterator[pa.Table]:
 
 
 class _Pieces:
-    """Rows that are taken from pieces in order, so many at a time."""
+    """Rows of pieces, taken in order by their number."""
 
     def __init__(self, pieces: Iterator[pa.Table]) -> None:
         self._pieces = pieces

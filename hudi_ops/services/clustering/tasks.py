@@ -1,4 +1,4 @@
-"""Merge the slices of one plan group, sort their rows and write the new base files: the task of a clustering.
+"""Merge the slices of a plan group and write their rows sorted: a task of clustering.
 
 A task runs on any engine. Its input holds everything that it needs, and its result goes back as a value. Names and bytes of the
 files follow from the input, so every attempt of a task writes the same files.
@@ -103,7 +103,10 @@ class ClusterTask:
         return BaseFileOutput(self.storage, self.instant, self.partition_path, file_id, name, previous)
 
     def keys_brought(self, rows: pa.Table) -> pa.Array:
-        """Return the record keys of rows, each once, for statistics; none where they are not wanted or the file id stays."""
+        """Return the record keys of rows for statistics, each once.
+
+        There are none where they are not wanted or the file id stays.
+        """
         if self.previous is not None or not self.wanted.keys:
             return pa.array([], pa.string())
         return pc.unique(joined([self.merging[0].keys_of(rows)], pa.string()))
@@ -111,7 +114,10 @@ class ClusterTask:
     def written(
         self, output: BaseFileOutput, body: pa.Buffer, count: int, keys: pa.Array, rows: pa.Table | None = None
     ) -> WrittenFile:
-        """Return the statistics of a file of `count` rows; with all `rows` at hand they are not decoded again."""
+        """Return the statistics of a file of `count` rows.
+
+        With `rows`, its columns are not decoded again.
+        """
         added, removed = (keys, keys.slice(0, 0)) if self.wanted.keys else (None, None)
         facts = statistics_of_base(output.path, body, self.stored, self.wanted, rows=rows, added=added, removed=removed)
         # Apache Hudi counts all rows as inserted, also where the file id stays.
@@ -133,7 +139,9 @@ class ClusteredGroup:
 
 
 def cluster_group(task: ClusterTask) -> ClusteredGroup:
-    """Merge the slices of a plan group, sort their rows and write the new base files, without deleted rows.
+    """Merge the slices of a plan group, sort their rows and write the new base files.
+
+    Deleted rows are left out.
 
     Raises:
         Corrupt: a file cannot be read.
@@ -149,10 +157,10 @@ def cluster_group(task: ClusterTask) -> ClusteredGroup:
 
 
 def _unfolded_bytes(task: ClusterTask) -> float | None:
-    """Return the expected bytes of the base rows in memory where the group must be streamed; None where memory holds it.
+    """Return the expected bytes of base rows in memory, or None where memory holds them.
 
-    File sizes decide, and the first rows of each file where the limit is near: repeated values compress well. So every attempt
-    gets the same answer.
+    With a number, the group is streamed. File sizes decide, and where the limit is near the first rows of each file: repeated
+    values compress well. So every attempt gets the same answer.
     """
     limit_bytes = min(task.memory_bytes, _HELD_BYTES_MAX)
     expected = memory_of(task.bytes_in)
