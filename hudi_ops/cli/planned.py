@@ -1,4 +1,4 @@
-"""Share what the commands of planned services have in common: modes, the call, plan, cost and error of the estimate."""
+"""Share the commands of planned services: modes, the call, plan, cost and error."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ ClusteringRun = Run[ReplacePlan, PlanInputs, ClusterTask, ClusteredGroup]
 
 
 class Clustering(TableService[ClusteringRequest, ReplacePlan, PlanInputs, ClusterTask, ClusteredGroup, ClusterResult]):
-    """Rewrite file groups, one task for each plan group; groups that writes touched are left out."""
+    """Rewrite file groups, one task for each plan group; leave out groups that writes touched."""
 
     action = "clustering"
     command = "hudi-ops cluster"

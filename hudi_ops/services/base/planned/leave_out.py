@@ -16,7 +16,7 @@ from typing import Any
 
 from hudi_ops.commit.undo.rollback_files import delete_files
 from hudi_ops.concurrency.conflicts import Contender
-from hudi_ops.errors import Cancelled
+from hudi_ops.errors import Overtaken
 from hudi_ops.services.base.service import Run, TableService
 from hudi_ops.timeline.content.footprint import Footprint
 
@@ -24,10 +24,6 @@ logger = logging.getLogger(__name__)
 
 AnyRun = Run[Any, Any, Any, Any]
 Service = TableService[Any, Any, Any, Any, Any, Any]
-
-
-class Overtaken(Cancelled):
-    """Other writes touched every task of a plan, so that its executor cancels it."""
 
 
 def leave_out_touched(service: Service, run: AnyRun) -> int:
