@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops import Table
+from hudi_ops.formats.avro.container import read_one
 from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.verify import verify_table
@@ -98,6 +99,11 @@ class Shared:
         if player == "we":
             planned = self.table.clustering.plan(rewrite=True, **order).instant
             assert planned is not None
+            body = self.table.context.storage.get(self.timeline.path(f"{planned}.clustering.requested"))
+            for group in read_one(body)["clusteringPlan"]["inputGroups"]:
+                for slice_ in group["slices"]:
+                    paths = [slice_["dataFilePath"], *slice_["deltaFilePaths"]]
+                    assert [path for path in paths if not path.startswith(f"file:{self.path}/part=")] == []
             return planned
         self.service("schedule", sort_by=order["sort_by"])
         (planned,) = (one.time for one in self.timeline.pending if one.action == "clustering")

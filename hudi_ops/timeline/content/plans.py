@@ -263,13 +263,9 @@ def _replace(record: Mapping[str, Any]) -> ReplacePlan:
 
 
 def _group(record: Mapping[str, Any]) -> PlannedGroup:
-    outputs = record.get("numOutputFileGroups")
-    return PlannedGroup(
-        tuple(map(_slice, record["slices"] or ())),
-        1 if outputs is None else outputs,
-        record.get("metrics") or {},
-        record.get("extraMetadata") or {},
-    )
+    slices, outputs = tuple(map(_slice, record["slices"] or ())), record.get("numOutputFileGroups")
+    metrics, extra = record.get("metrics") or {}, record.get("extraMetadata") or {}
+    return PlannedGroup(slices, 1 if outputs is None else outputs, metrics, extra)
 
 
 def _children(extra: Mapping[str, str]) -> Iterator[tuple[str, str]]:
