@@ -1,4 +1,4 @@
-"""The Spark application that executes a compaction, in processes that a test kills."""
+"""Spark applications that execute a plan, in processes that a test kills."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ MASTER = (
 
 
 class Application:
-    """One execution of a compaction by `spark_apps/compact.py`, in a process group of its own."""
+    """One execution of a plan by a script of `spark_apps`, in a process group of its own."""
 
-    def __init__(self, table: Path, instant: str, folder: Path) -> None:
+    def __init__(self, table: Path, instant: str, folder: Path, script: str = "compact.py") -> None:
         self.markers = table / ".hoodie" / ".temp" / instant
         environment = {k: v for k, v in os.environ.items() if not k.startswith("SPARK_")}
         self.output = folder / f"{instant}.out"
         with open(self.output, "w", encoding="utf-8") as output, open(f"{self.output}.err", "w") as errors:
             self.process = subprocess.Popen(
                 [
-                    *(sys.executable, str(ROOT / "spark_apps" / "compact.py"), f"--table={table}", "--mode=execute"),
+                    *(sys.executable, str(ROOT / "spark_apps" / script), f"--table={table}", "--mode=execute"),
                     *(f"--instant={instant}", "--engine=spark"),
                 ],
                 stdout=output,

@@ -68,8 +68,8 @@ class Variant:
 _OURS = frozenset({"linear", "z-order", "hilbert"})
 VARIANTS = (
     Variant("hudi", "Apache Hudi, run_clustering", frozenset({"linear"})),
-    Variant("spark", "hudi_ops, tasks on the Spark engine", _OURS),
-    Variant("local", "hudi_ops, tasks on the local engine", _OURS),
+    Variant("spark", "hudi_ops, Spark engine", _OURS),
+    Variant("local", "hudi_ops, local engine", _OURS),
     Variant("delta", "delta-rs, optimize.z_order", frozenset({"z-order"})),
     Variant("floor", "pyarrow floor, with a bloom filter", frozenset({"linear"})),
     Variant("bare", "pyarrow floor, without a bloom filter", frozenset({"linear"})),

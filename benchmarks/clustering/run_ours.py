@@ -1,9 +1,8 @@
-"""Process of hudi_ops: the tasks of a clustering, `--engine local` in one process, `--engine spark` on a session."""
+"""Process of hudi_ops: the clustering service, `--engine local` in one process, `--engine spark` on a session."""
 
 from __future__ import annotations
 
 from importlib.metadata import version
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +14,12 @@ from benchmarks.harness.rows import ORDERING, PARTITION, RECORD_KEY
 from benchmarks.harness.serve import arguments, serve
 from benchmarks.harness.session import start_session
 from hudi_ops import Table
-from hudi_ops.files.base.base_file import stored_schema
-from hudi_ops.kernels.sorting.order import SortOrder
-from hudi_ops.services.base.merging import merging_of
-from hudi_ops.services.base.slices import live_slices
-from hudi_ops.services.clustering.tasks import ClusterTask, cluster_group
-from hudi_ops.view.schema import table_schema
-
-_INSTANT = "20990101000000000"
+from hudi_ops.config.requests import ClusteringRequest
+from hudi_ops.config.write_settings import FileSizes
 
 
 class Ours:
-    """Each command opens the table anew, as a scheduled job would. It plans nothing and commits nothing."""
+    """Each command opens the table anew, as a scheduled job would."""
 
     def __init__(self, schema: pa.Schema, session: Any | None = None) -> None:
         self._schema = schema
@@ -43,7 +36,7 @@ class Ours:
         return {"hudi_ops": version("hudi-ops"), "pyarrow": pa.__version__, **spark}
 
     def prepare(self, job: Job) -> None:
-        """The table and its rows; always by the local engine."""
+        """The table and its rows, in so many files; always by the local engine."""
         made = Table.create(
             job.table,
             name="trips",
@@ -52,41 +45,34 @@ class Ours:
             partition_by=[PARTITION] if job.partitioned else [],
             ordering=ORDERING,
             table_type="cow",
-            buckets=job.files,
+            index="bloom",
             metadata=False,
         )
-        made.ingest_folder(job.base, "bulk_insert", engine="local")
         made.close()
+        writer = Table.open(job.table, file_sizes=FileSizes(small_bytes=0))
+        rows = pa.concat_tables([pq.read_table(source, schema=self._schema) for source in job.sources()])
+        step = -(-rows.num_rows // job.files)
+        for first in range(0, rows.num_rows, step):
+            writer.ingest(rows.slice(first, step), "bulk_insert", engine="local")
+        writer.close()
 
     def cluster(self, job: Job) -> None:
-        """Rewrite each partition."""
+        """Plan, execute and commit."""
         opened = Table.open(job.table, engine=self._engine)
-        session = opened._session
-        state = session.loader.load()
-        schema = table_schema(state.config, state.timeline, session.commits)
-        merging = merging_of(state, schema)
-        tasks = []
-        for partition_path, sources in groupby(live_slices(session, state), lambda one: one.partition_path):
-            name = partition_path or "all"
-            tasks.append(
-                ClusterTask(
-                    storage=session.ctx.storage,
-                    table_name=state.config.name,
-                    partition_path=partition_path,
-                    sources=tuple(sources),
-                    merging=merging,
-                    stored=stored_schema(schema, merging[0].keys is None),
-                    order=SortOrder(job.curve, tuple(job.columns)),  # type: ignore[arg-type]
-                    outputs=tuple(f"{name}-{number}-0" for number in range(job.outputs)),
-                    instant=_INSTANT,
-                    epoch=1,
-                    number=0,
-                    memory_bytes=job.memory_bytes,
-                )
+        target_bytes = ClusteringRequest().target_bytes
+        if job.outputs > 1:
+            target_bytes = (
+                opened.clustering.explain(sort_by=job.columns, order=job.curve).estimate.bytes_in // job.outputs + 1
             )
-        done = session.ctx.engine.map(cluster_group, tasks)
+        done = opened.clustering.run(
+            sort_by=job.columns,
+            order=job.curve,
+            target_bytes=target_bytes,
+            engine="local" if self._engine is None else "spark",
+            memory_bytes=job.memory_bytes,
+        )
         opened.close()
-        assert sum(len(group.stats) for group in done) == len(tasks) * job.outputs, done
+        assert done.files == done.groups * job.outputs, done
 
     def close(self) -> None:
         """Stop Spark, where it runs."""

@@ -1,9 +1,9 @@
-"""Spark applications that compact are killed in the middle, driver or Python worker: plans resume, no row is lost or doubled.
+"""Spark applications that compact or cluster are killed amid the work, driver or Python worker: plans resume, no row is lost.
 
-Each round writes updates and deletes into log files, plans a compaction, starts `spark_apps/compact.py` on a local master, waits
-for a number of markers that the dice choose, and kills. What is left of the application may go on writing: it is not waited for.
-Then somebody else executes the plan. At the end Apache Hudi reads the same rows, without a metadata table. Twice; with `--soak`
-twenty times.
+Each round writes updates and deletes into log files, plans a compaction or a clustering in turn, starts its application on a local
+master, waits for a number of markers that the dice choose, and kills. What is left of the application may go on writing: it is not
+waited for. Then another process executes the plan. At the end Apache Hudi reads the same rows, without a metadata table. Twice;
+with `--soak` twenty times.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import Busy
-from hudi_ops.services.compaction.result import CompactResult
+from hudi_ops.services.base.result import PlanResult, ServiceResult
 from hudi_ops.table.table import Table
 from hudi_ops.verify import verify_table
 from tests.interop.apache_hudi import HudiPeer, interop_environment
 from tests.spark_application import DEADLINE_S, Application
 
 ROUNDS = 20 if os.environ.get("HUDI_OPS_SOAK") else 2
+SCRIPTS = ("compact.py", "cluster.py")
 GROUPS = 16
 ROWS = 120_000
 SCHEMA = pa.schema([
@@ -50,12 +51,17 @@ def rows(ids: list[int], time_: int, deleted: bool = False) -> pa.Table:
     )
 
 
-def resumed(table: Table, instant: str) -> CompactResult:
+def plan_of(table: Table, script: str) -> PlanResult:
+    """Plan all groups of the table."""
+    return table.compaction.plan() if script == "compact.py" else table.clustering.plan(sort_by="value", rewrite=True)
+
+
+def resumed(table: Table, instant: str, script: str) -> ServiceResult:
     """Somebody else executes the plan; while the application lives it is told so, and comes again."""
     deadline_s = time.monotonic() + DEADLINE_S
     while True:
         try:
-            return table.execute_compaction(instant)
+            return (table.compaction if script == "compact.py" else table.clustering).execute(instant=instant)
         except Busy:
             assert time.monotonic() < deadline_s, "the dead executor's lease was waited for"
             time.sleep(0.2)
@@ -96,17 +102,18 @@ def test_killed_applications_lose_nothing(tmp_path: Path, peer: HudiPeer) -> Non
         model |= {one: one * 1_000 + time_ for one in changed}
         for one in gone:
             model.pop(one, None)
-        planned = table.plan_compaction()
+        script = SCRIPTS[number % 2]
+        planned = plan_of(table, script)
         assert planned.instant is not None
         assert len(planned.planned) == GROUPS
-        what, kill = ("driver", kill_driver) if number % 2 == 0 else ("worker", kill_worker)
-        app = Application(path, planned.instant, tmp_path)
+        what, kill = ("driver", kill_driver) if number % 4 in {0, 3} else ("worker", kill_worker)
+        app = Application(path, planned.instant, tmp_path, script)
         try:
             is_amid = app.wait_for_markers(dice.randint(1, GROUPS - 4))
             killed[what] += is_amid
             if is_amid:
                 kill(app)
-            check_resumed(table, planned.instant, app, model)
+            check_resumed(table, planned.instant, app, model, script)
         finally:
             app.end()
     print(f"killed in the middle: {killed}")
@@ -117,8 +124,8 @@ def test_killed_applications_lose_nothing(tmp_path: Path, peer: HudiPeer) -> Non
     assert theirs.num_rows == len(model)
 
 
-def check_resumed(table: Table, instant: str, app: Application, model: dict[int, int]) -> None:
-    result = resumed(table, instant)
+def check_resumed(table: Table, instant: str, app: Application, model: dict[int, int], script: str) -> None:
+    result = resumed(table, instant, script)
     assert result.instant == instant
     found = table.read(["id", "value"], query="read_optimized")
     held = dict(zip(found["id"].to_pylist(), found["value"].to_pylist(), strict=True))
