@@ -1,4 +1,4 @@
-"""Airflow DAGs `clustering` and `clustering__<table>`: merge the small files of a table, and sort its rows."""
+"""Airflow DAGs `clustering` and `clustering__<table>`: merge small files, sort rows."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def _clustered(result: Mapping[str, Any]) -> str:
 
 
 def _rewritten(result: Mapping[str, Any], action: str, rewritten: str, done: Callable[[], str]) -> str:
-    """Return the sentence of a service that rewrites file groups: a plan, nothing to do, or what was done."""
+    """Return the sentence of a service that rewrites file groups."""
     if not result.get("instant"):
         return _nothing(result)
     if "verdicts" in result:

@@ -1,4 +1,4 @@
-"""Share what the commands of planned services have in common: modes, the call, plan, cost and error of the estimate."""
+"""Share the parts of commands that plan and execute: modes, the call, plans, costs."""
 
 from __future__ import annotations
 

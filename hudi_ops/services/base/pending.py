@@ -107,7 +107,10 @@ def read_pending(session: Session, service: Service, state: TableState, instant:
 
 
 def cancel_advice(instant: str, action: str = "") -> str:
-    """Return the advice for a plan that can never be executed; a clean, which is never cancelled, is rolled back."""
+    """Return the advice for a plan that can never be executed.
+
+    A clean is never cancelled: while no process began it, it is rolled back.
+    """
     command = f"rollback TABLE {instant}" if action == "clean" else f"cancel TABLE {instant} --force"
     return f"cancel the plan, which can never be executed: `hudi-ops {command}`; then plan again"
 

@@ -113,7 +113,10 @@ class Run(Generic[Plan, Inputs, Task, Outcome]):
     seconds: float = 0.0
 
     def cost(self, bytes_in: int, bytes_out: int) -> Cost:
-        """Return the measured cost; the memory only where the tasks ran in this process and took more than anything before."""
+        """Return the measured cost of the run.
+
+        Its memory is known only where the tasks ran in this process and took more than anything before.
+        """
         peak_bytes = pa.default_memory_pool().max_memory()
         is_seen = self.engine.name == "local" and peak_bytes > self.arrow_bytes_before
         return Cost(bytes_in, bytes_out, round(self.seconds, 3), peak_bytes if is_seen else None)
