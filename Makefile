@@ -31,11 +31,12 @@ demo: ## Run the walk-through: real flights into a real table, through Airflow
 ui: ## Start Airflow's pages on this repository's dags and plugins
 	bin/ui
 
-bench: install ## Measure ingestion, compaction, many writers and the metadata table, beside Apache Hudi's own
+bench: install ## Measure ingestion, compaction, clustering, many writers and the metadata table, beside Apache Hudi's own
 	$(VENV)/python -m benchmarks.ingest
 	$(VENV)/python -m benchmarks.compaction
 	$(VENV)/python -m benchmarks.compaction.kernel
 	$(VENV)/python -m benchmarks.compaction.memory
+	$(VENV)/python -m benchmarks.clustering
 	$(VENV)/python -m benchmarks.concurrency
 	$(VENV)/python -m benchmarks.growth
 	$(VENV)/python -m benchmarks.growth.services

@@ -1,4 +1,4 @@
-"""Airflow DAGs `clustering` and `clustering__<table>`: merge small files, sort rows."""
+"""Airflow DAGs `clustering` and `clustering__<table>`: merge small files and sort rows."""
 
 from __future__ import annotations
 

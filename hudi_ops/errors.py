@@ -134,6 +134,10 @@ class Cancelled(HudiOpsError):
     exit_code = 12
 
 
+class Overtaken(Cancelled):
+    """Other writes touched every group of a plan, so that its executor cancelled it."""
+
+
 class Unavailable(HudiOpsError):
     """Storage, ZooKeeper or a database did not answer after bounded retries.
 

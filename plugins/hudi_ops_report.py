@@ -95,7 +95,7 @@ def _clustered(result: Mapping[str, Any]) -> str:
 
 
 def _rewritten(result: Mapping[str, Any], action: str, rewritten: str, done: Callable[[], str]) -> str:
-    """Return the sentence of a service that rewrites file groups."""
+    """Return the sentence of a service that rewrites file groups: its plan or what was done."""
     if not result.get("instant"):
         return _nothing(result)
     if "verdicts" in result:

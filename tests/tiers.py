@@ -103,6 +103,7 @@ LEFT_OUT: dict[str, str | None] = {
     },
     "services/restore/test_restore.py::test_a_restore_goes_wrong_at_every_storage_operation": _SWEEP,
     "services/restore/test_restore.py::test_a_restore_goes_wrong_at_every_storage_operation[Fault.CRASH_BEFORE]": None,
+    "protocol/test_ring_tables.py::test_a_crash_of_an_overwrite_leaves_rings_that_fit_the_groups": _SWEEP,
     "services/repair/test_crashes.py": _SWEEP,
     "services/repair/test_crashes.py::test_a_repair_that_goes_wrong_anywhere_is_ended_by_another"
     "[file that a rollback left-Fault.CRASH_AFTER]": None,

@@ -1,4 +1,4 @@
-"""Share the parts of commands that plan and execute: modes, the call, plans, costs."""
+"""Share the commands of planned services: modes, the call, plan, cost and error."""
 
 from __future__ import annotations
 

@@ -232,7 +232,8 @@ class Session:
             tried = mine if alone else [info.path for info in self.ctx.storage.list(payload_folder(instant))]
             for path in tried:
                 if path not in decided.entry.notes:
-                    self.ctx.storage.delete(path)
+                    with best_effort(instant):
+                        self.ctx.storage.delete(path)
 
     def drop_refused_payloads(self, instant: str) -> None:
         """Delete this session's payloads of a refused instant, except those that a slot names."""

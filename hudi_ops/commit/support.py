@@ -78,7 +78,7 @@ def refuse_other_index(state: TableState) -> None:
         raise Unsupported(
             "this table was adopted for services only: its index is Apache Hudi's own, which would not find what we write",
             table=state.config.name,
-            expected="the bucket (simple engine), bloom, simple or record index",
+            expected="the bucket, bloom, simple or record index",
             found="another index",
             next_step="write its rows with Apache Hudi; compact it, remove partitions and read it here",
         )
@@ -94,9 +94,9 @@ def refuse_index(index: str, meta_fields: bool, table: str) -> None:
         raise Unsupported(
             f"a table without meta columns cannot have the index {index}",
             table=table,
-            expected="meta columns, or the bucket index",
+            expected="meta columns, or the bucket index with the engine simple",
             found=f"index {index}, without meta columns",
-            next_step="change one of the two: Apache Hudi's writers can use the bucket index only, too",
+            next_step="change one of the two: Apache Hudi's writers can use the simple bucket index only, too",
         )
 
 

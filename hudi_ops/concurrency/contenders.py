@@ -137,7 +137,7 @@ class ContenderReader:
                 yield found
 
     def _is_ended(self, timeline: Timeline, plan: Instant, entry: PlanEntry | None, *, is_read: bool) -> bool:
-        """Return whether a write may end a plan, by its slot or, if it may be read, its requested file."""
+        """Return whether a write may end a plan, by its slot or its requested file, if that is read."""
         if entry is not None or not is_read:
             return entry is not None and entry.on_overlap in ENDING
         if plan.time not in self._ended:

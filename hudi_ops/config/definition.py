@@ -14,7 +14,15 @@ from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.doors import Door
 from hudi_ops.config.key_generators import KeyGenerator, TimePartition
 from hudi_ops.config.requests import CancelSettings, Names, Request, listed, refuse_unknown
-from hudi_ops.config.table import BUCKETS_MAX, WRITABLE_VERSIONS, IndexName, index_kind, table_type_of
+from hudi_ops.config.table import (
+    BUCKETS_MAX,
+    WRITABLE_VERSIONS,
+    BucketEngineName,
+    IndexName,
+    bucket_kind,
+    index_kind,
+    table_type_of,
+)
 from hudi_ops.config.upkeep_settings import ArchiveSettings, CleanSettings, UpkeepSettings
 from hudi_ops.config.write_settings import (
     METADATA_COMPACT_AFTER,
@@ -57,6 +65,18 @@ class DefinitionFields(BaseModel):
         le=BUCKETS_MAX,
         title="Buckets",
         description="File groups of each partition, with the bucket index.",
+    )
+    bucket_engine: BucketEngineName = Field(
+        default="simple",
+        title="Bucket engine",
+        description="With the bucket index: simple, a fixed number of buckets; consistent or extendible, a hash ring that can be "
+        "resized, in merge-on-read tables.",
+    )
+    buckets_min: int | None = Field(
+        default=None, title="Fewest buckets", description="With a hash ring, the fewest buckets of a partition."
+    )
+    buckets_max: int | None = Field(
+        default=None, title="Most buckets", description="With a hash ring, the most buckets of a partition."
     )
     version: Annotated[Literal[8, 9], Door(option="table-version")] = Field(
         default=9, title="Version", description="Table version; 8 for Apache Hudi 1.0 and Trino, which cannot open 9."
@@ -129,6 +149,11 @@ def _checked_index(name: str) -> str:
     return name.lower()
 
 
+def _checked_engine(name: str) -> str:
+    bucket_kind(name)
+    return name
+
+
 def _checked_type(name: str) -> str:
     table_type_of(name)
     return name
@@ -160,6 +185,7 @@ class TableDefinition(Request, DefinitionFields):
         "record_key": listed,
         "partition_by": listed,
         "buckets": _checked_buckets,
+        "bucket_engine": _checked_engine,
         "index": _checked_index,
         "table_type": _checked_type,
         "version": _checked_version,
@@ -207,6 +233,17 @@ class OpenOptions(WriterOptions):
         default=None,
         title="Buckets",
         description="Buckets of each partition: hoodie.bucket.index.num.buckets. Checked against the keys in the files.",
+    )
+    bucket_engine: BucketEngineName | None = Field(
+        default=None,
+        title="Bucket engine",
+        description="Engine of the bucket index: hoodie.index.bucket.engine. Default: consistent where the table has hash rings.",
+    )
+    buckets_min: int | None = Field(
+        default=None, title="Fewest buckets", description="With a hash ring: hoodie.bucket.index.min.num.buckets."
+    )
+    buckets_max: int | None = Field(
+        default=None, title="Most buckets", description="With a hash ring: hoodie.bucket.index.max.num.buckets."
     )
     hash_fields: Names | None = Field(
         default=None,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
 from hudi_ops.errors import Corrupt, InvalidRequest, Unsupported
 
@@ -22,8 +22,16 @@ METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
 METADATA_PARTITIONS_INFLIGHT = "hoodie.table.metadata.partitions.inflight"
 INDEX_DEFINITIONS = "hoodie.table.index.defs.path"
 INDEX_DEFINITIONS_PATH = ".hoodie/.index_defs/index.json"
-IndexKind = Literal["simple_bucket", "bloom", "simple", "record_index", "other"]
-"""Apache Hudi's BUCKET (simple engine), BLOOM, SIMPLE and RECORD_INDEX; `other` is any whose rows only Apache Hudi writes."""
+IndexKind = Literal[
+    "simple_bucket", "consistent_bucket", "extendible_bucket", "bloom", "simple", "record_index", "other"
+]
+"""Apache Hudi's BUCKET, BLOOM, SIMPLE and RECORD_INDEX; `other` is any whose rows only Apache Hudi writes.
+
+BUCKET has the simple engine, or hash rings (CONSISTENT_HASHING). The ranges of an extendible ring are halves of others.
+"""
+
+BucketEngineName = Literal["simple", "consistent", "extendible"]
+"""As users name the engines of the bucket index."""
 
 IndexName = Literal["bucket", "bloom", "simple", "record_index"]
 """As users name the indexes with which we write."""
@@ -34,6 +42,14 @@ _INDEX_KINDS: dict[str, IndexKind] = {
     "simple": "simple",
     "record_index": "record_index",
 }
+
+_BUCKET_KINDS: dict[str, IndexKind] = {
+    "simple": "simple_bucket",
+    "consistent": "consistent_bucket",
+    "extendible": "extendible_bucket",
+}
+
+_RING_KINDS = frozenset({"consistent_bucket", "extendible_bucket"})
 
 TableType = Literal["COPY_ON_WRITE", "MERGE_ON_READ"]
 MergeMode = Literal["COMMIT_TIME_ORDERING", "EVENT_TIME_ORDERING", "CUSTOM"]
@@ -180,8 +196,9 @@ class TableFacts(BaseModel):
     """What a writer must know and Apache Hudi does not store; kept in the commit log.
 
     `index` says how a key's file group is found; with `other`, an index of Apache Hudi's own, we service the table and write no
-    rows. `buckets` is the count of the simple bucket index (0 with another one), `hash_fields` the fields its hash is taken of,
-    which with another index are the record key's and mean nothing. `encodes_key_names` says
+    rows. `buckets` is the count of the bucket index (0 with another one), `hash_fields` the fields its hash is taken of,
+    which with another index are the record key's and mean nothing. With a hash ring `buckets` is the count with which a partition
+    begins, and resizes keep to `buckets_min` and `buckets_max` (0 without a ring). `encodes_key_names` says
     whether record keys read `field:value`; None: as table version and key generator have it. `timezone` is the zone of the
     instants, as in the IANA data base, of tables whose properties say no more than LOCAL.
     """
@@ -193,6 +210,8 @@ class TableFacts(BaseModel):
     hash_fields: tuple[str, ...]
     encodes_key_names: bool | None = None
     timezone: str = "UTC"
+    buckets_min: int = 0
+    buckets_max: int = 0
 
     @property
     def takes_rows(self) -> bool:
@@ -201,8 +220,20 @@ class TableFacts(BaseModel):
 
     @property
     def has_buckets(self) -> bool:
-        """Whether a row's file group follows from its key alone."""
-        return self.index == "simple_bucket"
+        """Whether a row's file group follows from its key, without a lookup."""
+        return self.index == "simple_bucket" or self.has_ring
+
+    @property
+    def has_ring(self) -> bool:
+        """Whether each partition has a hash ring, which resizes change."""
+        return self.index in _RING_KINDS
+
+    @model_serializer(mode="wrap")
+    def _without_ring(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Releases without rings refuse facts that they do not know.
+        return {
+            name: value for name, value in dump(self).items() if value or name not in {"buckets_min", "buckets_max"}
+        }
 
 
 def table_type_of(name: str) -> TableType:
@@ -233,8 +264,25 @@ def index_kind(name: str) -> IndexKind:
             f"unknown index {name!r}",
             expected=" or ".join(_INDEX_KINDS),
             found=name,
-            next_step="name the one that hoodie.index.type of the table's other writers says; tables with a global one, or with "
-            "consistent hashing, can be adopted for services only",
+            next_step="name the one that hoodie.index.type of the table's other writers says; tables with a global one can be "
+            "adopted for services only",
+        )
+    return found
+
+
+def bucket_kind(engine: str) -> IndexKind:
+    """Return the kind of the bucket index with an engine.
+
+    Raises:
+        InvalidRequest: there is no such engine.
+    """
+    found = _BUCKET_KINDS.get(engine)
+    if found is None:
+        raise InvalidRequest(
+            f"unknown bucket engine {engine!r}",
+            expected=" or ".join(_BUCKET_KINDS),
+            found=str(engine),
+            next_step="name the one that hoodie.index.bucket.engine of the table's other writers says",
         )
     return found
 

@@ -167,7 +167,13 @@ class TableLocation(_Model):
             found = {name: getattr(self.declaration, name) for name in WriterFields.model_fields}
             upkeep = UpkeepSettings(self.declaration.clean, self.declaration.archive).beside(self.declaration.schedules)
             found |= {"clean": upkeep.clean, "archive": upkeep.archive}
-            stated = {"index", "buckets"} & self.declaration.model_fields_set
+            stated = {
+                "index",
+                "bucket_engine",
+                "buckets",
+                "buckets_min",
+                "buckets_max",
+            } & self.declaration.model_fields_set
             found |= {name: getattr(self.declaration, name) for name in stated}
         if accept_future:
             settings = found.get("conflicts") or ConflictSettings()

@@ -101,6 +101,17 @@ class ChunkStore:
                 found += self._read(stream)
         return [rows for _, rows in sorted(found, key=lambda chunk: chunk[0])]
 
+    def stream(self, key: str) -> Iterator[pa.Table]:
+        """Yield the chunks of a key one at a time, in the order in which one thread added them.
+
+        Raises:
+            Unavailable: the disk did not deliver them.
+        """
+        with self._failing("read"):
+            for stream in self._streams.get(key, ()):
+                yield from (rows for _, rows in self._read(stream))
+        yield from (rows for _, rows in self._held.get(key, ()))
+
     def close(self) -> None:
         """Release memory and disk."""
         self._held.clear()

@@ -1,4 +1,4 @@
-"""Simple bucket index: a row's bucket is a hash of its key (docs/format.md §10.1)."""
+"""Split rows by partition and by bucket, or lane of a ring (docs/format.md §10)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hudi_ops.config.columns import RECORD_KEY
 from hudi_ops.config.key_generators import time_partition_of
 from hudi_ops.config.table import TableConfig, TableFacts
 from hudi_ops.errors import Corrupt
-from hudi_ops.kernels.keys.hashing import bucket_hash_values, bucket_ids
+from hudi_ops.index.bucket_engine import BucketEngine, SimpleEngine, engine_of
 from hudi_ops.kernels.keys.keys import KeySpec, PartitionSpec, partition_paths, record_keys
 from hudi_ops.kernels.merging.split import GroupSlice, split_groups
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS
@@ -29,14 +29,13 @@ LANES_OF_ONE = 64
 class Tagger:
     """Settings that route rows to buckets.
 
-    They are picklable, so that executors tag rows where they read them. With another index `buckets` are lanes: parts of a
-    batch that are looked up and routed by themselves. `hash_fields` is None then: a key's lane is a hash of all of it.
+    They are picklable, so that executors tag rows where they read them. With an index that looks keys up, the engine gives lanes:
+    parts of a batch that are looked up and routed by themselves, by a hash of the whole key.
     """
 
     keys: KeySpec
     partitions: PartitionSpec
-    hash_fields: tuple[str, ...] | None
-    buckets: int
+    engine: BucketEngine
 
     @classmethod
     def of(cls, config: TableConfig, facts: TableFacts) -> Tagger:
@@ -48,8 +47,9 @@ class Tagger:
         return cls(
             keys=key_spec(config, facts),
             partitions=partition_spec(config),
-            hash_fields=facts.hash_fields if facts.has_buckets else None,
-            buckets=facts.buckets if facts.has_buckets else LANES if config.partition_fields else LANES_OF_ONE,
+            engine=engine_of(facts)
+            if facts.has_buckets
+            else SimpleEngine(LANES if config.partition_fields else LANES_OF_ONE, None),
         )
 
     def split(self, rows: pa.Table) -> list[tuple[str, int, pa.Table]]:
@@ -60,8 +60,7 @@ class Tagger:
         """
         keys = record_keys(rows, self.keys)
         paths = partition_paths(rows, self.partitions)
-        hashed = [keys] if self.hash_fields is None else bucket_hash_values(keys, self.hash_fields)
-        buckets = bucket_ids(hashed, self.buckets)
+        buckets = self.engine.numbers(keys)
         tagged = rows.add_column(0, RECORD_KEY, keys)
         names = paths.dictionary.to_pylist()
         groups = split_groups(paths.indices.to_numpy(zero_copy_only=False), buckets)

@@ -295,7 +295,7 @@ def _of_index(index: IndexKind | None) -> str:
         return ""
     if index in {None, "other"}:
         return "nothing says that all writers find keys by it, and others may leave keys out of it"
-    name = "bucket" if index == "simple_bucket" else index
+    name = "bucket" if index.endswith("_bucket") else index
     return (
         f"the table's index is {name}, and writers that do not find keys by the record index may leave keys out of it"
     )

@@ -11,7 +11,6 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from hudi_ops.timeline.cancel.policy import CancelPolicy
 from tests.airflow.dag_runs import airflow, asset_events, last_result
 from tests.services.cancel.rewriting import RewriteRequest, execute_rewrite, plan_rewrite
 
@@ -76,7 +75,7 @@ def test_a_dag_run_takes_each_file_once(trips: Path, airflow_home: Path, engine:
     assert third.instant is None
     assert third.note.startswith("nothing new")
     # A plan that may not be cancelled completes, and the task waits for it.
-    kept = plan_rewrite(Table.open(str(trips)), RewriteRequest(cancel=CancelPolicy(on_overlap="cancel")))
+    kept = plan_rewrite(Table.open(str(trips)), RewriteRequest(cancel="never"))
     pyarrow.csv.write_csv(pa.table({"id": ["c"], "city": ["y"], "ts": [3], "fare": [7.5]}), landing / "3.csv")
     alone = ("tasks", "test", "ingestion", "ingest", "2026-01-03", "--task-params", configuration)
     busy = airflow(airflow_home, *alone)

@@ -37,12 +37,14 @@ from tests.services.archive import test_archivers
 from tests.services.cancel import test_simulated as simulated_cancels
 from tests.services.clean import test_crashes as crashed_cleans
 from tests.services.clean import test_simulated as simulated_cleans
+from tests.services.clustering import test_simulated as simulated_clusterings
 from tests.services.compaction import test_crashes, test_simulated
 
 REGISTERING = (
     test_archivers,
     simulated_cancels,
     simulated_cleans,
+    simulated_clusterings,
     test_holes,
     test_simulated,
     test_simulated_ingests,
@@ -207,6 +209,20 @@ LEAST = {
         cases=14,
         runs=640,
         proofs=2,
+    ),
+    "clusterings": Least(
+        frozenset({
+            "ingest and executor",
+            "ingest and planner",
+            "two executors",
+            "ingest and executor, with log files",
+            "ingest of all groups",
+            "overwrite and executor",
+            "ingest and resume before the slot",
+        }),
+        cases=12,
+        runs=510,
+        proofs=3,
     ),
     "holes": Least(proofs=15),
 }

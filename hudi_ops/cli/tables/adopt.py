@@ -27,7 +27,7 @@ hudi-ops adopt /data/trips --index simple
 hudi-ops adopt /data/trips --buckets 16
 hudi-ops adopt /data/trips --buckets 16 --timezone Europe/Berlin
 hudi-ops adopt /data/trips --buckets 16 --drop-metadata-table --dry-run
-hudi-ops adopt /data/trips --services-only      # a table with a global index of Apache Hudi, or consistent hashing
+hudi-ops adopt /data/trips --services-only      # a table with a global index of Apache Hudi
 """
 
 
@@ -43,6 +43,19 @@ def adopt(
     buckets: Annotated[
         int | None,
         typer.Option(help="Buckets of each partition: hoodie.bucket.index.num.buckets. Default: the declared number."),
+    ] = None,
+    bucket_engine: Annotated[
+        str | None,
+        typer.Option(
+            metavar="simple|consistent|extendible",
+            help="Engine of the bucket index, hoodie.index.bucket.engine. Default: consistent where the table has hash rings.",
+        ),
+    ] = None,
+    buckets_min: Annotated[
+        int | None, typer.Option(help="With hash rings, the fewest buckets: hoodie.bucket.index.min.num.buckets.")
+    ] = None,
+    buckets_max: Annotated[
+        int | None, typer.Option(help="With hash rings, the most buckets: hoodie.bucket.index.max.num.buckets.")
     ] = None,
     hash_fields: Annotated[
         str | None,
@@ -85,7 +98,15 @@ def adopt(
     timezone = timezone or _agreed_zone(location, as_json=as_json)
     with (
         open_table(
-            location, index=index, buckets=buckets, hash_fields=fields, timezone=timezone, services_only=services_only
+            location,
+            index=index,
+            buckets=buckets,
+            bucket_engine=bucket_engine,
+            buckets_min=buckets_min,
+            buckets_max=buckets_max,
+            hash_fields=fields,
+            timezone=timezone,
+            services_only=services_only,
         ) as opened,
         working(f"adopting {location.name}"),
     ):
@@ -118,6 +139,11 @@ def _text(done: dict[str, Any]) -> str:
     index = f"index {done['index']}{checked}"
     if done["index"] == "simple_bucket":
         index = f"{counted(done['buckets'], 'bucket')} by {', '.join(done['hash_fields'])}{checked}"
+    elif done["index"].endswith("_bucket"):
+        kind = done["index"].removesuffix("_bucket")
+        index = (
+            f"{kind} hash rings by {', '.join(done['hash_fields'])}, from {counted(done['buckets'], 'bucket')}{checked}"
+        )
     elif done["index"] == "other":
         index = "for services only, its rows are written by Apache Hudi"
     text = f"{done['table']} {what}: {index}; instants in {done['timezone']}"

@@ -135,6 +135,7 @@ def _make(
             "ordering": list(table.config.ordering_fields),
             "index": definition.index,
             "buckets": definition.buckets if definition.index == "bucket" else None,
+            "bucket_engine": definition.bucket_engine if definition.index == "bucket" else None,
             **table.upkeep,
             "schema": [
                 {"name": field.name, "type": str(field.type), "nullable": field.nullable} for field in table.schema

@@ -17,6 +17,7 @@ from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writes
 from hudi_ops.concurrency.transaction import Applier
 from hudi_ops.context import TableContext
 from hudi_ops.errors import NotFound
+from hudi_ops.index.ring_files import commit_rings, delete_rings, put_renewed, renewals_of
 from hudi_ops.metadata.writer.commit import apply_delta, undo_delta
 from hudi_ops.metadata.writer.delta import MetadataDelta
 from hudi_ops.storage.claim import claim, ensure
@@ -160,6 +161,8 @@ class TimelineApplier(Applier):
 
     def _put_completed(self, state: TableState, slot: int, entry: Complete, body: bytes) -> bool:
         path = state.timeline.path(completed_name(entry.instant, entry.action, entry.completion_time))
+        rings = renewals_of(body, entry.payload)
+        put_renewed(self._ctx.storage, rings, entry.instant)
         # Name and bytes both follow from the slot: every applier puts the same file.
         ensure(self._ctx.storage, path, body)
         # A paused applier may put back an instant that was archived, voided or undone (docs/protocol.md §6, step 5).
@@ -170,7 +173,10 @@ class TimelineApplier(Applier):
             logger.warning("%s %s was voided or undone while it was applied: removed", entry.action, entry.instant)
             self._ctx.storage.delete(path)
             self._undo_metadata(entry)
+            delete_rings(self._ctx.storage, rings, entry.instant)
             return False
+        # Before it can be archived: afterwards only this file proves to Apache Hudi that the rings count.
+        commit_rings(self._ctx.storage, rings, entry.instant)
         if is_archived(log, entry.instant):
             self._ctx.storage.delete(path)
         elif log.head == slot and not has_foreign_writes(self._commits, state):
@@ -250,6 +256,9 @@ class TimelineApplier(Applier):
                 name = completed_name(entry.instant, entry.action, entry.completion_time)
                 self._ctx.storage.delete(state.timeline.path(name))
                 self._undo_metadata(entry)
+                if entry.action == "replacecommit":
+                    rings = renewals_of(self._bytes(entry.payload), entry.payload)
+                    delete_rings(self._ctx.storage, rings, entry.instant)
         return outcome.won
 
 

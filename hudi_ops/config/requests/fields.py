@@ -1,4 +1,4 @@
-"""Fields that the requests of several planned services share: their types, titles and descriptions."""
+"""Fields that requests of several planned services share: types, titles, descriptions."""
 
 from __future__ import annotations
 

@@ -143,7 +143,10 @@ class BaseFileReader:
         return pa.Table.from_batches([batch]) if batch is not None else schema.empty_table()
 
     def unfolded_bytes(self, columns: Sequence[str]) -> float:
-        """Estimate by the first rows the memory that all rows of the named columns take; raise as `head` does."""
+        """Estimate the memory of all rows of the named columns, by the first ones.
+
+        It raises as `head` does.
+        """
         head = self.head(_SAMPLED_ROWS, columns)
         return head.nbytes / head.num_rows * self.rows if head.num_rows else 0.0
 

@@ -51,7 +51,7 @@ class BaseFileOutput:
         return data_path(self.partition_path, self.name)
 
     def named(self, rows: pa.Table, stored: pa.Schema) -> pa.Table:
-        """Return rows with the columns of the file, of which they lack the file name; it is this file's."""
+        """Add the file name column to rows, which have the other `stored` columns."""
         place = stored.get_field_index(FILE_NAME)
         if place < 0:
             return rows

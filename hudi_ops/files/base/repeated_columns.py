@@ -46,7 +46,7 @@ def concat_rows(carried: pa.Table, fresh: pa.Table) -> pa.Table:
 
 
 def joined_rows(parts: Sequence[pa.Table]) -> pa.Table:
-    """Concatenate rows of several files; a column stays a dictionary if it is one in all of them."""
+    """Concatenate rows of files; a column stays a dictionary if it is one in all of them."""
     first, *others = parts
     mixed = [
         field.name

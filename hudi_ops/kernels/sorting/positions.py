@@ -49,7 +49,7 @@ def orderable(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def positions(values: pa.Array) -> Positions:
-    """Return the positions of `orderable` values in ascending order, nulls first; equal values keep their order."""
+    """Return the positions of `orderable` values in ascending order; equal ones keep theirs."""
     if _is.is_null(values.type):
         return np.arange(len(values))
     if not values.null_count:
@@ -82,7 +82,10 @@ def _of_valid(values: pa.Array) -> Positions:
 
 
 def _words(values: pa.Array) -> list[Words]:
-    """Return numbers of the values' order, the most significant first; none for types that Arrow sorts."""
+    """Return numbers that sort as the values do, the most significant ones first.
+
+    There are none for types that Arrow sorts.
+    """
     kind = values.type
     if _is.is_boolean(kind):
         values = values.cast(pa.uint8())
@@ -114,14 +117,17 @@ def _ranks_in_dictionary(values: pa.DictionaryArray) -> pa.Array:
 
 
 def is_new(values: pa.Array, order: Positions) -> npt.NDArray[np.bool_]:
-    """Return for each place of the order whether its value differs from the one before; true at the first."""
+    """Return for each place of an order whether its value differs from the one before.
+
+    It is true at the first place. `values` are `orderable`; nulls are equal.
+    """
     found = np.ones(len(order), bool)
-    if len(order) < 2 or _is.is_null(values.type):
+    if _is.is_null(values.type):
         found[1:] = False
-        return found
-    nulls = values.null_count
-    ordered = values.take(pa.array(order[nulls:]))
-    found[1:nulls] = False
-    if len(ordered):
-        found[nulls + 1 :] = np.asarray(pc.not_equal(ordered.slice(1), ordered.slice(0, len(ordered) - 1)))
+    elif len(order) > 1:
+        ordered = values.take(pa.array(order))
+        before, after = ordered.slice(0, len(ordered) - 1), ordered.slice(1)
+        found[1:] = np.asarray(pc.fill_null(pc.not_equal(before, after), False))
+        if ordered.null_count:
+            found[1:] |= np.asarray(before.is_null()) != np.asarray(after.is_null())
     return found

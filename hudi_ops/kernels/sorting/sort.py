@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from hudi_ops.kernels.sorting.curves import curve_keys
 from hudi_ops.kernels.sorting.order import SortOrder
-from hudi_ops.kernels.sorting.positions import Positions, orderable, positions
+from hudi_ops.kernels.sorting.positions import Positions, by_words, orderable, positions
+from hudi_ops.kernels.sorting.ranks import ranks
 
 
 def sort_indices(rows: pa.Table, order: SortOrder) -> Positions:
@@ -17,6 +19,8 @@ def sort_indices(rows: pa.Table, order: SortOrder) -> Positions:
     """
     if order.curve == "none":
         return np.arange(rows.num_rows)
+    if order.is_curve:
+        return by_words(curve_keys(order.curve, [ranks(rows.column(name)) for name in order.columns], rows.num_rows))
     return _linear([orderable(rows.column(name)) for name in order.columns])
 
 

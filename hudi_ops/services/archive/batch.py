@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from hudi_ops.commit.session import Session
 from hudi_ops.errors import Conflict, NotFound
+from hudi_ops.index.ring_files import seal_rings
 from hudi_ops.services.archive.manifests import Manifest, Parts
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.content.archived import ArchivedInstant, HistoryPart, read_part
@@ -59,6 +60,7 @@ def write_batch(
     def task(start: int) -> list[ArchivedInstant]:
         return [archived_of(session, timeline, instant) for instant in new[start : start + READ_AT_ONCE]]
 
+    seal_rings(storage, {one.time for one in new if one.kind == "replacecommit"})
     tasks = range(0, len(new), READ_AT_ONCE)
     body = encode_part([one for read in session.ctx.local_engine.map(task, tasks) for one in read])
     name = part_name([one.time for one in new], 0)

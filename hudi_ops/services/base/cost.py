@@ -32,7 +32,7 @@ class CostError:
 
 
 def memory_of(stored_bytes: int) -> int:
-    """Return the memory expected for rewriting files of a size whose rows are held whole, in bytes."""
+    """Return the bytes of memory for rewriting files of a size whose rows are held whole."""
     return round(stored_bytes * ARROW_PER_STORED * COPIES)
 
 

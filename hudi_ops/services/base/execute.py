@@ -39,6 +39,7 @@ from hudi_ops.errors import (
     HudiOpsError,
     InvalidRequest,
     OutcomeUnknown,
+    Overtaken,
     Unsupported,
 )
 from hudi_ops.services.base.engine import choose_by_bytes
@@ -50,7 +51,7 @@ from hudi_ops.services.base.pending import (
     refuse_foreign_executor,
 )
 from hudi_ops.services.base.plan import left_plan, plan
-from hudi_ops.services.base.planned.leave_out import Overtaken, leave_out_touched
+from hudi_ops.services.base.planned.leave_out import leave_out_touched
 from hudi_ops.services.base.service import Execution, Run
 from hudi_ops.services.base.waves import run_tasks
 from hudi_ops.storage.claim import ensure

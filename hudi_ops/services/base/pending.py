@@ -109,7 +109,7 @@ def read_pending(session: Session, service: Service, state: TableState, instant:
 def cancel_advice(instant: str, action: str = "") -> str:
     """Return the advice for a plan that can never be executed.
 
-    A clean is never cancelled: while no process began it, it is rolled back.
+    A clean, which is never cancelled, is rolled back.
     """
     command = f"rollback TABLE {instant}" if action == "clean" else f"cancel TABLE {instant} --force"
     return f"cancel the plan, which can never be executed: `hudi-ops {command}`; then plan again"

@@ -113,9 +113,9 @@ class Run(Generic[Plan, Inputs, Task, Outcome]):
     seconds: float = 0.0
 
     def cost(self, bytes_in: int, bytes_out: int) -> Cost:
-        """Return the measured cost of the run.
+        """Return the measured cost.
 
-        Its memory is known only where the tasks ran in this process and took more than anything before.
+        The memory is known only where the tasks ran in this process and took more than anything before.
         """
         peak_bytes = pa.default_memory_pool().max_memory()
         is_seen = self.engine.name == "local" and peak_bytes > self.arrow_bytes_before

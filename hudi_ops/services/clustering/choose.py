@@ -1,6 +1,6 @@
 """Choose the file groups that a clustering rewrites, and which of them together.
 
-Source: docs/protocol.md §27.
+Source: docs/protocol.md §28.
 """
 
 from __future__ import annotations
@@ -158,6 +158,14 @@ def refuse_unknown_index(state: TableState) -> None:
         Unsupported: an index of Apache Hudi's own says where rows lie.
     """
     facts = state.log.properties.facts
+    if facts.has_ring:
+        raise Unsupported(
+            "the file groups of this table are the nodes of a hash ring, which a clustering would leave without files",
+            table=state.config.name,
+            expected="a table with the bloom, simple, record_index or simple bucket index",
+            found=facts.index,
+            next_step="leave the table as it is; Apache Hudi can resize its buckets",
+        )
     if not facts.takes_rows:
         raise Unsupported(
             "the index of this table is not known, so rows may not move between its file groups",
@@ -219,7 +227,7 @@ def _groups_of_partition(
 
 
 def _packed(slices: Sequence[Candidate], group_bytes: int) -> list[tuple[Candidate, ...]]:
-    """Return slices in groups of at most so many bytes; a larger slice is a group of its own."""
+    """Return slices in groups of at most `group_bytes`; a larger slice is a group of its own."""
     groups: list[list[Candidate]] = []
     used = 0
     for one in slices:

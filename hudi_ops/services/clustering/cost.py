@@ -19,7 +19,7 @@ MEMORY_PER_STORED = 10.0
 
 
 def estimate(sizes: Sequence[int], engine: Engine) -> Cost:
-    """Return the cost of rewriting groups of so many bytes; a group is not split."""
+    """Return the cost of rewriting groups, given their sizes in bytes; a group is not split."""
     if not sizes:
         return Cost(0, 0, 0.0, 0)
     at_a_time = min(engine.threads if isinstance(engine, LocalEngine) else 1, len(sizes))

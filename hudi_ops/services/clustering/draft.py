@@ -1,4 +1,7 @@
-"""Draft the plan of a clustering, and revise it under the lock: groups that others touched leave the draft."""
+"""Draft the plan of a clustering, and revise it under the lock.
+
+Groups that others touched leave the draft.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ class ClusteringDraft:
         return self._draft({})
 
     def revise(self, state: TableState) -> Draft:
-        """Return the draft for a later state, without the groups that others touched or planned since.
+        """Return the draft for a later state, without groups that others touched or planned.
 
         Raises:
             Conflict: others took every group, or a completed write was undone or can no longer be read.
@@ -101,7 +104,7 @@ def _planned(storage: Storage, group: OutputGroup) -> PlannedGroup:
 
 
 def _planned_slice(storage: Storage, one: Slice) -> PlannedSlice:
-    """Return a slice with whole paths, newest log file first: Apache Hudi's executor looks for its files there."""
+    """Return a slice with whole paths, as Apache Hudi's executor needs them; newest log first."""
     base = planned_path(storage, one.base.path) if one.base is not None else ""
     logs = tuple(planned_path(storage, file.path) for file in reversed(one.logs))
     base_instant = one.base.instant if one.base is not None else min(file.instant for file in one.logs)

@@ -1,6 +1,6 @@
 """Clustering as a table service: merge small files and sort their rows.
 
-Source: docs/protocol.md §14, §27; docs/format.md §6.4.
+Source: docs/protocol.md §14, §28; docs/format.md §6.12.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ClusteringRun = Run[ReplacePlan, PlanInputs, ClusterTask, ClusteredGroup]
 
 
 class Clustering(TableService[ClusteringRequest, ReplacePlan, PlanInputs, ClusterTask, ClusteredGroup, ClusterResult]):
-    """Rewrite file groups, one task for each plan group; groups that writes touched are left out."""
+    """Rewrite file groups, one task for each plan group; leave out groups that writes touched."""
 
     action = "clustering"
     command = "hudi-ops cluster"

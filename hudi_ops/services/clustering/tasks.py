@@ -1,4 +1,4 @@
-"""Merge the slices of one plan group, sort their rows and write the new base files: the task of a clustering.
+"""Merge the slices of a plan group and write their rows sorted: a task of clustering.
 
 A task runs on any engine. Its input holds everything that it needs, and its result goes back as a value. Names and bytes of the
 files follow from the input, so every attempt of a task writes the same files.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -27,14 +28,23 @@ from hudi_ops.files.slice.slice_scan import NOTHING_MERGED, MergeCounts, SliceSc
 from hudi_ops.files.statistics.collect import statistics_of_base
 from hudi_ops.files.statistics.statistics import NO_FACTS, FileStatistics, StatisticsRequest
 from hudi_ops.formats.large_arrays import joined
+from hudi_ops.kernels.sorting.cuts import ends_of_shares
 from hudi_ops.kernels.sorting.order import SortOrder
 from hudi_ops.kernels.sorting.sort import sort_indices
+from hudi_ops.services.base.cost import COPIES, FOLDED_MAX, memory_of
+from hudi_ops.services.clustering.runs import stream_group
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.content.commit_metadata import WriteStat
+from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.slices import Slice
+
+WrittenFile: TypeAlias = tuple[WriteStat, FileStatistics | None]
+"""Statistics of a written file: for the commit, and for the metadata table."""
 
 _BLOCKS = 64
 """Blocks of rows whose sizes are taken for each output, to find where it ends."""
+_HELD_BYTES_MAX = 2 << 30
+"""Most memory of rows that are held whole, with their copy: Arrow's arrays of texts hold 2 GiB."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +88,40 @@ class ClusterTask:
         """Return the columns that are read: all but the file name."""
         return pa.schema([column for column in self.stored if column.name != FILE_NAME])
 
+    @property
+    def only_base(self) -> DataFile | None:
+        """Return the base file whose rows, and no others, are those of the one output."""
+        if len(self.outputs) > 1 or len(self.sources) != 1 or self.sources[0].logs:
+            return None
+        return self.sources[0].base
+
     def output(self, place: int) -> BaseFileOutput:
         """Return the base file at a place among the outputs."""
         file_id = self.outputs[place]
         name = base_file_name(file_id, self.number + place, self.epoch, self.instant)
         previous = self.previous.base if self.previous is not None else None
         return BaseFileOutput(self.storage, self.instant, self.partition_path, file_id, name, previous)
+
+    def keys_brought(self, rows: pa.Table) -> pa.Array:
+        """Return the record keys of rows for statistics, each once.
+
+        There are none where they are not wanted or the file id stays.
+        """
+        if self.previous is not None or not self.wanted.keys:
+            return pa.array([], pa.string())
+        return pc.unique(joined([self.merging[0].keys_of(rows)], pa.string()))
+
+    def written(
+        self, output: BaseFileOutput, body: pa.Buffer, count: int, keys: pa.Array, rows: pa.Table | None = None
+    ) -> WrittenFile:
+        """Return the statistics of a file of `count` rows.
+
+        With `rows`, its columns are not decoded again.
+        """
+        added, removed = (keys, keys.slice(0, 0)) if self.wanted.keys else (None, None)
+        facts = statistics_of_base(output.path, body, self.stored, self.wanted, rows=rows, added=added, removed=removed)
+        # Apache Hudi counts all rows as inserted, also where the file id stays.
+        return output.stat(count, body.size, inserted=count, updated=0, deleted=0), facts
 
 
 @dataclass(frozen=True)
@@ -101,32 +139,57 @@ class ClusteredGroup:
 
 
 def cluster_group(task: ClusterTask) -> ClusteredGroup:
-    """Merge the slices of a plan group, sort their rows and write the new base files, without deleted rows.
+    """Merge the slices of a plan group, sort their rows and write the new base files.
+
+    Deleted rows are left out.
 
     Raises:
         Corrupt: a file cannot be read.
         NotFound: a file is gone.
-        Unavailable: the storage does not answer.
+        Unavailable: the storage does not answer, or the disk is too small for a group that is larger than memory.
         InvalidRequest: a sort column has a nested type.
     """
-    parts, counts = [], NOTHING_MERGED
+    base_bytes = _unfolded_bytes(task)
+    streaming = base_bytes is not None
+    files, counts, rows = _rewritten(task) if base_bytes is None else stream_group(task, base_bytes)
+    facts = tuple(found for _, found in files if found is not None)
+    return ClusteredGroup(tuple(stat for stat, _ in files), facts, counts, rows, streaming)
+
+
+def _unfolded_bytes(task: ClusterTask) -> float | None:
+    """Return the expected bytes of base rows in memory, or None where memory holds them.
+
+    With a number, the group is streamed. File sizes decide, and where the limit is near the first rows of each file: repeated
+    values compress well. So every attempt gets the same answer.
+    """
+    limit_bytes = min(task.memory_bytes, _HELD_BYTES_MAX)
+    expected = memory_of(task.bytes_in)
+    if FOLDED_MAX * expected <= limit_bytes:
+        return None
+    bases = [BaseFileReader(task.storage, source.base.path) for source in task.sources if source.base is not None]
+    base_bytes = sum(reader.unfolded_bytes(task.scanned.names) for reader in bases)
+    log_bytes = sum(source.log_bytes for source in task.sources)
+    return base_bytes if max(expected, base_bytes * COPIES + memory_of(log_bytes)) > limit_bytes else None
+
+
+def _rewritten(task: ClusterTask) -> tuple[list[WrittenFile], MergeCounts, int]:
+    """Rewrite a group whose rows fit into memory."""
+    parts, counts = [task.scanned.empty_table()], NOTHING_MERGED
     for source in task.sources:
-        rows, merged = _read(task, source)
-        parts.append(rows)
+        part, merged = _read(task, source)
+        parts.append(part)
         counts += merged
-    rows = joined_rows(parts) if parts else task.scanned.empty_table()
-    del parts
+    rows = joined_rows(parts[1:] or parts)
+    parts.clear()
     check_stop()
     if task.order.curve != "none":
         rows = _taken(rows, pa.array(sort_indices(rows, task.order)))
-    ends = _ends(rows, len(task.outputs))
-    written = [
-        _written(task, place, rows.slice(begin, end - begin))
-        for place, (begin, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True))
-        if end > begin
-    ]
-    facts = tuple(found for _, found in written if found is not None)
-    return ClusteredGroup(tuple(stat for stat, _ in written), facts, counts, rows.num_rows, spilled=False)
+    files, begin = [], 0
+    for place, end in enumerate(_ends(rows, len(task.outputs))):
+        if end > begin:
+            files.append(_put(task, task.output(place), rows.slice(begin, end - begin)))
+        begin = end
+    return files, counts, rows.num_rows
 
 
 def _read(task: ClusterTask, source: Slice) -> tuple[pa.Table, MergeCounts]:
@@ -153,47 +216,24 @@ def _ends(rows: pa.Table, count: int) -> list[int]:
     blocks = np.unique(np.linspace(0, rows.num_rows, count * _BLOCKS + 1).astype(np.int64))
     # A slice of a dictionary counts all values.
     sized = rows.select([column.name for column in rows.schema if not pa.types.is_dictionary(column.type)])
-    sizes = [sized.slice(low, high - low).nbytes for low, high in pairwise(blocks)]
-    if not sum(sizes):
-        return [rows.num_rows * place // count for place in range(1, count + 1)]
-    held = np.concatenate([[0], np.cumsum(sizes)])
-    shares = held[-1] * np.arange(1, count + 1) / count
-    return [int(end) for end in np.rint(np.interp(shares, held, blocks))]
+    return ends_of_shares(
+        np.diff(blocks), [sized.slice(low, high - low).nbytes for low, high in pairwise(blocks)], count
+    )
 
 
-def _written(task: ClusterTask, place: int, rows: pa.Table) -> tuple[WriteStat, FileStatistics | None]:
-    """Write the base file of an output."""
+def _put(task: ClusterTask, output: BaseFileOutput, rows: pa.Table) -> WrittenFile:
     check_stop()
-    output = task.output(place)
     rows = output.named(rows, task.stored)
     body = _encoded(task, rows)
     output.put(body)
-    added = _keys(task, rows) if task.wanted.keys else None
-    removed = added.slice(0, 0) if added is not None else None
-    facts = statistics_of_base(output.path, body, task.stored, task.wanted, rows=rows, added=added, removed=removed)
-    # Apache Hudi counts all rows as inserted, also where the file id stays.
-    return output.stat(rows.num_rows, body.size, inserted=rows.num_rows, updated=0, deleted=0), facts
+    return task.written(output, body, rows.num_rows, task.keys_brought(rows), rows)
 
 
 def _encoded(task: ClusterTask, rows: pa.Table) -> pa.Buffer:
-    only = _only_base(task)
-    if only is None:
+    if task.only_base is None:
         return encode_base_file(rows, task.table_name, task.settings)
+    only = BaseFileReader(task.storage, task.only_base.path)
     if RECORD_KEY not in task.stored.names or only.footer.bloom is None:
         return encode_base_file(rows, task.table_name, task.settings, previous=only.parquet)
     none_added = rows.column(RECORD_KEY).slice(0, 0)
     return encode_base_file(rows, task.table_name, task.settings, only.footer.bloom, none_added, only.parquet)
-
-
-def _only_base(task: ClusterTask) -> BaseFileReader | None:
-    """Return the base file whose rows, and no others, are those of the one output."""
-    if len(task.outputs) > 1 or len(task.sources) > 1 or task.sources[0].logs or task.sources[0].base is None:
-        return None
-    return BaseFileReader(task.storage, task.sources[0].base.path)
-
-
-def _keys(task: ClusterTask, rows: pa.Table) -> pa.Array:
-    """Return the record keys that a new file brings to its group, each once; none where the file id stays."""
-    if task.previous is not None:
-        return pa.array([], pa.string())
-    return pc.unique(joined([task.merging[0].keys_of(rows)], pa.string()))

@@ -9,26 +9,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from hudi_ops.commit.support import refuse_index, refuse_unwritable
 from hudi_ops.config.definition import OpenOptions, WriterOptions
 from hudi_ops.config.logged_settings import settings_of
-from hudi_ops.config.table import BUCKETS_MAX, IndexKind, TableConfig, TableFacts, index_kind
+from hudi_ops.config.table import BUCKETS_MAX, IndexKind, TableConfig, TableFacts, bucket_kind, index_kind
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Busy, InvalidRequest, Unsupported
 from hudi_ops.files.slice.slice_keys import keys_of_slice
 from hudi_ops.index.bucket_fit import (
-    KeySample,
-    SampleTask,
     chosen_groups,
     first_misfit,
     fitting_counts,
-    sample_keys,
 )
 from hudi_ops.index.doubled_keys import count_doubled, key_tasks
+from hudi_ops.index.ring_files import RingReader, has_rings
 from hudi_ops.index.simple_bucket import Tagger, bucket_of, groups_by_bucket
 from hudi_ops.services.create.bucket_advice import count_missing, does_not_fit
+from hudi_ops.services.create.found_rings import FoundRings
+from hudi_ops.services.create.key_samples import samples_of
 from hudi_ops.services.create.zone_evidence import zone_evidence
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.log.entries import ADOPTS, Properties
@@ -40,8 +38,8 @@ from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.schema import table_schema
 from hudi_ops.view.slices import Slice, list_table, visible_slices
 
-_OTHER_INDEXES = (".hoodie/.bucket_index", ".hoodie/.hashing_meta")
-"""Folders that the simple bucket index does not have: hash rings, and rules for single partitions."""
+_OTHER_INDEXES = (".hoodie/.bucket_index/partition_bucket_index_meta", ".hoodie/.hashing_meta")
+"""Folders of indexes that are not written: rules for single partitions."""
 
 _NAME_THE_INDEX = (
     "pass the index (`hudi-ops adopt TABLE --index simple`, bloom or record_index), as in hoodie.index.type of the table's other "
@@ -63,6 +61,15 @@ class AdoptionOptions:
     timezone: str | None = None
     services_only: bool = False
     index: IndexKind | None = None
+    bucket_engine: str | None = None
+    buckets_min: int | None = None
+    buckets_max: int | None = None
+
+    def index_beside(self, ringed: IndexKind | None) -> IndexKind | None:
+        """Return the stated index; `bucket` alone stands for that of the table's rings."""
+        if self.bucket_engine is not None:
+            return bucket_kind(self.bucket_engine)
+        return ringed if ringed is not None and self.index in {None, "simple_bucket"} else self.index
 
     @classmethod
     def of(cls, options: WriterOptions) -> AdoptionOptions:
@@ -70,7 +77,16 @@ class AdoptionOptions:
         if not isinstance(options, OpenOptions):
             return cls()
         index = index_kind(options.index) if options.index is not None else None
-        return cls(options.buckets, options.hash_fields, options.timezone, options.services_only, index)
+        return cls(
+            options.buckets,
+            options.hash_fields,
+            options.timezone,
+            options.services_only,
+            index,
+            options.bucket_engine,
+            options.buckets_min,
+            options.buckets_max,
+        )
 
 
 @dataclass
@@ -120,8 +136,10 @@ class Adoption:
         """
         zone = facts.timezone if config.is_in_local_time else "UTC"
         for option, stated, found in (
-            ("index", self.options.index, facts.index),
+            ("index", self.options.index_beside(facts.index if facts.has_ring else None), facts.index),
             ("buckets", self.options.buckets, facts.buckets),
+            ("buckets_min", self.options.buckets_min, facts.buckets_min),
+            ("buckets_max", self.options.buckets_max, facts.buckets_max),
             ("hash_fields", self.options.hash_fields, facts.hash_fields),
             ("timezone", self.options.timezone, zone),
         ):
@@ -171,6 +189,10 @@ class Adoption:
 
     def _facts(self, config: TableConfig, timeline: Timeline, commits: CommitReader) -> TableFacts:
         slices = visible_slices(config, timeline, commits, list_table(self.ctx.storage, config))
+        ringed: IndexKind | None = "consistent_bucket" if has_rings(self.ctx.storage) else None
+        index = self.options.index_beside(ringed)
+        if ringed is not None or index in {"consistent_bucket", "extendible_bucket"}:
+            return self._ring_facts(config, timeline, commits, slices, index)
         index = self._index(config, slices)
         if index == "simple_bucket":
             return self._bucket_facts(config, timeline, commits, slices)
@@ -179,7 +201,7 @@ class Adoption:
         files = [slice_.base for slice_ in slices if slice_.base is not None]
         chosen = chosen_groups({(file.partition_path, number): file for number, file in enumerate(files)})
         fields = config.record_key_fields
-        samples, encodes = self._samples(config, timeline, commits, fields, chosen)
+        samples, encodes = samples_of(self.ctx, config, table_schema(config, timeline, commits), fields, chosen)
         self.checked = (len(samples), sum(len(sample.keys) for sample in samples))
         if self.counts_keys:
             spec = Tagger.of(config, TableFacts(buckets=1, hash_fields=fields, encodes_key_names=encodes)).keys
@@ -239,20 +261,11 @@ class Adoption:
         given = self.options.buckets
         if given is not None and not 1 <= given <= BUCKETS_MAX:
             raise InvalidRequest(f"{given} buckets are not possible", table=config.name, expected=f"1 to {BUCKETS_MAX}")
-        fields = self.options.hash_fields or config.record_key_fields
-        unknown = [field for field in fields if field not in config.record_key_fields]
-        if unknown:
-            raise InvalidRequest(
-                f"hash field {unknown[0]} is not a field of the record key",
-                table=config.name,
-                expected=f"some of {', '.join(config.record_key_fields)}",
-                found=unknown[0],
-                field=unknown[0],
-            )
+        fields = self._hash_fields(config)
         files = [slice_.base for slice_ in slices if slice_.base is not None]
         self._refuse_other_index(config, [*files, *(log for slice_ in slices for log in slice_.logs)])
         chosen = chosen_groups(groups_by_bucket(files, config.name))
-        samples, encodes = self._samples(config, timeline, commits, fields, chosen)
+        samples, encodes = samples_of(self.ctx, config, table_schema(config, timeline, commits), fields, chosen)
         self.checked = (len(samples), sum(len(sample.keys) for sample in samples))
         counts = fitting_counts(samples, fields)
         if given is None:
@@ -263,50 +276,44 @@ class Adoption:
             raise does_not_fit(config, samples, fields, given, misfit)
         return TableFacts(buckets=given, hash_fields=fields, encodes_key_names=encodes)
 
-    def _samples(
+    def _ring_facts(
         self,
         config: TableConfig,
         timeline: Timeline,
         commits: CommitReader,
-        fields: tuple[str, ...],
-        chosen: Sequence[tuple[int, DataFile]],
-    ) -> tuple[list[KeySample], bool | None]:
-        """Return keys of file groups, and whether they name their fields; None: as in the settings.
+        slices: Sequence[Slice],
+        index: IndexKind | None,
+    ) -> TableFacts:
+        """Return the facts of a table with hash rings, after checking stored keys against these."""
+        self._refuse_other_index(config, [])
+        refuse_index("consistent_bucket", config.populate_meta_fields, config.name)
+        fields = self._hash_fields(config)
+        found = FoundRings(RingReader(self.ctx.storage, config, timeline, commits, None), config, slices)
+        options, schema = self.options, table_schema(config, timeline, commits)
+        facts = found.facts(index, options.buckets, (options.buckets_min, options.buckets_max), fields)
+        samples, encodes = samples_of(self.ctx, config, schema, fields, chosen_groups(found.files))
+        tasks = key_tasks(self.ctx.storage, config, timeline, schema, None, found.only_logged)
+        keys = self.ctx.local_engine.map(keys_of_slice, tasks)
+        self.checked = found.check(facts, samples, keys)
+        return facts.model_copy(update={"encodes_key_names": encodes})
+
+    def _hash_fields(self, config: TableConfig) -> tuple[str, ...]:
+        """Return the stated hash fields, or those of the record key.
 
         Raises:
-            Unsupported: keys that this library would write differently.
+            InvalidRequest: a stated one is not a field of the record key.
         """
-        if not chosen:
-            return [], None
-        schema = table_schema(config, timeline, commits)
-        try:
-            return self._read(config, schema, chosen, TableFacts(buckets=1, hash_fields=fields)), None
-        except Unsupported as error:
-            # Releases differ in the keys that the complex generator makes of one field, and no property names the release.
-            if len(config.record_key_fields) > 1 or "record_key" not in error.details:
-                raise
-            other = not config.encodes_key_names
-            facts = TableFacts(buckets=1, hash_fields=fields, encodes_key_names=other)
-            try:
-                return self._read(config, schema, chosen, facts), other
-            except Unsupported:
-                raise error from None
-
-    def _read(
-        self, config: TableConfig, schema: pa.Schema, chosen: Sequence[tuple[int, DataFile]], facts: TableFacts
-    ) -> list[KeySample]:
-        tagger = Tagger.of(config, facts)
-        tasks = [
-            SampleTask(
-                self.ctx.storage, file, bucket, schema, tagger.keys, tagger.partitions, config.populate_meta_fields
+        fields = self.options.hash_fields or config.record_key_fields
+        unknown = [field for field in fields if field not in config.record_key_fields]
+        if unknown:
+            raise InvalidRequest(
+                f"hash field {unknown[0]} is not a field of the record key",
+                table=config.name,
+                expected=f"some of {', '.join(config.record_key_fields)}",
+                found=unknown[0],
+                field=unknown[0],
             )
-            for bucket, file in chosen
-        ]
-        # Keys of a few rows of each file: starting executors would take longer.
-        try:
-            return self.ctx.local_engine.map(sample_keys, tasks)
-        except (Unsupported, InvalidRequest) as error:
-            raise error.at(table=config.name) from error
+        return fields
 
     def _refuse_other_index(self, config: TableConfig, files: Sequence[DataFile]) -> None:
         held = next((info.path for folder in _OTHER_INDEXES for info in self.ctx.storage.list(folder)), "")
@@ -316,7 +323,7 @@ class Adoption:
                 "the table's index cannot be reproduced: Apache Hudi and hudi-ops would not find each other's rows",
                 table=config.name,
                 expected="Apache Hudi's simple bucket index: file ids that begin with the bucket in eight digits",
-                found=f"{held}, of a consistent or partition-level bucket index"
+                found=f"{held}, of a partition-level bucket index"
                 if held
                 else f"{other.path if other is not None else ''}, of another index (simple, bloom, record)",
                 next_step="go on writing it with Apache Hudi, and `hudi-ops adopt TABLE --services-only` to have it compacted; "

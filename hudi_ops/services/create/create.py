@@ -22,13 +22,17 @@ from hudi_ops.config.table import (
     BACKUP_PATH,
     INDEX_DEFINITIONS_PATH,
     PROPERTIES_PATH,
+    IndexKind,
     TableConfig,
     TableFacts,
+    bucket_kind,
     index_kind,
+    table_type_of,
 )
 from hudi_ops.errors import HudiOpsError, InvalidRequest, Unsupported
 from hudi_ops.formats.arrow_types import table_columns
 from hudi_ops.formats.avro.schema import to_avro
+from hudi_ops.index.bucket_engine import bucket_limits
 from hudi_ops.kernels.keys.keys import KeySpec, PartitionSpec, partition_paths, record_keys
 from hudi_ops.metadata.index_definitions import (
     column_stats_definition,
@@ -67,13 +71,7 @@ def create_table(session: Session, definition: TableDefinition, columns: pa.Sche
     partitions = _metadata_partitions(definition)
     properties = new_table_properties(definition, _generator_of(definition), avro, partitions)
     config = TableConfig.from_properties(properties)
-    index = index_kind(definition.index)
-    facts = TableFacts(
-        index=index,
-        buckets=definition.buckets if index == "simple_bucket" else 0,
-        hash_fields=definition.record_key,
-        encodes_key_names=config.encodes_key_names,
-    )
+    facts = _facts_of(definition, config)
     ctx = session.ctx
     first = read_slot(ctx.storage, 0)
     if first is None:
@@ -105,6 +103,44 @@ def create_table(session: Session, definition: TableDefinition, columns: pa.Sche
     ensure_first_commit(session)
     logger.info("%s table %s at %s", "found" if existed else "created", definition.name, ctx.storage.uri)
     return not existed
+
+
+def _facts_of(definition: TableDefinition, config: TableConfig) -> TableFacts:
+    index = _index_of(definition)
+    least, most = _limits_of(definition)
+    return TableFacts(
+        index=index,
+        buckets=definition.buckets if definition.index == "bucket" else 0,
+        hash_fields=definition.record_key,
+        encodes_key_names=config.encodes_key_names,
+        buckets_min=least,
+        buckets_max=most,
+    )
+
+
+def _index_of(definition: TableDefinition) -> IndexKind:
+    return index_kind(definition.index) if definition.index != "bucket" else bucket_kind(definition.bucket_engine)
+
+
+def _limits_of(definition: TableDefinition) -> tuple[int, int]:
+    """Return the fewest and the most buckets of a definition.
+
+    Raises:
+        InvalidRequest: its numbers or its engine contradict each other. Raised by `bucket_limits`, too.
+        Unsupported: a hash ring in a copy-on-write table. Raised by `bucket_limits`.
+    """
+    if definition.index != "bucket" and definition.bucket_engine != "simple":
+        raise InvalidRequest(
+            f"the index {definition.index} has no bucket engine",
+            table=definition.name,
+            expected="the index bucket, or no bucket engine",
+            found=f"index {definition.index}, bucket engine {definition.bucket_engine}",
+            next_step="leave one of the two out",
+            field="bucket_engine",
+        )
+    limits = definition.buckets_min, definition.buckets_max
+    kind = table_type_of(definition.table_type)
+    return bucket_limits(_index_of(definition), kind, definition.buckets, *limits, definition.name)
 
 
 def _metadata_partitions(definition: TableDefinition) -> tuple[MetadataPartition, ...]:
@@ -191,7 +227,8 @@ def _check_kind(definition: TableDefinition) -> None:
         InvalidRequest: an unknown value, or a key generator that does not fit the fields.
         Unsupported: a table that Apache Hudi itself could not read.
     """
-    refuse_index(index_kind(definition.index), definition.meta_fields, definition.name)
+    refuse_index(_index_of(definition), definition.meta_fields, definition.name)
+    _limits_of(definition)
     generator = _generator_of(definition)
     if (generator == "TIMESTAMP") != (definition.time is not None):
         raise InvalidRequest(

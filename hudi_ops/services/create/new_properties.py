@@ -70,7 +70,7 @@ def definition_differences(
     if facts_there is not None:
         found += [
             (name, str(getattr(facts_there, name)), str(getattr(facts, name)))
-            for name in ("index", "buckets")
+            for name in ("index", "buckets", "buckets_min", "buckets_max")
             if getattr(facts_there, name) != getattr(facts, name)
         ]
     made, wanted = (_columns(one.get("hoodie.table.create.schema")) for one in (there, given))

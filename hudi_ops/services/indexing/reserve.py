@@ -16,7 +16,7 @@ from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.commit.undo.cancel import cancel_write
 from hudi_ops.concurrency.lease.lease import read_lease, take_lease
 from hudi_ops.concurrency.lock.locks import hold_lock
-from hudi_ops.errors import Busy, Conflict, HudiOpsError, InvalidRequest, NotFound
+from hudi_ops.errors import Busy, Conflict, HudiOpsError, InvalidRequest, NotFound, Unsupported
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.metadata.reader.instants import INIT_PREFIX, load_metadata_timeline
 from hudi_ops.metadata.records.partitions import FOLDER, TIMELINE_FOLDER, MetadataPartition
@@ -52,10 +52,20 @@ def wanted_partitions(state: TableState, names: Sequence[str] | None) -> tuple[M
 
     Raises:
         InvalidRequest: an unknown name, or one that the table cannot have.
+        Unsupported: a record index beside hash rings.
     """
     config = state.config
     asked = _default(state) if names is None else [partition_named(name, config.name) for name in names]
     wanted = {MetadataPartition.FILES, *asked}
+    if MetadataPartition.RECORD_INDEX in wanted and state.log.properties.facts.has_ring:
+        raise Unsupported(
+            "a table with hash rings cannot have a record index: a write beside a resize records its keys later than the resize "
+            "does, so the index would go on naming the replaced file group",
+            table=config.name,
+            expected="partitions other than record_index",
+            found=str(MetadataPartition.RECORD_INDEX),
+            next_step="leave it out: the ring locates every key without an index",
+        )
     if MetadataPartition.PARTITION_STATS in wanted:
         if not is_partitioned(config):
             raise InvalidRequest(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.undo.rollback_files import absolute_path, delete_files, delete_own_notes, delete_pending
 from hudi_ops.engine.progress import Tally
+from hudi_ops.index.ring_files import delete_rings_of, has_rings
 from hudi_ops.services.restore.survey import Survey
 from hudi_ops.timeline.content.plans import RestorePlan
 from hudi_ops.timeline.content.restore_bytes import Undone
@@ -41,11 +42,14 @@ def delete_undone(
     A write's completed file goes first, so that readers take its data files for uncommitted ones. `check` may raise.
     """
     storage, done = session.ctx.storage, list[Undone]()
+    has_ring = has_rings(storage)
     for target in targets:
         check()
         mark_cancelled(storage, target.time, refuse_uncancelled(storage, state, target.time))
         if target.is_completed:
             storage.delete(state.timeline.path(target.file_name))
+        if has_ring:
+            delete_rings_of(storage, target.time)
         by_partition: dict[str, list[str]] = {}
         for file in files.by_writer.get(target.time, ()):
             delete_files(storage, [file.path], foreign=True, check=check)

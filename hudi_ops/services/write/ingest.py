@@ -39,6 +39,7 @@ from hudi_ops.services.write.evolve import ColumnChange, columns_after
 from hudi_ops.services.write.operations import INSERT, INSERT_OVERWRITE_TABLE
 from hudi_ops.services.write.replace import replaced_by, with_replaced
 from hudi_ops.services.write.routing.lookup import IndexRouter
+from hudi_ops.services.write.routing.rings import RingRouter, unchanged_rings
 from hudi_ops.services.write.routing.routes import BucketRouter, Router, Routes, Target
 from hudi_ops.services.write.tasks.append import write_bucket
 from hudi_ops.services.write.tasks.duplicates import find_duplicates, refuse_duplicate
@@ -148,8 +149,8 @@ def _ingest_into(
                 _write_of(session, attempt, batch, results, routes.looked), wanted=wanted, schema=change.new
             )
             if replaced is not None:
-                write = with_replaced(session, attempt.begun, write, replaced)
-            entry = complete_write(session, attempt, write)
+                write = with_replaced(session, attempt.begun, write, replaced, routes.rings)
+            entry = complete_write(session, attempt, write, check=unchanged_rings(session, attempt, routes.rings))
             running.markers = _markers(attempt, tasks, results) if engine.name == "local" else None
     return IngestResult(
         table=state.config.name,
@@ -209,7 +210,10 @@ def _router_of(
     session: Session, state: TableState, batch: Batch, engine: Engine, schema: pa.Schema, scattered: Scattered
 ) -> Router:
     """Return the router of the table's index."""
-    if state.log.properties.facts.has_buckets:
+    facts = state.log.properties.facts
+    if facts.has_ring:
+        return RingRouter(session, batch.operation, scattered, scattered.summaries, state)
+    if facts.has_buckets:
         return BucketRouter(session, batch.operation, scattered, scattered.summaries)
     return IndexRouter(session, batch.operation, engine, scattered, scattered.summaries, schema, state)
 

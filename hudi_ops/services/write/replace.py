@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +20,7 @@ from hudi_ops.files.base.base_file import BaseFileReader
 from hudi_ops.files.slice.slice_keys import keys_of_slice
 from hudi_ops.formats.large_arrays import joined
 from hudi_ops.index.doubled_keys import key_tasks
+from hudi_ops.index.ring_files import RINGS_KEY, RingReader, put_initial, renewal_text
 from hudi_ops.index.simple_bucket import computed_keys
 from hudi_ops.services.base.slices import live_slices
 from hudi_ops.services.write.operations import Replaces, WriteOperation
@@ -63,15 +65,34 @@ def replaced_by(
     return {path: held.get(path, ()) for path in sorted({*paths, *held})}
 
 
-def with_replaced(session: Session, state: TableState, write: Write, held: Mapping[str, Sequence[Slice]]) -> Write:
-    """Add to a write the file groups that it replaces, and their keys for the metadata table.
+def with_replaced(
+    session: Session,
+    state: TableState,
+    write: Write,
+    held: Mapping[str, Sequence[Slice]],
+    rings: Mapping[str, str] = MappingProxyType({}),
+) -> Write:
+    """Add to a write the file groups that it replaces, their keys, and renewed rings.
+
+    `rings` are the instants of the hash rings that are known already, by partition path.
 
     Raises:
         NotFound: a file is gone: cleaned since it was listed.
+        Conflict: a ring changed since the state was read.
     """
     keys = replaced_keys(session, state, [*chain(*held.values())]) if write.wanted.keys else None
     replaced = {path: tuple(slice_.file_id for slice_ in slices) for path, slices in held.items()}
-    return replace(write, replaced=replaced, hidden_keys=keys)
+    extra = write.extra
+    if state.log.properties.facts.has_ring:
+        extra = {**extra, RINGS_KEY: renewal_text({**_rings_of(session, state, held.keys() - rings), **rings})}
+    return replace(write, replaced=replaced, hidden_keys=keys, extra=extra)
+
+
+def _rings_of(session: Session, state: TableState, partitions: Iterable[str]) -> dict[str, str]:
+    """Return the instants of the rings of partitions; create the first ring where there is none."""
+    ctx, buckets = session.ctx, state.log.properties.facts.buckets
+    found = RingReader.of(ctx.storage, state, session.commits).read_all(partitions, ctx.local_engine)
+    return {path: (ring or put_initial(ctx.storage, path, buckets)).instant for path, ring in found.items()}
 
 
 def replaced_keys(session: Session, state: TableState, slices: Sequence[Slice]) -> pa.Array:

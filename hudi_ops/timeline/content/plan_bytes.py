@@ -73,7 +73,7 @@ def slice_metrics(base_bytes: int | None, log_files: int, log_bytes: int, new_ba
 
 
 def group_metrics(slices: Iterable[tuple[int | None, Sequence[int]]], new_base_bytes: int) -> dict[str, float]:
-    """Return the metrics of a clustering's group, from the sizes of each slice's base file and log files.
+    """Return a plan group's metrics, from the sizes of each slice's base file and log files.
 
     Bytes are added up before they are cut to MiB. `new_base_bytes` is the expected size of a first base file.
     """

@@ -7,6 +7,7 @@ are. Paths in the files are bare names, absolute paths or URIs, by action and ve
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
@@ -187,11 +188,9 @@ def read_plan(storage: Storage, timeline: Timeline, instant: Instant) -> Plan | 
     if instant.action not in _PLANS or State.REQUESTED not in instant.states:
         return None
     path = timeline.path(requested_name(instant.time, instant.action))
-    try:
-        data = storage.get(path)
-    except NotFound:
-        return None
-    return decode_plan(instant.action, data, path) if data else None
+    with suppress(NotFound):
+        return decode_plan(instant.action, data, path) if (data := storage.get(path)) else None
+    return None
 
 
 def read_result(storage: Storage, timeline: Timeline, instant: Instant) -> Result | None:
@@ -202,11 +201,9 @@ def read_result(storage: Storage, timeline: Timeline, instant: Instant) -> Resul
     """
     if instant.kind not in _RESULTS or not instant.is_completed:
         return None
-    path = timeline.path(instant.file_name)
-    try:
-        return decode_result(instant.kind, storage.get(path), path)
-    except NotFound:
-        return None
+    with suppress(NotFound):
+        return decode_result(instant.kind, storage.get(path := timeline.path(instant.file_name)), path)
+    return None
 
 
 def decode_plan(action: str, data: bytes, path: str = "") -> Plan | None:
@@ -266,13 +263,9 @@ def _replace(record: Mapping[str, Any]) -> ReplacePlan:
 
 
 def _group(record: Mapping[str, Any]) -> PlannedGroup:
-    outputs = record.get("numOutputFileGroups")
-    return PlannedGroup(
-        tuple(map(_slice, record["slices"] or ())),
-        1 if outputs is None else outputs,
-        record.get("metrics") or {},
-        record.get("extraMetadata") or {},
-    )
+    slices, outputs = tuple(map(_slice, record["slices"] or ())), record.get("numOutputFileGroups")
+    metrics, extra = record.get("metrics") or {}, record.get("extraMetadata") or {}
+    return PlannedGroup(slices, 1 if outputs is None else outputs, metrics, extra)
 
 
 def _children(extra: Mapping[str, str]) -> Iterator[tuple[str, str]]:

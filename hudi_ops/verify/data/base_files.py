@@ -8,7 +8,7 @@ Source: docs/format.md §6, §7.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,13 +23,14 @@ from hudi_ops.files.base.base_file import BaseFileReader
 from hudi_ops.files.log.merge_rules import MergeRules
 from hudi_ops.files.slice.slice_keys import keys_of_slice
 from hudi_ops.index.doubled_keys import key_tasks
+from hudi_ops.index.ring import Ring
 from hudi_ops.index.simple_bucket import bucket_of, computed_keys
-from hudi_ops.kernels.keys.hashing import bucket_hash_values, bucket_ids
 from hudi_ops.kernels.keys.keys import KeySpec, record_keys
 from hudi_ops.kernels.statistics import key_range
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.log.commit_log import POINTER_KEY
+from hudi_ops.verify.data.rings import misplaced
 from hudi_ops.verify.report import RESTORE, REWRITE, Finding, Findings
 from hudi_ops.verify.subject import LiveFile, Subject
 
@@ -58,6 +59,7 @@ class FileCheck:
     facts: TableFacts | None
     keys: KeySpec | None = None
     may_double: bool = False
+    ring: Ring | None = None
 
 
 @dataclass(frozen=True)
@@ -68,10 +70,11 @@ class FileResult:
     keys: pa.ChunkedArray | None = None
 
 
-def check_base_files(subject: Subject, facts: TableFacts | None, findings: Findings) -> None:
+def check_base_files(subject: Subject, facts: TableFacts | None, rings: Mapping[str, Ring], findings: Findings) -> None:
     """Check visible base files.
 
-    `facts` are the buckets and their hash fields, from the commit log; None for tables without one.
+    `facts` are the buckets and their hash fields, from the commit log; None for tables without one. `rings` are the hash rings, by
+    partition path.
     """
     files = [file for file in subject.live_base_files if file.path.endswith(".parquet")]
     _check_buckets(files, facts, findings)
@@ -89,6 +92,7 @@ def check_base_files(subject: Subject, facts: TableFacts | None, findings: Findi
             facts=facts,
             keys=computed_keys(subject.config, facts) if facts is not None else None,
             may_double=may_double,
+            ring=rings.get(file.partition_path),
         )
         for number, file in enumerate(files)
     ]
@@ -204,21 +208,19 @@ def _check_keys(report: Findings, task: FileCheck, keys: pa.ChunkedArray, low: s
             task.path,
             "upsert these keys",
         )
-    bucket = bucket_of(task.file_id)
-    if task.facts is not None and task.facts.has_buckets and bucket is not None and len(keys):
-        values = bucket_hash_values(keys.combine_chunks(), task.facts.hash_fields)
-        wrong = int((bucket_ids(values, task.facts.buckets) != bucket).sum())
+    if task.facts is not None and len(keys):
+        wrong = misplaced(keys.combine_chunks(), task.file_id, task.facts, task.ring)
         if wrong:
             report.error(
                 "bucket-wrong",
-                f"{wrong} keys do not hash to bucket {bucket}: updates insert these keys again",
+                f"{wrong} keys do not hash to the bucket of {task.file_id}: updates insert these keys again",
                 task.path,
                 "find out which writer used another bucket count or other hash fields",
             )
 
 
 def _check_buckets(files: Sequence[LiveFile], facts: TableFacts | None, findings: Findings) -> None:
-    if facts is None or not facts.has_buckets:
+    if facts is None or facts.index != "simple_bucket":
         return
     held: dict[tuple[str, int | None], LiveFile] = {}
     for file in files:

@@ -7,6 +7,7 @@ Source: docs/format.md §6.8.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,10 +16,9 @@ from hudi_ops.config.columns import RECORD_KEY
 from hudi_ops.config.table import TableFacts
 from hudi_ops.errors import HudiOpsError, NotFound, Unsupported
 from hudi_ops.files.log.log_file import BlockKind, LogBlock, LogFileReader
-from hudi_ops.files.names import parse_data_file
-from hudi_ops.index.simple_bucket import bucket_of
-from hudi_ops.kernels.keys.hashing import bucket_hash_values, bucket_ids
+from hudi_ops.index.ring import Ring
 from hudi_ops.storage.protocol import Storage
+from hudi_ops.verify.data.rings import misplaced
 from hudi_ops.verify.report import RESTORE, Finding, Findings, compact_command
 from hudi_ops.verify.subject import FoundFile, Subject
 
@@ -40,19 +40,21 @@ class LogCheck:
     entries: int | None
     has_keys: bool
     facts: TableFacts | None
+    ring: Ring | None = None
 
 
-def check_log_files(subject: Subject, facts: TableFacts | None, findings: Findings) -> None:
+def check_log_files(subject: Subject, facts: TableFacts | None, rings: Mapping[str, Ring], findings: Findings) -> None:
     """Check log files that completed writes name; those of metadata tables are skipped.
 
-    `facts` are the buckets and their hash fields, from the commit log; None for tables without one.
+    `facts` are the buckets and their hash fields, from the commit log; None for tables without one. `rings` are the hash rings, by
+    partition path.
     """
     if subject.is_metadata_table:
         return
     named = subject.named
     files = [file for file in subject.data_files if file.is_log and not file.name.is_cdc and file.info.path in named]
     step = 1 if subject.deep else max(1, len(files) // SAMPLED_FILES)
-    tasks = [_task(subject, facts, file) for file in files[::step]]
+    tasks = [_task(subject, facts, rings, file) for file in files[::step]]
     for found in subject.engine.map(check_log_file, tasks):
         findings.found += found
     findings.looked("log files read", len(tasks))
@@ -87,7 +89,7 @@ def check_log_file(task: LogCheck) -> tuple[Finding, ...]:
     return tuple(report.found)
 
 
-def _task(subject: Subject, facts: TableFacts | None, file: FoundFile) -> LogCheck:
+def _task(subject: Subject, facts: TableFacts | None, rings: Mapping[str, Ring], file: FoundFile) -> LogCheck:
     named = subject.named[file.info.path]
     # A log file written ahead of a resize has its plan's instant in its name, its writer's in its blocks.
     is_own = subject.config.layout == 2 and named.instant.time == file.name.instant
@@ -100,6 +102,7 @@ def _task(subject: Subject, facts: TableFacts | None, file: FoundFile) -> LogChe
         entries=stat.num_writes + stat.num_deletes if is_own else None,
         has_keys=subject.config.populate_meta_fields,
         facts=facts,
+        ring=rings.get(file.partition_path),
     )
 
 
@@ -138,15 +141,13 @@ def _check_keys(report: Findings, task: LogCheck, found: list[pa.Array]) -> None
             "log-key-null", f"{keys.null_count} rows without a record key", task.path, "write these rows again"
         )
         return
-    name, bucket = parse_data_file(task.path.rpartition("/")[2]), bucket_of(task.file_id)
-    if task.facts is None or not task.facts.has_buckets or name is None or bucket is None or not len(keys):
+    if task.facts is None or not len(keys):
         return
-    hashed = bucket_hash_values(keys.combine_chunks(), task.facts.hash_fields)
-    wrong = int((bucket_ids(hashed, task.facts.buckets) != bucket).sum())
+    wrong = misplaced(keys.combine_chunks(), task.file_id, task.facts, task.ring)
     if wrong:
         report.error(
             "log-key-bucket",
-            f"{wrong} keys do not belong to bucket {bucket} of {task.facts.buckets}: upserts do not find them",
+            f"{wrong} keys do not belong to the bucket of {task.file_id}: upserts do not find them",
             task.path,
             "write these rows again with the table's number of buckets",
         )

@@ -15,7 +15,6 @@ from hudi_ops.services.cancel.request import request_cancel
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.steps import Trouble
 from hudi_ops.timeline.active import load_timeline
-from hudi_ops.timeline.cancel.policy import CancelPolicy
 from hudi_ops.timeline.names import State
 from hudi_ops.timeline.settings.properties_file import load_config
 from tests.protocol.scenarios.actors import Landed, Recovers, Writes
@@ -29,8 +28,7 @@ from tests.tables import NOW_MS
 
 LATER_B = Job("upsert", (("b2", 2),))
 """The same row once more, in another group than the plan's."""
-CANCELLABLE = CancelPolicy(cancellable=True, on_overlap="cancel")
-PLANS = Plans(REWRITE_A, CANCELLABLE)
+PLANS = Plans(REWRITE_A, "cancel", "cancellable")
 
 
 def _oldest_plan(ctx: TableContext) -> str | None:

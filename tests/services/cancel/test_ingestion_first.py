@@ -13,7 +13,6 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
 from hudi_ops.timeline.cancel.aborted import QUEUE, queue_path, read_aborted
-from hudi_ops.timeline.cancel.policy import CancelPolicy
 from hudi_ops.timeline.log.entries import Cancel, Complete
 from hudi_ops.timeline.state import TableState
 from hudi_ops.verify import verify_table
@@ -33,8 +32,9 @@ DEFINITIONS = {
     "cow-metadata": WITH_METADATA,
     "mor-metadata": LOGGED_WITH_METADATA,
 }
-NOT_CANCELLABLE = RewriteRequest(cancel=CancelPolicy(on_overlap="cancel"))
+NOT_CANCELLABLE = RewriteRequest(cancel="never")
 ONCE = ConflictSettings(retries=0)
+FIRST_COMMITTER = ConflictSettings(strategy="first-committer")
 CHANGE = rows(("k2", "p0", 22, 5, None))
 
 
@@ -151,7 +151,7 @@ def test_a_plan_that_completed_first_wins(logged: MemoryStorage, clock: ManualCl
     read = table._session.newest_extra
 
     def complete_first(state: TableState) -> Mapping[str, str]:
-        execute_rewrite(table_of(storage, clock, "executor"), plan)
+        execute_rewrite(table_of(storage, clock, "executor", conflicts=FIRST_COMMITTER), plan)
         return read(state)
 
     table._session.newest_extra = complete_first

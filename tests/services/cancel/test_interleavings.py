@@ -12,15 +12,15 @@ import pytest
 
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.config.conflict_settings import ConflictSettings
-from hudi_ops.errors import Busy, Cancelled, Conflict
+from hudi_ops.errors import Cancelled, Conflict
 from hudi_ops.services.cancel.errors import NotRequested
 from hudi_ops.services.cancel.overdue import drive_cancels
+from hudi_ops.services.clustering.result import ClusterResult
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, FaultyStorage
 from hudi_ops.timeline.cancel.aborted import QUEUE
-from hudi_ops.timeline.cancel.policy import CancelPolicy
 from hudi_ops.timeline.log.cancelled import MARKS
 from hudi_ops.timeline.log.entries import Cancel
 from hudi_ops.timeline.names import State
@@ -179,31 +179,29 @@ def test_15_a_plan_that_was_published_after_a_write_began_is_ended_by_it(world: 
 def test_16_a_plan_is_ready_while_a_write_is_under_way(world: World, strategy: str) -> None:
     plan = world.plan()
     settings = ConflictSettings(strategy=strategy, early_detection=False, retries=0)
-    errors: list[Exception] = []
+    results: list[ClusterResult] = []
 
     def complete() -> None:
-        try:
-            execute_rewrite(world.table("executor", conflicts=settings), plan)
-        except Conflict as error:
-            errors.append(error)
+        results.append(execute_rewrite(world.table("executor", conflicts=settings), plan))
 
     writer = world.disturbed("writer", moved(complete, "^put:.hoodie/.temp/"), conflicts=settings)
     if strategy == "ingestion-first":
         writer.ingest(CHANGE)
-        assert [str(error.details["other_stage"]) for error in errors] == ["running"]
+        assert results[0].left_out == 1
     else:
         with pytest.raises(Conflict, match=plan):
             writer.ingest(CHANGE)
         world.table("writer").ingest(CHANGE)
-        assert errors == []
+        assert results[0].left_out == 0
     world.settled(CHANGED)
-    assert world.aborted() == ([plan] if strategy == "ingestion-first" else [])
+    assert world.aborted() == []
 
 
-def test_18_a_second_plan_on_the_groups_of_a_pending_one_is_refused(world: World) -> None:
+def test_18_a_second_plan_on_the_groups_of_a_pending_one_is_not_made(world: World) -> None:
     plan = world.plan()
-    with pytest.raises(Busy, match=plan):
-        world.plan(RewriteRequest(cancel=CancelPolicy(on_overlap="cancel")))
+    second = world.table("planner").clustering.plan(sort_by="id", rewrite=True)
+    assert second.instant is None
+    assert f"taken by others (clustering {plan})" in second.note
     world.table("user").request_cancel(plan)
     again = world.plan()
     execute_rewrite(world.table("executor"), again)
@@ -230,7 +228,7 @@ def test_19_a_plan_on_the_groups_of_a_cancelled_one_completes_while_that_is_remo
 
 
 def test_24_a_plan_completes_while_a_cleaner_finds_it_overdue(world: World) -> None:
-    plan = world.plan(RewriteRequest(("part=p0",), CancelPolicy(cancellable=True, instants=1, on_overlap="cancel")))
+    plan = world.plan(RewriteRequest(("part=p0",), cancel="after 1 instant"))
     world.table("writer").ingest(rows(("k1", "p1", 1, 5, None)))
     world.clock.advance_ms(EXPIRY_MS + 1_000)
     world.table("writer").ingest(rows(("k1", "p1", 1, 6, None)))

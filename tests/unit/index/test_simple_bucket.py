@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 import pytest
 
 from hudi_ops.index import simple_bucket
+from hudi_ops.index.bucket_engine import SimpleEngine
 from hudi_ops.index.simple_bucket import Tagger
 from hudi_ops.kernels.keys.hashing import bucket_hash_values, bucket_ids
 from hudi_ops.kernels.keys.keys import KeySpec, PartitionSpec, record_keys
@@ -22,7 +23,7 @@ def batch(rows: int, chunks: int) -> pa.Table:
 
 
 def tagger(buckets: int) -> Tagger:
-    return Tagger(KeySpec(("id",), False), PartitionSpec(("p",), True, True), ("id",), buckets)
+    return Tagger(KeySpec(("id",), False), PartitionSpec(("p",), True, True), SimpleEngine(buckets, ("id",)))
 
 
 @pytest.mark.parametrize("block_bytes", [1 << 30, 4_000])

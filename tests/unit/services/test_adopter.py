@@ -12,7 +12,9 @@ import pytest
 from hudi_ops import Table
 from hudi_ops.clock import SystemClock
 from hudi_ops.config.table import IndexKind, TableConfig
-from hudi_ops.errors import Corrupt, HudiOpsError, InvalidRequest, Unsupported
+from hudi_ops.errors import Busy, Corrupt, HudiOpsError, InvalidRequest, Unsupported
+from hudi_ops.index.ring import INITIAL
+from hudi_ops.index.ring_files import ring_path
 from hudi_ops.services.create.adoption import AdoptionOptions
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.open import open_storage
@@ -20,6 +22,7 @@ from hudi_ops.testing.clock import ManualClock
 from hudi_ops.timeline.log.commit_log import read_slot
 from hudi_ops.timeline.names import instant_of_ms
 from hudi_ops.timeline.settings.properties_file import read_properties
+from hudi_ops.verify import verify_table
 from tests.protocol.foreign_table import make_foreign, set_properties, snapshot
 from tests.tables import table_of
 
@@ -31,8 +34,8 @@ ANSWERS: dict[str, tuple[type[HudiOpsError], str]] = {
     "v8_trips_8i3u1d_mor": (Unsupported, "metadata table"),
     "v9_all_types_metadata_mor": (InvalidRequest, "the existing record index does not say which"),
     "v9_async_index": (Unsupported, "metadata table"),
-    "v9_bucket_consistent_pending_resize": (Unsupported, "consistent_hashing_metadata"),
-    "v9_bucket_consistent_resized": (Unsupported, "consistent_hashing_metadata"),
+    "v9_bucket_consistent_pending_resize": (InvalidRequest, "local time of its writers"),
+    "v9_bucket_consistent_resized": (InvalidRequest, "local time of its writers"),
     "v9_bucket_simple": (InvalidRequest, "20 keys in 4 files, which fit 4 buckets"),
     "v9_cow_clean_savepoint_rollback_archive": (InvalidRequest, "bloom, simple, record_index or a global one"),
     "v9_mor_parquet_log": (InvalidRequest, "bloom, simple, record_index or a global one"),
@@ -206,3 +209,76 @@ def test_two_groups_of_one_bucket_are_refused(theirs: MemoryStorage) -> None:
     theirs.put(commit, replace(metadata, stats=stats).to_bytes())
     with pytest.raises(Corrupt, match="bucket index"):
         opened(theirs, AdoptionOptions(buckets=3)).adopt()
+
+
+RINGED = ("v9_bucket_consistent_resized", "v9_bucket_consistent_pending_resize")
+
+
+@pytest.mark.parametrize("name", RINGED)
+def test_a_table_with_hash_rings_tells_its_index_and_buckets(name: str, hudi_fixtures: Callable[[str], Path]) -> None:
+    storage = copy_of(hudi_fixtures(name))
+    adoption = opened(storage, AdoptionOptions(timezone="UTC")).adopt()
+    assert (adoption.index, adoption.buckets, adoption.checked_keys) == ("consistent_bucket", 2, 205)
+    facts = read_slot(storage, 0).facts  # type: ignore[union-attr]
+    assert facts.buckets_min == 1 if name == RINGED[0] else facts.buckets_min == 2
+    stated = AdoptionOptions(index="simple_bucket", bucket_engine="consistent", buckets=2)
+    assert not opened(storage, stated).adopt().adopted
+    with pytest.raises(InvalidRequest, match="says index consistent_bucket, the call says extendible_bucket"):
+        opened(storage, AdoptionOptions(bucket_engine="extendible")).adopt()
+
+
+def test_rows_follow_the_rings_that_apache_hudi_resized(hudi_fixtures: Callable[[str], Path]) -> None:
+    storage = copy_of(hudi_fixtures(RINGED[0]))
+    table = opened(storage, AdoptionOptions(timezone="UTC"))
+    table.adopt()
+    before = table.read().select(table.schema.names)
+    table.ingest(before)
+    assert table.read(table.schema.names).sort_by("id").equals(before.sort_by("id"))
+    errors = [one for one in verify_table(storage, deep=True).findings if one.severity == "error"]
+    assert errors == []
+
+
+def test_a_write_beside_a_pending_resize_is_busy(hudi_fixtures: Callable[[str], Path]) -> None:
+    storage = copy_of(hudi_fixtures(RINGED[1]))
+    table = opened(storage, AdoptionOptions(timezone="UTC"))
+    table.adopt()
+    rows = table.read().select(table.schema.names)
+    with pytest.raises(Busy, match="clustering 20261121021917676 of a foreign writer"):
+        table.ingest(rows.slice(0, 1))
+    assert table.read().num_rows == rows.num_rows
+
+
+@pytest.mark.parametrize(
+    ("terms", "kind", "said"),
+    [
+        (AdoptionOptions(index="bloom"), InvalidRequest, "its index is not bloom"),
+        (AdoptionOptions(bucket_engine="simple"), InvalidRequest, "its index is not simple_bucket"),
+        (AdoptionOptions(hash_fields=("p",)), InvalidRequest, "hash field p is not a field of the record key"),
+        (AdoptionOptions(buckets=2, buckets_min=3), InvalidRequest, "cannot stay between 3 and 2"),
+        (AdoptionOptions(bucket_engine="extendible", buckets=3), InvalidRequest, "cannot begin with 3 buckets"),
+    ],
+    ids=str,
+)
+def test_facts_that_contradict_hash_rings_are_refused(
+    terms: AdoptionOptions, kind: type[HudiOpsError], said: str, hudi_fixtures: Callable[[str], Path]
+) -> None:
+    storage = copy_of(hudi_fixtures(RINGED[0]))
+    before = snapshot(storage)
+    with pytest.raises(kind, match=said):
+        opened(storage, replace(terms, timezone="UTC")).adopt()
+    assert snapshot(storage) == before
+
+
+def test_keys_outside_their_nodes_stop_an_adoption(hudi_fixtures: Callable[[str], Path]) -> None:
+    storage = copy_of(hudi_fixtures(RINGED[1]))
+    path = ring_path("p=a", INITIAL)
+    body = storage.get(path)
+    storage.put(path, body.replace(b"1073741824", b"1173741824"))
+    with pytest.raises(InvalidRequest, match="in another file group than the hash ring by id gives"):
+        opened(storage, AdoptionOptions(timezone="UTC")).adopt()
+    storage.put(path, body.replace(b'"fileIdPrefix" : "2', b'"fileIdPrefix" : "3'))
+    with pytest.raises(Unsupported, match="belongs to no node of the hash ring"):
+        opened(storage, AdoptionOptions(timezone="UTC")).adopt()
+    storage.put(path, body[:30])
+    with pytest.raises(Corrupt, match="cannot be read"):
+        opened(storage, AdoptionOptions(timezone="UTC")).adopt()

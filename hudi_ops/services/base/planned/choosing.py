@@ -1,4 +1,4 @@
-"""Find the file groups that a plan may name: those of some partitions, and which plans hold them already."""
+"""Find the file groups that a plan may name, and the plans that hold them already."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hudi_ops.view.slices import Slice, is_partitioned
 
 
 def slices_of(session: Session, state: TableState, wanted: Sequence[str]) -> tuple[list[Slice], list[Slice] | None]:
-    """Return the visible slices of the wanted partitions (none: of all), and of all that were listed.
+    """Return the visible slices of the wanted partitions (none: all), and all listed slices.
 
     The second is None where only the wanted partitions were listed.
 

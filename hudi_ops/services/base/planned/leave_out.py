@@ -3,7 +3,7 @@
 The tasks of such a plan are independent. A task is left out whole: its files are deleted before the decision, and neither the
 commit nor the metadata delta names them. When none remains, the plan is cancelled: it could never complete.
 
-Source: docs/protocol.md §27; RFC-22 (ingestion comes first).
+Source: docs/protocol.md §28; RFC-22 (ingestion comes first).
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import chain, compress
+from itertools import compress
 from typing import Any
 
 from hudi_ops.commit.undo.rollback_files import delete_files
 from hudi_ops.concurrency.conflicts import Contender
-from hudi_ops.errors import Cancelled
+from hudi_ops.errors import Overtaken
 from hudi_ops.services.base.service import Run, TableService
 from hudi_ops.timeline.content.footprint import Footprint
 
@@ -24,10 +24,6 @@ logger = logging.getLogger(__name__)
 
 AnyRun = Run[Any, Any, Any, Any]
 Service = TableService[Any, Any, Any, Any, Any, Any]
-
-
-class Overtaken(Cancelled):
-    """Other writes touched every task of a plan, so that its executor cancels it."""
 
 
 def leave_out_touched(service: Service, run: AnyRun) -> int:
@@ -40,14 +36,14 @@ def leave_out_touched(service: Service, run: AnyRun) -> int:
         Overtaken: no task remains.
     """
     footprints = [service.replaced_by(task) for task in run.tasks]
-    if not footprints or None in footprints:
-        return 0
     known = [one for one in footprints if one is not None]
-    touching = list(_touching(service, run, _union(known)))
-    if not touching:
+    if not known or len(known) < len(footprints):
         return 0
-    touched = _union(other.footprint for other in touching)
-    is_left = [touched is None or bool(one.overlap(touched)) for one in known]
+    completed, running = _touching(service, run, _union(known))
+    is_left = _touched(known, completed)
+    if running and not all(with_running := _touched(known, [*completed, *running])):
+        is_left = with_running
+    # A running write may still fail: the plan waits for one that touches all that remains (`refuse_running`).
     if not any(is_left):
         return 0
     is_kept = [not one for one in is_left]
@@ -56,7 +52,7 @@ def leave_out_touched(service: Service, run: AnyRun) -> int:
     run.tasks = [*compress(run.tasks, is_kept)]
     run.done = [*compress(run.done, is_kept)]
     run.left_out = (*run.left_out, *dropped.tasks)
-    names = ", ".join(sorted(f"{other.action} {other.instant}" for other in touching))
+    names = ", ".join(sorted(f"{other.action} {other.instant}" for other in [*completed, *running]))
     logger.info(
         "%s %s leaves out %d of %d groups, which %s touched",
         run.attempt.action,
@@ -77,16 +73,28 @@ def leave_out_touched(service: Service, run: AnyRun) -> int:
     return len(dropped.tasks)
 
 
-def _touching(service: Service, run: AnyRun, planned: Footprint | None) -> Iterable[Contender]:
-    """Yield the writes that touch groups of the plan, and that the plan gives way to."""
+def _touching(service: Service, run: AnyRun, planned: Footprint | None) -> tuple[list[Contender], list[Contender]]:
+    """Return the completed, and the running, writes that touch groups of the plan.
+
+    Of running ones those that the plan gives way to, and that announced what they touch.
+    """
     session, attempt = run.session, run.attempt
     state = session.loader.load()
     mine = Contender(attempt.instant, attempt.action, planned, service.role, owner=str(session.ctx.owner))
-    others: Iterable[Contender] = session.contenders.completed_since(attempt.begun, mine, state)
-    if session.strategy.looks_at_running(mine.role):
-        running = session.contenders.running(session.ctx, state, attempt.instant)
-        others = chain(others, (one for one in running if session.strategy.yields(mine, one)))
-    return (other for other in others if mine.shared(other))
+    completed = [one for one in session.contenders.completed_since(attempt.begun, mine, state) if mine.shared(one)]
+    if not session.strategy.looks_at_running(mine.role):
+        return completed, []
+    others = session.contenders.running(session.ctx, state, attempt.instant)
+    running = [one for one in others if one.footprint is not None and session.strategy.yields(mine, one)]
+    return completed, [one for one in running if mine.shared(one)]
+
+
+def _touched(footprints: Sequence[Footprint], others: Sequence[Contender]) -> list[bool]:
+    """Return whether the others touch each of the footprints."""
+    if not others:
+        return [False] * len(footprints)
+    touched = _union(other.footprint for other in others)
+    return [touched is None or bool(one.overlap(touched)) for one in footprints]
 
 
 def _union(footprints: Iterable[Footprint | None]) -> Footprint | None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
 
 from hudi_ops.commit.session import Session
 from hudi_ops.engine.protocol import Scattered
 from hudi_ops.files.names import bucket_file_id, group_file_id
+from hudi_ops.index.ring import Ring, renewed_prefix
 from hudi_ops.services.base.slices import live_buckets
 from hudi_ops.services.write.operations import Replaces, WriteOperation
 from hudi_ops.services.write.tasks.tag import SourceSummary, chunk_key
@@ -29,6 +30,8 @@ class Target:
         found: its slice; None: it begins with this write.
         is_bucket: whether its file id names a bucket.
         is_rewritten: it gets a base file in a merge-on-read table too, since new keys must not be in log files alone.
+        ring: the hash ring whose node `number` names the group; None with another index.
+        is_renewed: the write replaces all groups of the ring, and begins others for its nodes.
     """
 
     chunks: str
@@ -37,11 +40,16 @@ class Target:
     found: Slice | None
     is_bucket: bool = True
     is_rewritten: bool = False
+    ring: Ring | None = None
+    is_renewed: bool = False
 
     def file_id(self, table_id: str, instant: str) -> str:
         """Return its file id; every attempt of a task makes the same one for a new group."""
         if self.found is not None:
             return self.found.file_id
+        if self.ring is not None:
+            prefix = renewed_prefix(self.ring, self.number, instant) if self.is_renewed else None
+            return self.ring.file_id(self.number) if prefix is None else f"{prefix}-0"
         make = bucket_file_id if self.is_bucket else group_file_id
         return make(table_id, self.partition_path, self.number, instant)
 
@@ -50,12 +58,14 @@ class Target:
 class Routes:
     """Targets of a batch in one state of the table.
 
-    `scattered` holds the chunks of the targets. `looked` is the commit's entry on new keys (`footprint.LOOKED_KEY`).
+    `scattered` holds the chunks of the targets. `looked` is the commit's entry on new keys (`footprint.LOOKED_KEY`). `rings` are
+    the instants of the hash rings that route the rows, by partition path.
     """
 
     scattered: Scattered
     targets: tuple[Target, ...]
     looked: str = ""
+    rings: Mapping[str, str] = field(default_factory=dict)
 
 
 class Router(Protocol):

@@ -1,0 +1,42 @@
+"""Process of delta-rs: `optimize.z_order`, with its writer tuned."""
+
+from __future__ import annotations
+
+import deltalake
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.clustering.job import Job
+from benchmarks.harness import delta
+from benchmarks.harness.serve import arguments, serve
+
+
+class DeltaRs:
+    """A commit a source file, so that each partition has as many files."""
+
+    def versions(self) -> dict[str, str]:
+        """Of delta-rs."""
+        return {"delta_rs": deltalake.__version__}
+
+    def prepare(self, job: Job) -> None:
+        """The rows."""
+        rows = pa.concat_tables([pq.read_table(file) for file in job.sources()])
+        step = -(-rows.num_rows // job.files)
+        for first in range(0, rows.num_rows, step):
+            delta.append(job.table, rows.slice(first, step), partitioned=job.partitioned)
+
+    def cluster(self, job: Job) -> None:
+        """Sort along the z-order curve, within each partition."""
+        deltalake.DeltaTable(job.table).optimize.z_order(job.columns, writer_properties=delta.TUNED)
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
+def main() -> None:
+    arguments(__doc__ or "").parse_args()
+    serve(DeltaRs, Job)
+
+
+if __name__ == "__main__":
+    main()

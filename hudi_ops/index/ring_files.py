@@ -1,0 +1,254 @@
+"""Read and write the versions of each partition's hash ring (docs/protocol.md §27).
+
+Readers repair nothing. A version counts if its `.commit` file exists, or if its instant completed on the timeline, in the archived
+history or in the commit log; a ring file alone proves nothing, since an aborted resize or overwrite leaves one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter, ValidationError
+
+from hudi_ops.config.table import TableConfig
+from hudi_ops.engine.protocol import Engine
+from hudi_ops.errors import Conflict, Corrupt, NotFound
+from hudi_ops.index.ring import INITIAL, Ring, initial_ring, parse_ring, renewed
+from hudi_ops.storage.claim import ensure
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
+from hudi_ops.timeline.log.commit_log import Log
+from hudi_ops.timeline.log.entries import Complete
+from hudi_ops.timeline.state import CommitReader, TableState
+
+RINGS_FOLDER = ".hoodie/.bucket_index/consistent_hashing_metadata"
+
+RINGS_KEY = "hudi_ops.rings"
+"""Entry of a commit's extra metadata: by partition path, the instant of the ring that an overwrite renews."""
+
+_RING, _COMMITTED = ".hashing_meta", ".commit"
+
+
+@dataclass(frozen=True)
+class RingVersions:
+    """Files of one partition's rings.
+
+    Attributes:
+        rings: instants with a ring file, ascending.
+        committed: instants with a `.commit` file.
+    """
+
+    partition_path: str
+    rings: tuple[str, ...]
+    committed: frozenset[str]
+
+
+def ring_folder(partition_path: str) -> str:
+    """Return the folder of a partition's rings; it also holds those of partitions below."""
+    return f"{RINGS_FOLDER}/{partition_path}" if partition_path else RINGS_FOLDER
+
+
+def ring_path(partition_path: str, instant: str) -> str:
+    """Return the path of a version of a partition's ring."""
+    return f"{ring_folder(partition_path)}/{instant}{_RING}"
+
+
+def committed_path(partition_path: str, instant: str) -> str:
+    """Return the path of the empty file which says that a version counts."""
+    return f"{ring_folder(partition_path)}/{instant}{_COMMITTED}"
+
+
+def has_rings(storage: Storage) -> bool:
+    """Return whether a table has ring files."""
+    return any(info.path.endswith(_RING) for info in storage.list(RINGS_FOLDER))
+
+
+def ring_versions(storage: Storage, partition_path: str) -> RingVersions:
+    """List the files of a partition's rings."""
+    names = [info.name for info in storage.list_folder(ring_folder(partition_path)).files]
+    rings = sorted(name.removesuffix(_RING) for name in names if name.endswith(_RING) and not name.startswith("."))
+    committed = {name.removesuffix(_COMMITTED) for name in names if name.endswith(_COMMITTED)}
+    return RingVersions(partition_path, tuple(rings), frozenset(committed))
+
+
+@dataclass(frozen=True)
+class RingReader:
+    """Reader of the rings that count in one state; `log` is None before an adoption."""
+
+    storage: Storage
+    config: TableConfig
+    timeline: Timeline
+    commits: CommitReader
+    log: Log | None
+
+    @classmethod
+    def of(cls, storage: Storage, state: TableState, commits: CommitReader) -> RingReader:
+        """Return the reader for a state."""
+        return cls(storage, state.config, state.timeline, commits, state.log)
+
+    def read_all(self, partitions: Iterable[str], engine: Engine) -> dict[str, Ring | None]:
+        """Return the rings of partitions, with one listing for each; see `read`."""
+        paths = sorted({*partitions})
+        return dict(zip(paths, engine.map(self.read, paths), strict=True))
+
+    def read(self, partition_path: str) -> Ring | None:
+        """Return the ring of a partition; None: it has none yet.
+
+        Raises:
+            Conflict: a newer ring was committed since the state was read, or the ring vanished.
+            Corrupt: the ring cannot be read.
+        """
+        instant = self.current(ring_versions(self.storage, partition_path))
+        if instant is None:
+            return None
+        path = ring_path(partition_path, instant)
+        try:
+            return parse_ring(self.storage.get(path), path, partition_path, instant)
+        except NotFound:
+            raise Conflict(
+                f"the ring file {path} vanished while it was read",
+                table=self.config.name,
+                instant=instant,
+                expected="a ring file that stays while its version counts",
+                next_step="run the same call again: it starts from the table as it is now",
+            ) from None
+        except Corrupt as error:
+            raise error.at(table=self.config.name) from None
+
+    def current(self, versions: RingVersions) -> str | None:
+        """Return the instant of the version that counts; None: the partition has no ring yet.
+
+        Raises:
+            Conflict: a newer version was committed since the state was read.
+            Corrupt: a version that counts has no ring file.
+        """
+        lost = max(versions.committed.difference(versions.rings), default="")
+        if lost > max(versions.committed.intersection(versions.rings), default=""):
+            raise Corrupt(
+                f"partition {versions.partition_path or '.'} has no ring file of {lost}, whose `.commit` file exists",
+                table=self.config.name,
+                instant=lost,
+                file=ring_path(versions.partition_path, lost),
+                expected="a ring file beside each `.commit` file",
+                found="none",
+                next_step="restore it from a copy of the table; without it no key of the partition can be located",
+            )
+        return next((instant for instant in reversed(versions.rings) if self._counts(instant, versions)), None)
+
+    def _counts(self, instant: str, versions: RingVersions) -> bool:
+        """Return whether a version counts, by the proofs in the order of their cost.
+
+        Raises:
+            Conflict: it was committed after the state was read.
+        """
+        if instant == INITIAL:
+            return True
+        found = self.timeline.find(instant)
+        if found is not None and found.is_completed:
+            return True
+        if instant in versions.committed:
+            if found is not None or instant > self.timeline.newest_time:
+                raise Conflict(
+                    f"the hash ring of partition {versions.partition_path or '.'} changed since the table was read",
+                    table=self.config.name,
+                    instant=instant,
+                    expected="a ring whose instant completed before",
+                    found=f"the ring of {instant}, which completed afterwards",
+                    next_step="run the same call again: it routes the rows by the new ring",
+                )
+            return True
+        if found is not None or instant >= self.timeline.start:
+            return False  # pending, or rolled back
+        if self.commits.archived.completion_times(self.config.history_folder, [instant])[instant]:
+            return True
+        fate = self.log.fate(instant) if self.log is not None else None
+        return fate is not None and isinstance(fate[1], Complete)
+
+
+def put_initial(storage: Storage, partition_path: str, buckets: int) -> Ring:
+    """Create the first ring of a partition, and return the one that is there.
+
+    Every writer makes the same bytes, except one with another number of buckets: the ring that was put first counts.
+
+    Raises:
+        Corrupt: the existing ring cannot be read.
+        OutcomeUnknown: it could not be settled whether the ring exists.
+    """
+    path, ring = ring_path(partition_path, INITIAL), initial_ring(partition_path, buckets)
+    ensure(storage, path, ring.to_bytes())
+    return parse_ring(storage.get(path), path, partition_path, INITIAL)
+
+
+def renewal_text(rings: Mapping[str, str]) -> str:
+    """Return the entry of a commit's extra metadata for the rings that it renews."""
+    return json.dumps(dict(sorted(rings.items())), separators=(",", ":"), ensure_ascii=False)
+
+
+def renewals_of(body: bytes, path: str) -> dict[str, str]:
+    """Return the rings that a completed file renews, by partition path.
+
+    Raises:
+        Corrupt: the file is no commit metadata, or its entry is damaged.
+    """
+    if RINGS_KEY.encode() not in body:
+        return {}
+    text = CommitMetadata.from_bytes(body, path).extra.get(RINGS_KEY, "{}")
+    try:
+        return TypeAdapter(dict[str, str]).validate_json(text)
+    except ValidationError:
+        raise Corrupt(
+            f"{path}: {RINGS_KEY} cannot be read",
+            file=path,
+            expected="a JSON object of partition paths and instants",
+            found=text[:100],
+            next_step="restore the file from a copy of the table",
+        ) from None
+
+
+def put_renewed(storage: Storage, renewals: Mapping[str, str], instant: str) -> None:
+    """Put the rings of an overwrite: the same ranges with new file groups.
+
+    Raises:
+        Corrupt: a ring that it renews cannot be read.
+        NotFound: a ring that it renews is gone.
+    """
+    for partition_path, parent in renewals.items():
+        path = ring_path(partition_path, parent)
+        ring = renewed(parse_ring(storage.get(path), path, partition_path, parent), instant)
+        ensure(storage, ring_path(partition_path, instant), ring.to_bytes())
+
+
+def commit_rings(storage: Storage, partitions: Iterable[str], instant: str) -> None:
+    """Say that versions of rings count, after the completed file of their instant."""
+    for partition_path in partitions:
+        ensure(storage, committed_path(partition_path, instant), b"")
+
+
+def delete_rings(storage: Storage, partitions: Iterable[str], instant: str) -> None:
+    """Delete the versions of an instant that does not count: first the `.commit` files."""
+    paths = [path(partition, instant) for path in (committed_path, ring_path) for partition in sorted(partitions)]
+    storage.delete_all(paths, ordered=True)
+
+
+def seal_rings(storage: Storage, instants: Collection[str]) -> None:
+    """Put the missing `.commit` files of versions whose instants will be archived.
+
+    Apache Hudi leaves its own without one until the next write to the partition. Afterwards nothing would tell it that the ring
+    counts: it would route by the first ring again.
+    """
+    files = {info.path for info in storage.list(RINGS_FOLDER)} if instants else set()
+    for path in sorted(files):
+        folder, _, name = path.rpartition("/")
+        instant = name.removesuffix(_RING)
+        if name.endswith(_RING) and instant in instants and f"{folder}/{instant}{_COMMITTED}" not in files:
+            ensure(storage, f"{folder}/{instant}{_COMMITTED}", b"")
+
+
+def delete_rings_of(storage: Storage, instant: str) -> None:
+    """Delete every version of an instant that is undone, first the `.commit` files."""
+    names = (f"{instant}{_COMMITTED}", f"{instant}{_RING}")
+    files = [info for info in storage.list(RINGS_FOLDER) if info.name in names]
+    storage.delete_all([info.path for name in names for info in files if info.name == name], ordered=True)

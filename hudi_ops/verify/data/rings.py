@@ -1,0 +1,90 @@
+"""Check hash rings: whole files, a node for each hash and each visible file group.
+
+Source: docs/protocol.md §27.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from hudi_ops.config.table import TableFacts
+from hudi_ops.errors import Corrupt, HudiOpsError
+from hudi_ops.index.bucket_engine import ring_engine_of
+from hudi_ops.index.ring import INITIAL, Ring, parse_ring
+from hudi_ops.index.ring_files import RINGS_FOLDER, RingReader, ring_path, ring_versions
+from hudi_ops.index.simple_bucket import bucket_of
+from hudi_ops.kernels.keys.hashing import bucket_hash_values, bucket_ids
+from hudi_ops.timeline.log.commit_log import Log
+from hudi_ops.verify.report import RESTORE, Findings
+from hudi_ops.verify.subject import Subject
+
+
+def check_rings(subject: Subject, log: Log, findings: Findings) -> dict[str, Ring]:
+    """Check the rings of a table; return the present one of each partition with files."""
+    if not log.properties.facts.has_ring:
+        return {}
+    _check_versions(subject, findings)
+    reader = RingReader(subject.storage, subject.config, subject.later, subject.commits, log)
+    groups: dict[str, set[str]] = {}
+    for slice_ in subject.slices:
+        groups.setdefault(slice_.partition_path, set()).add(slice_.file_id)
+    rings: dict[str, Ring] = {}
+    for path, file_ids in sorted(groups.items()):
+        try:
+            ring = reader.read(path)
+        except Corrupt as error:
+            if not any(
+                found.invariant == "ring-broken" and found.where == error.details.get("file")
+                for found in findings.found
+            ):
+                findings.error("ring-broken", error.what, str(error.details.get("file", path)), RESTORE)
+            continue
+        except HudiOpsError as error:
+            findings.info("ring-unread", error.what, path or ".", error.next_step)
+            continue
+        if ring is None:
+            findings.error(
+                "ring-missing",
+                "the partition has file groups and no hash ring: the next write begins another one",
+                ring_path(path, INITIAL),
+                RESTORE,
+            )
+            continue
+        rings[path] = ring
+        named = {ring.file_id(node) for node in range(len(ring.prefixes))}
+        for file_id in sorted(file_ids - named):
+            findings.error(
+                "ring-group-unknown",
+                f"file group {file_id} belongs to no node of ring {ring.instant}: updates insert its keys again",
+                path or ".",
+                "find out which writer does not use the hash ring, and move its rows by upserts",
+            )
+    findings.looked("hash rings", len(rings))
+    return rings
+
+
+def misplaced(keys: pa.Array, file_id: str, facts: TableFacts, ring: Ring | None) -> int:
+    """Return how many keys do not belong to a file group, as far as its bucket or ring is known."""
+    if facts.has_ring:
+        if ring is None or file_id.removesuffix("-0") not in ring.prefixes:
+            return 0
+        engine = ring_engine_of(facts)
+        nodes = engine.lookup(ring).nodes_of(engine.hashes(keys))
+        return int((nodes != ring.prefixes.index(file_id.removesuffix("-0"))).sum())
+    bucket = bucket_of(file_id)
+    if not facts.has_buckets or bucket is None:
+        return 0
+    return int((bucket_ids(bucket_hash_values(keys, facts.hash_fields), facts.buckets) != bucket).sum())
+
+
+def _check_versions(subject: Subject, findings: Findings) -> None:
+    """Check every version of every ring, those that do not count included."""
+    folders = {info.path.rpartition("/")[0] for info in subject.under(RINGS_FOLDER)}
+    for folder in sorted(folders):
+        path = folder.removeprefix(RINGS_FOLDER).removeprefix("/")
+        for instant in ring_versions(subject.storage, path).rings:
+            file = ring_path(path, instant)
+            try:
+                parse_ring(subject.storage.get(file), file, path, instant)
+            except Corrupt as error:
+                findings.error("ring-broken", error.what, file, RESTORE)

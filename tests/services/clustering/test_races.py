@@ -1,0 +1,254 @@
+"""Clusterings among writers: ingestion is never refused, touched groups are left out whole, and no row is lost or doubled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pyarrow.compute as pc
+import pytest
+
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
+from hudi_ops.config.conflict_settings import ConflictSettings
+from hudi_ops.errors import Cancelled, Conflict, Unsupported
+from hudi_ops.services.clustering.layout import SORT_AND_SIZE
+from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.testing.clock import ManualClock
+from hudi_ops.testing.faults import FaultyStorage
+from hudi_ops.timeline.content.plan_bytes import encode_clustering
+from hudi_ops.timeline.content.plans import ReplacePlan, read_plan
+from hudi_ops.timeline.log.entries import Cancel, Plan
+from hudi_ops.timeline.names import requested_name
+from hudi_ops.verify import verify_table
+from tests.definitions import Definition
+from tests.fault_plans import MoveBefore
+from tests.protocol.compaction_table import merged
+from tests.protocol.crash_table import FIRST, OLD, unaccounted
+from tests.protocol.log_actors import timeline_of, whole_log
+from tests.tables import BY_RECORD_INDEX, DEFINITION, LOGGED_WITH_METADATA, NOW_MS, made, rows, table_of
+
+LOOKED_UP = replace(BY_RECORD_INDEX, index="bloom", metadata=False)
+DEFINITIONS = {
+    "buckets": DEFINITION,
+    "buckets, logged": LOGGED_WITH_METADATA,
+    "bloom": LOOKED_UP,
+    "record index": BY_RECORD_INDEX,
+}
+UPDATE = rows(("k0", "p0", 100, 2, None))
+ALL = rows(*((f"k{n}", f"p{n % 2}", 200 + n, 3, None) for n in range(8)))
+AFTER_UPDATE = OLD | {"k0": 100}
+AFTER_ALL = {f"k{n}": 200 + n for n in range(8)}
+
+
+@pytest.fixture(params=DEFINITIONS)
+def definition(request: pytest.FixtureRequest) -> Definition:
+    return DEFINITIONS[request.param]
+
+
+@pytest.fixture
+def storage(definition: Definition) -> MemoryStorage:
+    return made(definition, FIRST)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(NOW_MS, tick_ms=1)
+
+
+def settled(storage: MemoryStorage, clock: ManualClock, model: dict[str, int]) -> None:
+    """Readers see the model, no file is left over, and the metadata table agrees with the files."""
+    assert merged(storage, clock) == model
+    clock.advance_ms(EXPIRY_MS + 1_000)
+    table_of(storage, clock, "last").recover()
+    assert unaccounted(storage) == []
+    assert verify_table(storage, deep=True, index=True, clock=clock).findings == ()
+    assert merged(storage, clock) == model
+
+
+def planned_groups(storage: MemoryStorage) -> int:
+    timeline = timeline_of(storage)
+    (pending,) = timeline.pending
+    plan = read_plan(storage, timeline, pending)
+    assert isinstance(plan, ReplacePlan)
+    return len(plan.groups)
+
+
+def test_a_touched_group_is_left_out_and_the_others_complete(storage: MemoryStorage, clock: ManualClock) -> None:
+    table_of(storage, clock, "planner").clustering.plan(sort_by="value")
+    groups = planned_groups(storage)
+    done = table_of(storage, clock, "writer").ingest(UPDATE)
+    assert done.ended_plans == ()
+    result = table_of(storage, clock, "executor").clustering.execute()
+    assert (result.groups, result.left_out) == (groups - 1, 1)
+    assert timeline_of(storage).find(result.instant).kind == "replacecommit"
+    settled(storage, clock, AFTER_UPDATE)
+    table_of(storage, clock, "writer").ingest(ALL)
+    settled(storage, clock, AFTER_ALL)
+
+
+@pytest.mark.parametrize(
+    "point", ["put:part=p1", "put:.hoodie/.commit_log/payload"], ids=["amid the work", "before the slot"]
+)
+def test_a_group_that_a_write_touches_meanwhile_is_left_out(
+    storage: MemoryStorage, clock: ManualClock, point: str
+) -> None:
+    table_of(storage, clock, "planner").clustering.plan(sort_by="value")
+    groups = planned_groups(storage)
+    writer = table_of(storage, clock, "writer")
+    move = MoveBefore(point, lambda: writer.ingest(UPDATE))
+    result = table_of(FaultyStorage(storage, move), clock, "executor").clustering.execute()
+    assert (result.groups, result.left_out, result.completion_time is not None) == (groups - 1, 1, True)
+    settled(storage, clock, AFTER_UPDATE)
+
+
+def test_a_write_of_every_group_ends_the_plan_at_once(storage: MemoryStorage, clock: ManualClock) -> None:
+    plan = table_of(storage, clock, "planner").clustering.plan(sort_by="value").instant
+    done = table_of(storage, clock, "writer").ingest(ALL)
+    assert done.ended_plans == (plan,)
+    settled(storage, clock, AFTER_ALL)
+    assert [one.time for one in timeline_of(storage).aborted] == [plan]
+    assert table_of(storage, clock, "executor").clustering.execute().note == "no clustering is planned"
+
+
+@pytest.mark.parametrize("is_begun", [False, True], ids=["before the work", "amid the work"])
+def test_a_plan_whose_groups_were_all_touched_cancels_itself(
+    storage: MemoryStorage, clock: ManualClock, *, is_begun: bool
+) -> None:
+    plan = table_of(storage, clock, "planner").clustering.plan(sort_by="value").instant
+    writer = table_of(storage, clock, "writer")
+
+    def write() -> None:
+        for part in ("p0", "p1"):
+            assert writer.ingest(ALL.filter(pc.field("part") == part)).ended_plans == ()
+
+    if not is_begun:
+        write()
+    moved = FaultyStorage(storage, MoveBefore("put:part=p1", write)) if is_begun else storage
+    result = table_of(moved, clock, "executor").clustering.execute(instant=plan)
+    assert (result.instant, result.completion_time) == (plan, None)
+    assert "touched every file group of the plan since it was made. The plan was cancelled" in result.note
+    (cancel,) = (entry for entry in whole_log(storage).entries if isinstance(entry, Cancel))
+    assert (cancel.instant, cancel.cause) == (plan, "ingestion")
+    settled(storage, clock, AFTER_ALL)
+    assert [one.time for one in timeline_of(storage).aborted] == [plan]
+    again = table_of(storage, clock, "executor").clustering.run(sort_by="value")
+    assert again.completion_time is not None
+    settled(storage, clock, AFTER_ALL)
+
+
+def test_a_group_that_a_write_touches_while_the_plan_is_made_is_not_planned(
+    storage: MemoryStorage, clock: ManualClock
+) -> None:
+    groups = table_of(storage, clock, "reader").clustering.explain(sort_by="value").counts["planned"]
+    writer = table_of(storage, clock, "writer")
+    move = MoveBefore("put:.hoodie/.commit_log/payload", lambda: writer.ingest(UPDATE))
+    made_plan = table_of(FaultyStorage(storage, move), clock, "planner").clustering.plan(sort_by="value")
+    assert made_plan.groups_dropped == 1
+    assert planned_groups(storage) == groups - 1
+    assert table_of(storage, clock, "executor").clustering.execute().left_out == 0
+    settled(storage, clock, AFTER_UPDATE)
+
+
+def test_a_plan_of_which_nothing_remains_is_not_published(storage: MemoryStorage, clock: ManualClock) -> None:
+    writer = table_of(storage, clock, "writer")
+    move = MoveBefore("put:.hoodie/.commit_log/payload", lambda: writer.ingest(ALL))
+    made_plan = table_of(FaultyStorage(storage, move), clock, "planner").clustering.plan(sort_by="value")
+    assert made_plan.instant is not None, "it is chosen again from the table as it is then"
+    assert [entry.instant for entry in whole_log(storage).entries if isinstance(entry, Plan)] == [made_plan.instant]
+    assert table_of(storage, clock, "executor").clustering.execute().left_out == 0
+    settled(storage, clock, AFTER_ALL)
+
+
+def test_an_overwrite_takes_the_groups_of_its_partition(storage: MemoryStorage, clock: ManualClock) -> None:
+    table_of(storage, clock, "planner").clustering.plan(sort_by="value")
+    table_of(storage, clock, "writer").delete_partition("part=p0")
+    result = table_of(storage, clock, "executor").clustering.execute()
+    assert result.left_out >= 1
+    settled(storage, clock, {key: value for key, value in OLD.items() if value % 2})
+
+
+def test_a_write_that_began_before_the_clustering_completed_reads_its_result(
+    storage: MemoryStorage, clock: ManualClock
+) -> None:
+    """The keys of the write were looked up in groups that are replaced when it decides."""
+    table_of(storage, clock, "planner").clustering.plan(sort_by="value")
+    executor = table_of(storage, clock, "executor")
+    move = MoveBefore("put:.hoodie/.commit_log/payload", executor.clustering.execute)
+    table_of(FaultyStorage(storage, move), clock, "writer").ingest(UPDATE)
+    settled(storage, clock, AFTER_UPDATE)
+
+
+def test_ingestion_first_leaves_out_the_groups_of_running_writes(clock: ManualClock) -> None:
+    storage = made(DEFINITION, FIRST)
+    first = ConflictSettings(strategy="ingestion-first")
+    table_of(storage, clock, "planner").clustering.plan(sort_by="value")
+    results = []
+
+    def execute() -> None:
+        results.append(table_of(storage, clock, "executor", conflicts=first).clustering.execute())
+
+    move = MoveBefore("put:part=p0", execute)
+    table_of(FaultyStorage(storage, move), clock, "writer", conflicts=first).ingest(UPDATE)
+    assert (results[0].left_out, results[0].completion_time is not None) == (1, True)
+    settled(storage, clock, AFTER_UPDATE)
+
+
+def test_two_executors_never_both_complete(storage: MemoryStorage, clock: ManualClock) -> None:
+    plan = table_of(storage, clock, "planner").clustering.plan(sort_by="value").instant
+    second = table_of(storage, clock, "second")
+    results = []
+
+    def overtake() -> None:
+        clock.advance_ms(EXPIRY_MS + 1_000)
+        results.append(second.clustering.execute(instant=plan))
+
+    move = MoveBefore("put:.hoodie/.commit_log/payload", overtake)
+    with pytest.raises((Cancelled, Conflict)):
+        table_of(FaultyStorage(storage, move), clock, "first").clustering.execute(instant=plan)
+    assert results[0].epoch == 2
+    settled(storage, clock, OLD)
+
+
+def foreign(**changes: object) -> Callable[[MemoryStorage, str], None]:
+    """Change the plan on storage, as another program would have made it."""
+
+    def change(storage: MemoryStorage, instant: str) -> None:
+        timeline = timeline_of(storage)
+        plan = read_plan(storage, timeline, timeline.find(instant))
+        assert isinstance(plan, ReplacePlan)
+        path = timeline.path(requested_name(instant, "clustering"))
+        storage.delete(path)
+        storage.put(path, encode_clustering(replace(plan, **changes)))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (foreign(strategy="org.example.Shuffling"), "the plan wants the execution strategy org.example.Shuffling"),
+        (foreign(strategy=""), "the plan wants the execution strategy that it does not name"),
+    ],
+    ids=["unknown", "none"],
+)
+def test_a_plan_with_an_unknown_strategy_stays(
+    storage: MemoryStorage, clock: ManualClock, change: Callable[[MemoryStorage, str], None], what: str
+) -> None:
+    plan = table_of(storage, clock, "planner").clustering.plan(sort_by="value").instant
+    change(storage, plan)
+    with pytest.raises(Unsupported, match=what):
+        table_of(storage, clock, "executor").clustering.execute(instant=plan)
+    assert [one.time for one in timeline_of(storage).pending] == [plan]
+
+
+def test_a_plan_that_merges_buckets_is_refused(clock: ManualClock) -> None:
+    storage = made(DEFINITION, rows(*((f"n{n}", "p0", n, 1, None) for n in range(20))))
+    plan = table_of(storage, clock, "planner").clustering.plan(sort_by="value").instant
+    timeline = timeline_of(storage)
+    found = read_plan(storage, timeline, timeline.find(plan))
+    assert isinstance(found, ReplacePlan)
+    one, two = found.groups
+    foreign(strategy=SORT_AND_SIZE, groups=(replace(one, slices=(*one.slices, *two.slices)),))(storage, plan)
+    with pytest.raises(Unsupported, match="merges several buckets"):
+        table_of(storage, clock, "executor").clustering.execute(instant=plan)
+    assert [one.time for one in timeline_of(storage).pending] == [plan]
