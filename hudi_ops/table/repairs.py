@@ -52,7 +52,8 @@ class RepairsApi:
     def rollback(self, instant: str, *, abandoned: bool = False, dry_run: bool = False) -> RollbackResult:
         """Undo a pending write of a dead writer; writes do so themselves if a heartbeat shows it.
 
-        A compaction plan without an executor can be removed, too. A rollback of the write that Apache Hudi began is finished.
+        A plan of a clean that no process began can be removed, too; other plans are cancelled. A rollback of the write that Apache
+        Hudi began is finished.
 
         Args:
             instant: the request time of the write, or of the plan.
@@ -61,7 +62,7 @@ class RepairsApi:
 
         Raises:
             InvalidRequest: no such instant, a completed one, or one without a heartbeat and `abandoned` was not said.
-            Unsupported: another pending service.
+            Unsupported: another pending service: `cancel` ends its plan.
             Busy: its writer is alive, or another process is rolling it back.
         """
         return rollback_write(self._session, instant, abandoned=abandoned, dry_run=dry_run)

@@ -62,6 +62,7 @@ def test_every_application_can_go_on_behind_an_instant_in_the_future(tables_file
         [
             *(sys.executable, str(APPLICATION.with_name(f"{app}.py")), "--table=trips"),
             *("--source=landing",) * (app == "ingest"),
+            *("--sort-by=ts",) * (app == "cluster"),
             *("--engine=local",) * (app not in {"archive", "cancel", "clean", "recover"}),
             "--accept-future-instants",
         ],

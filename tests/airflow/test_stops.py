@@ -21,7 +21,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from hudi_ops import Table
 from hudi_ops.verify import verify_table
-from tests.airflow.dag_runs import ROOT, airflow_command, last_result
+from tests.airflow.dag_runs import ROOT, airflow, airflow_command, last_result
 
 COMPACT = ROOT / "spark_apps" / "compact.py"
 
@@ -58,7 +58,7 @@ class World:
         for value in range(2):
             self.table.ingest(pa.table({"id": ["a", "b"], "v": [value, value]}))
         (home / "sitecustomize.py").write_text(HELD)
-        monkeypatch.setenv("PYTHONPATH", str(home))
+        monkeypatch.setenv("PYTHONPATH", str(home), prepend=os.pathsep)
         monkeypatch.setenv("HOLD", str(self.hold))
         self.hold.touch()
 
@@ -243,4 +243,25 @@ def test_airflow_itself_kills_a_task_and_its_plan_is_cancelled(world: World) -> 
     assert last_result(shown)["exit_code"] == 12
     assert not Path(f"/proc/{held}").exists()
     assert world.state(instant) == "aborted"
+    world.check()
+
+
+def test_a_clustering_that_airflow_killed_is_executed_by_the_next_try(world: World) -> None:
+    """Method: as above, with the plan left; the second call is what a cleared task does."""
+    instant = str(world.table.clustering.plan(sort_by=["v"]).instant)
+    given = '{"table": "trips", "engine": "local"}'
+    call = ("tasks", "test", "clustering", "execute", "2026-05-02", "--task-params", given)
+    home = Path(os.environ["AIRFLOW_HOME"])
+    command, environment = airflow_command(home, *call, HUDI_OPS_ON_STOP="leave")
+    killed = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+    held = world.held_process()
+    killed.send_signal(signal.SIGTERM)
+    shown, _ = killed.communicate(timeout=120)
+    assert last_result(shown)["exit_code"] == 12, shown[-3000:]
+    assert not Path(f"/proc/{held}").exists()
+    assert world.state(instant) == "left"
+    world.hold.unlink()
+    again = airflow(home, *call)
+    result = last_result(again.stdout + again.stderr)
+    assert (result["app"], result["instant"], result["groups"], result["epoch"]) == ("cluster", instant, 1, 2)
     world.check()
