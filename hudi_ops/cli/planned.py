@@ -144,6 +144,8 @@ def tell_rewrite(action: str) -> Callable[[PlanResult, bool], None]:
             did = f"{action} {result.instant} planned" if result.instant is not None else "would be planned"
             write(f"{result.table}: {did}: {result.note}")
             write(f"  {_cost_text(result.estimate)}, as estimated")
+        for ended in result.ended_plans:
+            write(f"  cancelled plan {ended}, which works on the same file groups and has a lower priority")
         shown = result.verdicts if every else result.planned
         if shown:
             head = ["partition", "file group", "logs", "log size", "base size", "becomes", "why"]

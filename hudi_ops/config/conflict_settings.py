@@ -12,6 +12,10 @@ ForeignWithoutHeartbeat: TypeAlias = Literal["busy", "pass"]
 """What becomes of a write that would complete above a pending one of another program without a heartbeat."""
 
 
+PlannedService: TypeAlias = Literal["compaction", "clustering"]
+"""Services whose plans name file groups, so that they may overlap."""
+
+
 class ConflictSettings(BaseModel):
     """Settings of one writer; `tables.yaml` gives them to every writer of a declared table.
 
@@ -34,7 +38,16 @@ class ConflictSettings(BaseModel):
     wait_s: float = Field(
         default=10.0, ge=0, le=86_400, strict=False, description="How long to let an overlapping writer finish first."
     )
+    priority: dict[PlannedService, int] = Field(
+        default_factory=dict,
+        description="Priorities of services, 0 unless given: a plan cancels overlapping, cancellable plans of lower ones.",
+    )
     foreign_without_heartbeat: ForeignWithoutHeartbeat = Field(
         default="busy",
         description="Before a write completes above a pending one of Apache Hudi that has no heartbeat: busy stops, pass warns.",
     )
+
+    def outranks(self, action: str, other: str) -> bool:
+        """Return whether plans of one service cancel those of another."""
+        ranks: dict[str, int] = dict(self.priority.items())
+        return ranks.get(action, 0) > ranks.get(other, 0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self, TypeAlias
 
 from hudi_ops.commit.session import Session, best_effort
 from hudi_ops.commit.undo.abort import record_withdrawn
@@ -23,15 +23,21 @@ from hudi_ops.timeline.state import TableState
 logger = logging.getLogger(__name__)
 
 
+CancelCause: TypeAlias = Literal["ingestion", "priority"]
+
+
 class PlanCancels:
-    """CANCELs of the plans that one write ends.
+    """CANCELs of the plans that one write, or the plan of a service of higher priority, ends.
 
     Their records and queue files are put after the lock is released.
     """
 
-    def __init__(self, session: Session, mine: Contender, *, is_shared: bool) -> None:
+    def __init__(
+        self, session: Session, mine: Contender, *, is_shared: bool = False, cause: CancelCause = "ingestion"
+    ) -> None:
         self._session = session
         self._mine = mine
+        self._cause = cause
         self._was_shared = is_shared
         self._withdrawn: dict[str, Contender] = {}
         self._cancelled: dict[str, tuple[str, int]] = {}
@@ -62,8 +68,10 @@ class PlanCancels:
         entry = Cancel(
             **self._session.entry(state, f"cancel {plan.instant}"),
             instant=plan.instant,
-            reason=f"{mine.action} {mine.instant} wrote to the same file groups first",
-            cause="ingestion",
+            reason=f"{mine.action} {mine.instant} wrote to the same file groups first"
+            if self._cause == "ingestion"
+            else f"a {mine.action} of higher priority was planned on the same file groups",
+            cause=self._cause,
             requester=mine.owner,
             by=mine.instant,
         )

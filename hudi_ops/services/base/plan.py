@@ -75,6 +75,7 @@ def plan(session: Session, service: Service, request: Any, *, waits: bool = True
             instant=planned.instant,
             log_files_added=draft.log_files_added,
             groups_dropped=draft.groups_dropped,
+            ended_plans=session.ended_plans,
             seconds=round(session.ctx.clock.monotonic_s() - started_s, 3),
         )
     result = _result(session, service, state, choice)

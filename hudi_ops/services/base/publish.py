@@ -9,15 +9,19 @@ Source: docs/protocol.md §14.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 
 from hudi_ops.commit.checks import refuse_pending_restore, refuse_restored
 from hudi_ops.commit.pending import pending_inputs
 from hudi_ops.commit.session import Session
+from hudi_ops.commit.undo.plan_cancels import PlanCancels
 from hudi_ops.concurrency.attempt import Attempt, take_named_lease
+from hudi_ops.concurrency.conflicts import Contender
+from hudi_ops.concurrency.transaction import First
 from hudi_ops.errors import Busy, Cancelled, Conflict, Internal
 from hudi_ops.services.base.choice import Choice
+from hudi_ops.services.base.planned.outrank import outranked
 from hudi_ops.timeline.cancel.policy import NEVER, CancelPolicy
 from hudi_ops.timeline.content.footprint import Footprint, encode_footprint, footprint_of
 from hudi_ops.timeline.log.entries import Entry, Plan
@@ -80,13 +84,22 @@ def publish_plan(session: Session, action: str, draft: Draft) -> Planned:
     leases: list[str] = []
     chosen: list[tuple[TableState, Draft]] = []
 
-    def prepare(state: TableState, slot: int) -> Entry | None:
+    cancels = PlanCancels(
+        session, Contender("", action, None, "service", owner=str(session.ctx.owner)), cause="priority"
+    )
+
+    def prepare(state: TableState, slot: int) -> Entry | First | None:
         refuse_restored(draft.begun, state)
         revised = draft.revise(state) if draft.revise is not None else draft
         if draft.revise is None:
             refuse_overtaken(session, draft, state)
-        refuse_overlapping_plan(session, revised, state)
+        lower = outranked(session, state, action)
+        refuse_overlapping_plan(session, revised, state, but=lower)
         revised.check(state)
+        mine = Contender("", action, revised.footprint, "service")
+        ended = cancels.still_to_cancel(state, [plan for plan in lower.values() if mine.shared(plan)])
+        if ended:
+            return cancels.next_cancel(state, slot, ended)
         instant = free_instant(session, state, leases)
         chosen.append((state, revised))
         return Plan(
@@ -101,8 +114,11 @@ def publish_plan(session: Session, action: str, draft: Draft) -> Planned:
     if draft.revise is not None:
         # Reads the commits that completed since, before the lock is taken.
         draft.revise(session.loader.load())
+    session.ended_plans = ()
+    outranked(session, session.loader.load(), action, reach_back=True)
     try:
-        decided = session.decide(prepare, f"plan a {action}")
+        with cancels:
+            decided = session.decide(prepare, f"plan a {action}")
     except (Busy, Cancelled, Conflict):
         # Nothing was decided. The payloads are deleted while the lease holds the name: without it no later writer would find them.
         # After any other error both stay, and the dead lease leads the next writer to them.
@@ -148,8 +164,10 @@ def refuse_overtaken(session: Session, draft: Draft, state: TableState) -> None:
             )
 
 
-def refuse_overlapping_plan(session: Session, draft: Draft, state: TableState) -> None:
-    """Refuse a second plan on the same groups.
+def refuse_overlapping_plan(
+    session: Session, draft: Draft, state: TableState, but: Container[str] = frozenset()
+) -> None:
+    """Refuse a second plan on the same groups; plans in `but` are cancelled first.
 
     The plan that is executed last would undo the other.
 
@@ -159,7 +177,7 @@ def refuse_overlapping_plan(session: Session, draft: Draft, state: TableState) -
     for other, inputs in pending_inputs(session.ctx, state):
         if inputs is not None and draft.footprint is not None and not draft.footprint.overlap(inputs):
             continue
-        if session.was_cancelled(state, other.time):
+        if other.time in but or session.was_cancelled(state, other.time):
             continue
         raise Busy(
             f"{other.action} {other.time} is planned on the same file groups",

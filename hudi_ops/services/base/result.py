@@ -44,7 +44,7 @@ class PlanResult(Result):
 
     `instant` is None in a dry run and when nothing was planned; `note` says why. `verdicts` name all planned file groups and some
     of the others; `counts` has all of them, by reason. While the plan was made, `log_files_added` log files completed and joined
-    it, and others took `groups_dropped` groups.
+    it, and others took `groups_dropped` groups. `ended_plans` are plans of lower priority that were cancelled.
     """
 
     table: str
@@ -58,6 +58,7 @@ class PlanResult(Result):
     dry_run: bool = False
     log_files_added: int = 0
     groups_dropped: int = 0
+    ended_plans: tuple[str, ...] = ()
     seconds: float = 0.0
 
     @property

@@ -93,7 +93,7 @@ def choose(session: Session, state: TableState, request: ClusteringRequest) -> C
     choice = empty_choice(request)
     _refuse_columns(session, state, request)
     has_buckets = state.log.properties.facts.has_buckets
-    plan_of = pending_plans(session, state)
+    plan_of = pending_plans(session, state, "clustering")
     slices, _ = slices_of(session, state, request.partitions)
     free: list[Candidate] = []
     for slice_ in slices:

@@ -49,7 +49,7 @@ class ClusteringDraft:
             for number, inputs in enumerate(footprints):
                 if inputs.overlap(touched):
                     left[number] = f"{other.action} {other.time} wrote to it while the plan was made"
-        for instant, planned in other_plans(self.session, state):
+        for instant, planned in other_plans(self.session, state, "clustering"):
             for number, inputs in enumerate(footprints):
                 if planned is not None and inputs.overlap(planned):
                     left[number] = f"{instant.action} {instant.time} was planned on it while the plan was made"

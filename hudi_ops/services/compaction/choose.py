@@ -58,7 +58,7 @@ def choose(session: Session, state: TableState, request: CompactionRequest) -> C
     settings = request.cancel_settings or session.upkeep.cancel
     choice.cancel = cancel_policy(settings, settings.on_overlap) if settings is not None else NEVER
     free: list[Candidate] = []
-    plan_of = pending_plans(session, state)
+    plan_of = pending_plans(session, state, "compaction")
     slices, choice.elsewhere = _slices(session, state, request.partitions)
     for group in slices:
         if not group.logs:

@@ -67,7 +67,7 @@ class CompactionDraft:
                 key = (file.partition_path, file.file_id)
                 if key in groups:
                     groups[key] = _with_log(groups[key], file, other)
-        for instant, inputs in other_plans(self.session, state):
+        for instant, inputs in other_plans(self.session, state, "compaction"):
             for key in groups:
                 if inputs is not None and (key[0], key[1][:BUCKET_DIGITS]) in inputs.groups:
                     left[key] = f"{instant.action} {instant.time} was planned on it while the plan was made"

@@ -100,7 +100,7 @@ class Complete(_Entry):
 class Cancel(_Entry):
     """Decision that an instant will never complete.
 
-    `cause` says what led to it: `request`, `policy` or `ingestion`; it is empty in entries of earlier
+    `cause` says what led to it: `request`, `policy`, `ingestion` or `priority`; it is empty in entries of earlier
     releases, and where a rollback of a dead writer needs it. `requester` names who asked, `by` the instant that it made way for.
     """
 

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 
+from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
+from hudi_ops.config.conflict_settings import ConflictSettings
+from hudi_ops.config.requests import CompactionRequest
 from hudi_ops.context import TableContext
+from hudi_ops.services.base.plan import plan
+from hudi_ops.services.compaction.service import COMPACTION
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.steps import Trouble
 from tests.protocol.scenarios.actors import Recovers, Writes
@@ -20,6 +26,16 @@ from tests.tables import NOW_MS
 
 REWRITE = Job("rewrite", (("a1", 0), ("b1", 0)))
 PLANS = Plans(REWRITE, cancel="cancellable")
+
+
+@dataclass(frozen=True)
+class PlansCompactionFirst:
+    """Plans a compaction, which has a higher priority than the pending clustering; returns the plan's instant."""
+
+    def __call__(self, ctx: TableContext) -> str | None:
+        """Do it, once."""
+        session = Session(ctx, conflicts=ConflictSettings(priority={"compaction": 1}))
+        return plan(session, COMPACTION, CompactionRequest()).instant
 
 
 @cache
@@ -58,10 +74,11 @@ def of_clusterings(
     base: Callable[[], MemoryStorage] = planned_table,
     troubles: frozenset[Trouble] = EVERYTHING,
     start_ms: int = NOW_MS,
+    also: tuple[Callable[[TableContext], object], ...] = (),
 ) -> Case:
-    """Actors around a plan; what is left of it is executed, or removed, before all is judged."""
+    """Actors around a plan; what is left of it is executed, or removed, before all is judged. `also`: what others do then."""
     rewriters = {who: REWRITE for who in (*runs, "finisher", "dead") if who not in jobs}
-    oracle = Oracle({**jobs, **rewriters}, finish=(Recovers(), Drives(), Executes(REWRITE)))
+    oracle = Oracle({**jobs, **rewriters}, finish=(Recovers(), Drives(), Executes(REWRITE), *also))
     return Case(name, runs, oracle, base=base, troubles=troubles, start_ms=start_ms)
 
 

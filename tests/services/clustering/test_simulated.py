@@ -25,7 +25,15 @@ from tests.bounds import SOAK
 from tests.protocol.scenarios.actors import Writes
 from tests.protocol.scenarios.cancels import Aborts, Requests
 from tests.protocol.scenarios.cases import Case
-from tests.protocol.scenarios.clusterings import PLANS, REWRITE, after_death, of_clusterings, planned_logs
+from tests.protocol.scenarios.clusterings import (
+    PLANS,
+    REWRITE,
+    PlansCompactionFirst,
+    after_death,
+    of_clusterings,
+    planned_logs,
+)
+from tests.protocol.scenarios.compactions import Compacts
 from tests.protocol.scenarios.services import Executes
 from tests.protocol.scenarios.worlds import (
     ALSO_A,
@@ -50,6 +58,13 @@ BOTH = of_clusterings(
     "two ingests of both groups, and executor",
     {"one": Writes(UPSERT_A), "other": Writes(UPSERT_B), "two": Executes(REWRITE)},
     {"one": UPSERT_A, "other": UPSERT_B},
+)
+OUTRANKED = of_clusterings(
+    "planner of a higher priority, and executor",
+    {"planner": PlansCompactionFirst(), "two": Executes(REWRITE)},
+    {},
+    planned_logs,
+    also=(Compacts(),),
 )
 ALL = replace(
     of_clusterings(
@@ -84,6 +99,7 @@ CASES: list[tuple[Case, int]] = [
     (of_clusterings("delete and executor", {"one": Writes(DELETE_A), "two": Executes(REWRITE)}, {"one": DELETE_A}), 50),
     (of_clusterings("overwrite and executor", {"one": Writes(OVERWRITE_A), "two": Executes(REWRITE)}, {"one": OVERWRITE_A}), 50),
     (of_clusterings("removal and executor", {"one": Writes(DROP_A), "two": Executes(REWRITE)}, {"one": DROP_A}), 40),
+    (OUTRANKED, 30),
     (of_clusterings("request and executor", {"user": Requests(), "two": Executes(REWRITE)}, {}), 28),
     (after_death("ingest and resume before the second file", "put:part=b", ALSO_A), 50),
     (after_death("ingest and resume before the slot", r"put_if_absent:.hoodie/.commit_log/0", ALSO_A), 50),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from hudi_ops.commit.pending import pending_inputs
 from hudi_ops.commit.session import Session
 from hudi_ops.errors import InvalidRequest
+from hudi_ops.services.base.planned.outrank import outranked
 from hudi_ops.services.base.slices import live_slices
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS
 from hudi_ops.timeline.state import TableState
@@ -42,14 +43,15 @@ def slices_of(session: Session, state: TableState, wanted: Sequence[str]) -> tup
     return [slice_ for slice_ in found if slice_.partition_path in chosen], found
 
 
-def pending_plans(session: Session, state: TableState) -> Callable[[Slice], str | None]:
+def pending_plans(session: Session, state: TableState, action: str) -> Callable[[Slice], str | None]:
     """Return a function that names the pending plan of a slice, or None.
 
-    A plan that cannot be read may name any slice.
+    A plan that cannot be read may name any slice. Plans that one of `action` cancels do not count.
     """
     found: dict[str, str] = {}
+    lower = outranked(session, state, action, reach_back=True)
     for instant, inputs in pending_inputs(session.ctx, state):
-        if session.was_cancelled(state, instant.time):
+        if instant.time in lower or session.was_cancelled(state, instant.time):
             continue
         plan = f"{instant.action} {instant.time}"
         if inputs is None:

@@ -11,6 +11,7 @@ from hudi_ops.commit.pending import pending_inputs
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.contenders import vanished
 from hudi_ops.errors import Conflict
+from hudi_ops.services.base.planned.outrank import outranked
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.footprint import Footprint
 from hudi_ops.timeline.instant import Instant
@@ -41,10 +42,11 @@ def completed_between(
         yield other, metadata
 
 
-def other_plans(session: Session, state: TableState) -> Iterator[tuple[Instant, Footprint | None]]:
-    """Yield the pending plans that are not cancelled, with their inputs; None: unreadable plan."""
+def other_plans(session: Session, state: TableState, action: str) -> Iterator[tuple[Instant, Footprint | None]]:
+    """Yield the pending plans that stay beside one of `action`, with their inputs; None: unreadable plan."""
+    lower = outranked(session, state, action)
     for instant, inputs in pending_inputs(session.ctx, state):
-        if not session.was_cancelled(state, instant.time):
+        if instant.time not in lower and not session.was_cancelled(state, instant.time):
             yield instant, inputs
 
 

@@ -1,0 +1,26 @@
+"""Find the pending plans that a new plan may cancel, because its service has a higher priority (RFC-79).
+
+Source: docs/protocol.md §26, step 11.
+"""
+
+from __future__ import annotations
+
+from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.conflicts import Contender
+from hudi_ops.timeline.state import TableState
+
+
+def outranked(session: Session, state: TableState, action: str, *, reach_back: bool = False) -> dict[str, Contender]:
+    """Return the cancellable pending plans of services with a lower priority, by instant.
+
+    `reach_back`: also read older slots for the publishers of plans; not under the lock, where they are known then.
+    """
+    settings = session.conflicts
+    if not any(settings.outranks(action, plan.action) for plan in state.timeline.pending):
+        return {}
+    plans = session.contenders.plans(state, Contender("", action, None, "service"), reach_back=reach_back)
+    return {
+        plan.instant: plan
+        for plan in plans
+        if settings.outranks(action, plan.action) and plan.is_cancellable and not plan.is_cancelled
+    }
