@@ -19,7 +19,7 @@ from hudi_ops.config.requests import ClusteringRequest
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.files.base.base_file import WriterSettings, stored_schema
 from hudi_ops.services.base.choice import Choice
-from hudi_ops.services.base.cost import Cost
+from hudi_ops.services.base.cost import Cost, tasks_at_a_time
 from hudi_ops.services.base.merging import merging_of
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.base.service import Run, TableService, register
@@ -69,7 +69,7 @@ class Clustering(TableService[ClusteringRequest, ReplacePlan, PlanInputs, Cluste
 
     def estimate(self, choice: Choice, engine: Engine) -> Cost:
         """Return the cost of rewriting the chosen groups."""
-        return estimate([group.bytes_in for group in _own(choice).groups], engine)
+        return estimate([group.bytes_in for group in _own(choice).groups], tasks_at_a_time(engine))
 
     def refuse_plan(self, session: Session, state: TableState, plan: ReplacePlan, instant: str) -> None:
         """Refuse a plan whose strategy is not known."""
