@@ -249,6 +249,7 @@ def test_a_plan_that_merges_buckets_is_refused(clock: ManualClock) -> None:
     assert isinstance(found, ReplacePlan)
     one, two = found.groups
     foreign(strategy=SORT_AND_SIZE, groups=(replace(one, slices=(*one.slices, *two.slices)),))(storage, plan)
-    with pytest.raises(Unsupported, match="merges several buckets"):
+    with pytest.raises(Unsupported, match="merges several buckets") as refused:
         table_of(storage, clock, "executor").clustering.execute(instant=plan)
+    assert f"`hudi-ops cancel TABLE {plan} --force`; then plan again" in str(refused.value)
     assert [one.time for one in timeline_of(storage).pending] == [plan]
