@@ -20,9 +20,6 @@ from hudi_ops.timeline.content.plans import PlannedGroup, PlannedSlice, ReplaceP
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.slices import Slice
 
-NEW_BASE_BYTES = 120 << 20
-"""Size that Apache Hudi expects of a first base file, in bytes: its default for new files."""
-
 
 @dataclass
 class ClusteringDraft:
@@ -100,7 +97,7 @@ def _planned(storage: Storage, group: OutputGroup) -> PlannedGroup:
         for one in group.slices
     ]
     slices = tuple(_planned_slice(storage, one) for one in group.slices)
-    return PlannedGroup(slices, group.outputs, group_metrics(sizes, NEW_BASE_BYTES))
+    return PlannedGroup(slices, group.outputs, group_metrics(sizes))
 
 
 def _planned_slice(storage: Storage, one: Slice) -> PlannedSlice:
