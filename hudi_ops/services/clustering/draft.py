@@ -14,7 +14,7 @@ from hudi_ops.services.clustering.choose import ClusteringChoice, OutputGroup
 from hudi_ops.services.clustering.layout import SORT_AND_SIZE, SORT_IN_FILE, strategy_params
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.content.clean_bytes import planned_path
-from hudi_ops.timeline.content.footprint import BUCKET_DIGITS, Footprint, footprint_of
+from hudi_ops.timeline.content.footprint import Footprint, footprint_of
 from hudi_ops.timeline.content.plan_bytes import encode_clustering, group_metrics
 from hudi_ops.timeline.content.plans import PlannedGroup, PlannedSlice, ReplacePlan
 from hudi_ops.timeline.state import TableState
@@ -40,7 +40,7 @@ class ClusteringDraft:
             Conflict: others took every group, or a completed write was undone or can no longer be read.
         """
         left: dict[int, str] = {}
-        footprints = [inputs_of_group(group.slices) for group in self.choice.groups]
+        footprints = [Footprint.of_groups(one.key for one in group.slices) for group in self.choice.groups]
         for other, metadata in completed_between(self.session, self.begun, state):
             touched = footprint_of(metadata)
             for number, inputs in enumerate(footprints):
@@ -77,18 +77,13 @@ class ClusteringDraft:
         )
         return Draft(
             encode_clustering(plan),
-            inputs_of_group([one for group in kept for one in group.slices]),
+            Footprint.of_groups(one.key for group in kept for one in group.slices),
             self.begun,
             revise=self.revise,
             choice=revised,
             groups_dropped=len(left),
             cancel=choice.cancel,
         )
-
-
-def inputs_of_group(slices: list[Slice] | tuple[Slice, ...]) -> Footprint:
-    """Return the file groups of slices as a footprint."""
-    return Footprint(frozenset((one.partition_path, one.file_id[:BUCKET_DIGITS]) for one in slices))
 
 
 def _planned(storage: Storage, group: OutputGroup) -> PlannedGroup:

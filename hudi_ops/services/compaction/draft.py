@@ -80,7 +80,7 @@ class CompactionDraft:
         added = sum(len(groups[group.key].logs) - len(group.logs) for group in self.chosen if group.key in groups)
         return Draft(
             encode_compaction(plan),
-            Footprint(frozenset((partition, file_id[:BUCKET_DIGITS]) for partition, file_id in groups)),
+            Footprint.of_groups(groups),
             self.begun,
             revise=self.revise,
             choice=self._choice(groups, left),
