@@ -102,6 +102,7 @@ class Session:
     """The metadata table's timeline as the last decision listed it: the next delta is made from it, and checked under the lock."""
     _monitors: dict[str, LeaseMonitor] = field(init=False, default_factory=dict)
     _payloads: dict[str, list[str]] = field(init=False, default_factory=dict)
+    _untidy: set[str] = field(init=False, default_factory=set)
     _groups: tuple[Basis, Mapping[MetadataPartition, int]] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -223,17 +224,22 @@ class Session:
     def drop_lost_payloads(self, instant: str, decided: Decided | None, *, alone: bool = False) -> None:
         """Delete the payloads of lost tries of an instant, once `decided`.
 
-        The payload that the slot names stays. `alone`: no other process can have tried, so none are listed.
+        The payload that the slot names stays. `alone`: no other process can have tried, so none are listed. If one cannot be
+        deleted, the lease will stay, which leads a later write to it.
         """
         mine = self._payloads.pop(instant, [])
         if decided is None or not isinstance(decided.entry, Complete | Plan | Savepoint | Restore):
             return
+        self._untidy.add(instant)
         with best_effort(instant):
             tried = mine if alone else [info.path for info in self.ctx.storage.list(payload_folder(instant))]
-            for path in tried:
-                if path not in decided.entry.notes:
-                    with best_effort(instant):
-                        self.ctx.storage.delete(path)
+            lost = {path for path in tried if path not in decided.entry.notes}
+            for path in sorted(lost):
+                with best_effort(instant):
+                    self.ctx.storage.delete(path)
+                    lost.discard(path)
+            if not lost:
+                self._untidy.discard(instant)
 
     def drop_refused_payloads(self, instant: str) -> None:
         """Delete this session's payloads of a refused instant, except those that a slot names."""
@@ -255,8 +261,10 @@ class Session:
                 delete_markers(self.ctx.storage, instant)
             if monitor is not None:
                 monitor.renewal.settle()
-            # The lease last: a dead lease leads the next write to the markers.
-            self.ctx.storage.delete_all([*(markers or ()), lease_path(instant)])
+            # The lease last: a dead lease leads the next write to the markers, and to payloads that could not be deleted.
+            lease = [] if instant in self._untidy else [lease_path(instant)]
+            self._untidy.discard(instant)
+            self.ctx.storage.delete_all([*(markers or ()), *lease])
         self.is_clean = True
 
     def drop_name(self, instant: str) -> None:
