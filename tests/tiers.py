@@ -104,6 +104,9 @@ LEFT_OUT: dict[str, str | None] = {
     "services/restore/test_restore.py::test_a_restore_goes_wrong_at_every_storage_operation": _SWEEP,
     "services/restore/test_restore.py::test_a_restore_goes_wrong_at_every_storage_operation[Fault.CRASH_BEFORE]": None,
     "protocol/test_ring_tables.py::test_a_crash_of_an_overwrite_leaves_rings_that_fit_the_groups": _SWEEP,
+    "services/clustering/test_crashes.py": _SWEEP,
+    "services/clustering/test_crashes.py::test_crash_at_every_storage_operation[execute-Fault.CRASH_BEFORE]": None,
+    "services/clustering/test_simulated.py::test_no_single_fault_of_a_clustering_loses_a_row": _SEARCH,
     "services/repair/test_crashes.py": _SWEEP,
     "services/repair/test_crashes.py::test_a_repair_that_goes_wrong_anywhere_is_ended_by_another"
     "[file that a rollback left-Fault.CRASH_AFTER]": None,
@@ -146,6 +149,19 @@ SOAK_ONLY: dict[str, str] = {
         for case in ("cow-False-9", "mor-False-9")
     },
     "interop/test_cancelled_plans.py::test_apache_hudi_goes_on_beside_aborted_plans[False-8]": "repeats a case that full makes",
+    **{
+        f"services/clustering/test_crashes.py::test_an_error_at_every_storage_operation_leaves_rows_and_plan[{case}]": (
+            "compactions go wrong in this way at the same operations in full"
+        )
+        for case in (
+            "plan-Fault.LANDS_LATER",
+            *(f"{phase}-Fault.EXISTS_{how}" for phase in ("plan", "execute") for how in ("THOUGH_ABSENT", "BY_ITSELF")),
+            "execute-Fault.LANDS_LATER",
+        )
+    },
+    "services/clustering/test_simulated.py::test_without_a_guard_the_search_finds_what_it_prevents[the epoch]": (
+        "compactions prove this guard of every service in full"
+    ),
 }
 """Place -> why only the soak has it."""
 
