@@ -454,7 +454,7 @@ GUARDS = [
     _row(
         "two plans do not work on one file group",
         "services/base/publish.py",
-        "        refuse_overlapping_plan(session, revised, state)\n",
+        "        refuse_overlapping_plan(session, revised, state, but=lower)\n",
         "",
         "services/compaction/test_races.py::test_two_planners_share_no_group",
         "protocol/test_plans_and_takeovers.py",
