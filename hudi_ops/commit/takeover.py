@@ -16,7 +16,7 @@ from hudi_ops.concurrency.lease.monitor import refuse_superseded
 from hudi_ops.concurrency.markers import list_markers
 from hudi_ops.errors import Busy, Cancelled, Conflict
 from hudi_ops.metadata.writer.commit import undo_delta
-from hudi_ops.timeline.log.entries import Cancel, Entry, Takeover
+from hudi_ops.timeline.log.entries import Entry, Takeover, cancel_of
 from hudi_ops.timeline.log.head import reaching_back
 from hudi_ops.timeline.state import TableState
 
@@ -44,12 +44,12 @@ def take_over(
     def prepare(state: TableState, slot: int) -> Entry | None:
         known = reaching_back(session.ctx.storage, state.log, instant)
         fate, found = known.fate(instant), state.timeline.find(instant, action)
-        if fate is not None and isinstance(fate[1], Cancel):
+        if (cancel := cancel_of(fate)) is not None:
             raise Cancelled(
-                f"{action} was cancelled: {fate[1].reason}",
+                f"{action} was cancelled: {cancel.reason}",
                 table=state.config.name,
                 instant=instant,
-                other=fate[1].owner,
+                other=cancel.owner,
             )
         if fate is not None or instant <= state.log.boundary or (found is not None and found.is_completed):
             return None

@@ -21,7 +21,7 @@ from hudi_ops.errors import AlreadyExists, Internal, OutcomeUnknown, Unavailable
 from hudi_ops.storage.claim import ensure
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.log.commit_log import Log
-from hudi_ops.timeline.log.entries import Cancel
+from hudi_ops.timeline.log.entries import cancel_of
 from hudi_ops.timeline.log.reserve import known_times, newest_known, next_after, refuse_future_beside_foreign_writers
 from hudi_ops.timeline.names import State, inflight_name, requested_name
 from hudi_ops.timeline.state import StateLoader, TableState
@@ -214,8 +214,7 @@ def was_passed(state: TableState, instant: str) -> bool:
     Below the timeline's start listing readers would take them for rows (docs/format.md §9.1); the start may be far above the
     boundary.
     """
-    fate = state.log.fate(instant)
-    is_cancelled = isinstance(fate[1] if fate else None, Cancel)
+    is_cancelled = cancel_of(state.log.fate(instant)) is not None
     return is_cancelled or instant <= state.log.boundary or instant < state.timeline.start
 
 

@@ -31,7 +31,7 @@ from hudi_ops.timeline.content.plans import read_plan
 from hudi_ops.timeline.content.rollbacks import rollback_of
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.commit_log import Log, Pointer, read_slot
-from hudi_ops.timeline.log.entries import Cancel, Complete
+from hudi_ops.timeline.log.entries import Cancel, Complete, cancel_of
 from hudi_ops.timeline.log.entries import Plan as PlanEntry
 from hudi_ops.timeline.log.head import reaching_back
 from hudi_ops.timeline.names import MERGING_ACTIONS, REWRITING_ACTIONS, WRITE_ACTIONS, State, inflight_name
@@ -198,8 +198,7 @@ class ContenderReader:
         for write in pending_writes(state.timeline, mine):
             if write.time in inspected:
                 continue
-            fate = state.log.fate(write.time)
-            if isinstance(fate[1] if fate else None, Cancel):
+            if cancel_of(state.log.fate(write.time)) is not None:
                 continue
             lease = read_lease(ctx.storage, write.time)
             if lease is not None and lease.is_dead(ctx.clock):
@@ -273,8 +272,7 @@ def _running(instant: Instant, footprint: Footprint | None, lease: Lease | None)
 
 
 def _is_cancelled(log: Log, instant: str) -> bool:
-    fate = log.fate(instant)
-    return fate is not None and isinstance(fate[1], Cancel)
+    return cancel_of(log.fate(instant)) is not None
 
 
 def _published_by(plan: Contender, entry: PlanEntry, *, is_cancelled: bool, is_taken: bool) -> Contender:

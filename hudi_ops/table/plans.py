@@ -7,7 +7,7 @@ from hudi_ops.commit.undo.cancel import CancelReason
 from hudi_ops.context import Owner
 from hudi_ops.services.cancel.abort import CancelResult, cancel, execute_cancel
 from hudi_ops.services.cancel.executed import Stopped, cancel_executed
-from hudi_ops.services.cancel.overdue import Driven, drive_cancels
+from hudi_ops.services.cancel.overdue import OverdueResult, cancel_overdue
 from hudi_ops.services.cancel.plans import PlanRow, describe_plans
 
 ASKED = "requested by a user"
@@ -98,7 +98,7 @@ class PlansApi:
             self._session, instant, why, force=force, request_only=request_only, dry_run=dry_run, wait_s=wait_s
         )
 
-    def cancel_overdue(self) -> Driven:
+    def cancel_overdue(self) -> OverdueResult:
         """Cancel overdue plans without a live executor, and remove cancelled plans.
 
         A clean begins with it.
@@ -107,7 +107,7 @@ class PlansApi:
             Unsupported: the table cannot be written.
             Busy: the lock was not free in time.
         """
-        return drive_cancels(self._session)
+        return cancel_overdue(self._session)
 
     def cancel_executed(self, owner: Owner | None, reason: str = ASKED, *, instant: str | None = None) -> Stopped:
         """Request the cancel of the plans that a process executes, before it is stopped.

@@ -14,7 +14,7 @@ from hudi_ops.errors import Cancelled, OutcomeUnknown
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault, FaultyStorage
-from hudi_ops.timeline.log.entries import Cancel, Complete
+from hudi_ops.timeline.log.entries import Complete, cancel_of
 from hudi_ops.timeline.settings.properties_file import FOLDED_KEY, write_properties
 from tests.fault_plans import MoveBefore
 from tests.protocol.log_actors import (
@@ -112,7 +112,8 @@ def test_an_unknown_outcome_is_settled_by_a_cancel_of_ones_own() -> None:
     while faulty.in_flight:  # the puts that were under way reach a slot that is taken
         faulty.land()
     log = whole_log(storage)
-    assert isinstance(log.fate(attempt.instant)[1], Cancel)  # type: ignore[index]
+    assert cancel_of(log.fate(attempt.instant)) is not None
+    assert cancel_of(log.fate("another instant")) is None
     assert not any(isinstance(entry, Complete) and entry.instant == attempt.instant for _, entry in log.since(0))
     commit(session_of(storage, clock, "next"))
 
@@ -142,4 +143,6 @@ def test_a_failure_is_not_reported_before_the_slot_is_settled(monkeypatch: pytes
     with pytest.raises(OutcomeUnknown):
         finish(session, attempt)
     faulty.land()
-    assert isinstance(whole_log(storage).fate(attempt.instant)[1], Complete)  # type: ignore[index]
+    fate = whole_log(storage).fate(attempt.instant)
+    assert fate is not None
+    assert cancel_of(fate) is None, "it completed"

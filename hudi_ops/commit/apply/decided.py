@@ -25,7 +25,6 @@ from hudi_ops.timeline.content.undone import undone_by
 from hudi_ops.timeline.log.cancelled import mark_cancelled
 from hudi_ops.timeline.log.commit_log import Log, refresh_log, slot_path
 from hudi_ops.timeline.log.entries import (
-    Cancel,
     Complete,
     Entry,
     Plan,
@@ -33,6 +32,7 @@ from hudi_ops.timeline.log.entries import (
     Restore,
     Savepoint,
     Void,
+    cancel_of,
     decision_id_of,
     encode_entry,
 )
@@ -227,8 +227,7 @@ class TimelineApplier(Applier):
         ensure(self._ctx.storage, path, self._bytes(entry.payload))
         # A paused applier may put back a plan that was rolled back or archived.
         log = refresh_log(self._ctx.storage, state.log)
-        fate = log.fate(entry.instant)
-        if isinstance(fate[1] if fate else None, Cancel) or is_archived(log, entry.instant):
+        if cancel_of(log.fate(entry.instant)) is not None or is_archived(log, entry.instant):
             self._ctx.storage.delete(state.timeline.path(inflight_name(entry.instant, entry.action)))
             self._ctx.storage.delete(path)
 

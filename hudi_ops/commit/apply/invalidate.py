@@ -25,7 +25,7 @@ from hudi_ops.timeline.content.footprint import Footprint, footprint_of
 from hudi_ops.timeline.content.rollbacks import rollback_of
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.commit_log import POINTER_KEY, read_slot
-from hudi_ops.timeline.log.entries import Cancel, Complete, Plan
+from hudi_ops.timeline.log.entries import Complete, Plan, cancel_of
 from hudi_ops.timeline.log.head import reaching_back
 from hudi_ops.timeline.names import MERGING_ACTIONS, REWRITING_ACTIONS, WRITE_ACTIONS, State, completes_as
 from hudi_ops.timeline.state import CommitReader, TableState
@@ -192,7 +192,7 @@ def plan_undone(ctx: TableContext, state: TableState, entry: Plan) -> str | None
 
 def _is_cancelled(ctx: TableContext, state: TableState, plan: Instant) -> bool:
     fate = state.log.fate(plan.time) or reaching_back(ctx.storage, state.log, plan.time).fate(plan.time)
-    return isinstance(fate[1] if fate else None, Cancel)
+    return cancel_of(fate) is not None
 
 
 def _footprint_reader(ctx: TableContext, entry: Complete) -> Callable[[], Footprint | None]:

@@ -26,7 +26,7 @@ from hudi_ops.timeline.cancel.aborted import mark_swept
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import fate_of
 from hudi_ops.timeline.log.commit_log import POINTER_KEY, payload_folder, refresh_log
-from hudi_ops.timeline.log.entries import Cancel, Complete
+from hudi_ops.timeline.log.entries import Complete, cancel_of
 from hudi_ops.timeline.names import REWRITING_ACTIONS, State
 from hudi_ops.timeline.state import TableState
 
@@ -290,7 +290,7 @@ def _release_vanished(session: Session, state: TableState, instant: str) -> None
         session.drop_name(instant)
         return
     fate = fate_of(session.ctx.storage, state, instant)
-    if fate is not None and isinstance(fate[1], Cancel):
+    if cancel_of(fate) is not None:
         remove_zombie_files(session, state, instant)
     elif fate is not None:
         session.release(instant)

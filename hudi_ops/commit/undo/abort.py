@@ -19,7 +19,7 @@ from hudi_ops.timeline.cancel.aborted import AbortedPlan, aborted_path, mark_swe
 from hudi_ops.timeline.cancel.aborted_history import find_aborted
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import fate_of
-from hudi_ops.timeline.log.entries import Cancel, Takeover
+from hudi_ops.timeline.log.entries import Takeover, cancel_of
 from hudi_ops.timeline.log.head import reaching_back
 from hudi_ops.timeline.log.plan_slots import plan_entry
 from hudi_ops.timeline.names import REWRITING_ACTIONS, SERVICE_ACTIONS, State, requested_name
@@ -78,13 +78,13 @@ def record_aborted(session: Session, state: TableState, plan: Instant, **facts: 
     """Put the record of a cancelled plan before it leaves the timeline; the first one stays."""
     storage = session.ctx.storage
     fate = fate_of(storage, state, plan.time)
-    if fate is None or not isinstance(fate[1], Cancel):
+    if fate is None or (cancel := cancel_of(fate)) is None:
         return  # no plan leaves the timeline without a CANCEL: `refuse_uncancelled` has raised
     try:
         body = storage.get(state.timeline.path(requested_name(plan.time, plan.action)))
     except NotFound:
         body = _published(session, state, plan)  # it was withdrawn; or a foreign writer, or another aborter, removed it
-    record = AbortedPlan.of(plan, fate[0], fate[1], body, epochs=epochs_of(session, state, plan.time), **facts)
+    record = AbortedPlan.of(plan, fate[0], cancel, body, epochs=epochs_of(session, state, plan.time), **facts)
     ensure(storage, aborted_path(state.timeline, plan), record.to_bytes())
 
 

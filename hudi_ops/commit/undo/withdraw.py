@@ -125,7 +125,7 @@ def find_withdrawn(session: Session, state: TableState, instant: str) -> tuple[I
     try:
         return found or Instant(instant, entry.action, State.REQUESTED), session.ctx.storage.get(entry.payload)
     except NotFound:
-        return None  # it ended meanwhile
+        return None  # another process removed the plan and its payload since
 
 
 def lock_and_put_back(session: Session, state: TableState) -> bool:

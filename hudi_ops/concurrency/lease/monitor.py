@@ -11,7 +11,7 @@ from hudi_ops.context import TableContext
 from hudi_ops.engine.stopping import StopSignal
 from hudi_ops.errors import Cancelled, Unavailable
 from hudi_ops.timeline.log.commit_log import Log, extended, refresh_log
-from hudi_ops.timeline.log.entries import Cancel, Entry
+from hudi_ops.timeline.log.entries import Entry, cancel_of
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +115,7 @@ def refuse_superseded(log: Log, instant: str, epoch: int) -> None:
     """
     fate, taken = log.fate(instant), log.takeover(instant)
     is_taken = taken is not None and taken[1].epoch > epoch
-    ended = taken if is_taken else fate if fate is not None and isinstance(fate[1], Cancel) else None
+    ended = taken if is_taken else fate if cancel_of(fate) is not None else None
     if ended is not None:
         raise Cancelled(
             f"the instant that this attempt worked on {how_taken(*ended)}",

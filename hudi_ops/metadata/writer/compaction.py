@@ -32,8 +32,6 @@ from hudi_ops.view.file_group import DataFile
 
 ACTION = "compaction"
 OPERATION = "COMPACT"
-NEW_BASE_BYTES = 120 * 1024 * 1024
-"""Size that Apache Hudi's plans expect of a base file where there is none yet."""
 
 _FROM_THE_OLDEST = frozenset({MetadataPartition.FILES, MetadataPartition.PARTITION_STATS})
 """Small partitions whose older records matter: a deleted file cancels an older one, a tight range replaces it."""
@@ -214,7 +212,7 @@ def _planned(one: GroupInput) -> PlannedSlice:
         log_files=tuple(log.name for log in logs),
         # A slice without a base file begins with its first log file, as in Apache Hudi.
         base_instant=base.instant if base is not None else logs[0].instant,
-        metrics=slice_metrics(base_bytes, len(logs), sum(log.size_bytes for log in logs), NEW_BASE_BYTES),
+        metrics=slice_metrics(base_bytes, len(logs), sum(log.size_bytes for log in logs)),
     )
 
 

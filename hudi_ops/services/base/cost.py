@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from hudi_ops.engine.local import LocalEngine
+from hudi_ops.engine.protocol import Engine
 
 ARROW_PER_STORED = 5.0
 """Bytes of rows in memory for each byte of compressed files."""
@@ -34,6 +38,20 @@ class CostError:
 def memory_of(stored_bytes: int) -> int:
     """Return the bytes of memory for rewriting files of a size whose rows are held whole."""
     return round(stored_bytes * ARROW_PER_STORED * COPIES)
+
+
+def tasks_at_a_time(engine: Engine) -> int:
+    """Return the number of tasks that an engine runs at a time in this process; 1 where it is unknown."""
+    return engine.threads if isinstance(engine, LocalEngine) else 1
+
+
+def peak_memory(sizes: Iterable[int], at_a_time: int, memory_bytes: int | None = None) -> int:
+    """Return the bytes of memory of the largest tasks that run at a time, from the stored bytes of each.
+
+    A task that would take more than `memory_bytes` streams its rows and keeps to that.
+    """
+    held = sorted((memory_of(size) for size in sizes), reverse=True)[:at_a_time]
+    return sum(held if memory_bytes is None else (min(one, memory_bytes) for one in held))
 
 
 def error_of(expected: Cost, was: Cost) -> CostError:

@@ -13,7 +13,7 @@ from hudi_ops.timeline.content.archived import load_history
 from hudi_ops.timeline.content.plans import read_plan
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import fate_of
-from hudi_ops.timeline.log.entries import Cancel, Complete
+from hudi_ops.timeline.log.entries import Complete, cancel_of
 from hudi_ops.timeline.names import State
 from hudi_ops.timeline.state import TableState
 
@@ -67,9 +67,9 @@ def named_pending(session: Session, service: Service, state: TableState, instant
             next_step=f"copy the instant of a {service.action} from `hudi-ops timeline`",
         )
     fate = fate_of(session.ctx.storage, state, instant)
-    if fate is not None and isinstance(fate[1], Cancel):
+    if (cancel := cancel_of(fate)) is not None:
         raise Cancelled(
-            f"the {service.action} was cancelled: {fate[1].reason}",
+            f"the {service.action} was cancelled: {cancel.reason}",
             table=state.config.name,
             instant=instant,
             next_step="plan again: the next plan is made from the table as it is now",

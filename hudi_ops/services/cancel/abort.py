@@ -20,7 +20,7 @@ from hudi_ops.timeline.cancel.aborted import queue_path
 from hudi_ops.timeline.cancel.aborted_history import find_aborted
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import cancel_slot, fate_of
-from hudi_ops.timeline.log.entries import Cancel
+from hudi_ops.timeline.log.entries import cancel_of
 from hudi_ops.timeline.names import State
 from hudi_ops.timeline.state import TableState
 
@@ -156,10 +156,10 @@ def _pending(session: Session, state: TableState, instant: str, action: str, not
 
 def _said(session: Session, state: TableState, result: CancelResult) -> CancelResult:
     """Return the result with what the CANCEL of its instant says."""
-    fate = fate_of(session.ctx.storage, state, result.instant)
-    if fate is None or not isinstance(fate[1], Cancel):
+    cancel = cancel_of(fate_of(session.ctx.storage, state, result.instant))
+    if cancel is None:
         return result
-    return replace(result, reason=fate[1].reason, requester=fate[1].requester or fate[1].owner)
+    return replace(result, reason=cancel.reason, requester=cancel.requester or cancel.owner)
 
 
 def _aborted(session: Session, state: TableState, instant: str) -> CancelResult:

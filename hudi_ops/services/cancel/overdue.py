@@ -35,7 +35,7 @@ PLANS_MAX = 50
 
 
 @dataclass(frozen=True)
-class Driven(Result):
+class OverdueResult(Result):
     """What a call did to overdue and cancelled plans.
 
     Attributes:
@@ -53,7 +53,7 @@ class Driven(Result):
     note: str = ""
 
 
-def drive_cancels(session: Session) -> Driven:
+def cancel_overdue(session: Session) -> OverdueResult:
     """Cancel overdue plans without a live executor, remove cancelled plans, and tidy the queue.
 
     With the table's setting `cancel.hard`, also overdue plans with a live executor: it stops at its next look.
@@ -82,7 +82,7 @@ def drive_cancels(session: Session) -> Driven:
             if plan.time in cancelled or session.was_cancelled(state, plan.time):
                 waiting.append(plan.time)
     _tidy_queue(session)
-    return Driven(
+    return OverdueResult(
         state.config.name,
         tuple(cancelled),
         tuple(removed),

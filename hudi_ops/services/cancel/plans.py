@@ -17,7 +17,7 @@ from hudi_ops.timeline.content.footprint import inputs_of
 from hudi_ops.timeline.content.plans import read_plan
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import fate_of
-from hudi_ops.timeline.log.entries import Cancel, Plan
+from hudi_ops.timeline.log.entries import Plan, cancel_of
 from hudi_ops.timeline.log.plan_slots import newest_takeover, plan_entry
 from hudi_ops.timeline.names import SERVICE_ACTIONS, State, ms_of_instant
 from hudi_ops.timeline.state import TableState
@@ -88,8 +88,7 @@ def _pending(session: Session, state: TableState, plan: Instant) -> PlanRow:
     entry, taken = plan_entry(storage, state, plan.time), newest_takeover(storage, state, plan.time)
     lease = read_lease(storage, plan.time)
     is_live = lease is not None and not lease.is_dead(session.ctx.clock)
-    fate = fate_of(storage, state, plan.time)
-    cancel = fate[1] if fate is not None and isinstance(fate[1], Cancel) else None
+    cancel = cancel_of(fate_of(storage, state, plan.time))
     word = "running" if is_live else "left" if taken is not None or len(plan.states) > 1 else "planned"
     return PlanRow(
         instant=plan.time,

@@ -20,7 +20,7 @@ from hudi_ops.services.base.choice import Choice
 from hudi_ops.services.base.cost import Cost
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.base.service import Run, TableService, register
-from hudi_ops.services.cancel.overdue import drive_cancels
+from hudi_ops.services.cancel.overdue import cancel_overdue
 from hudi_ops.services.clean.choose import CleanChoice, choose, empty_choice
 from hudi_ops.services.clean.draft import CleanDraft
 from hudi_ops.services.clean.earlier import HELD_BACK_KEY, decode_held_back, encode_held_back
@@ -79,7 +79,7 @@ class Clean(TableService[CleanRequest, CleanPlan, CleanInputs, DeleteTask, int, 
 
     def prepare(self, session: Session) -> None:
         """Cancel overdue plans, and remove cancelled ones: they hold back files."""
-        drive_cancels(session)
+        cancel_overdue(session)
 
     def choose(self, session: Session, state: TableState, request: CleanRequest) -> CleanChoice:
         """Choose by the request's policy."""

@@ -14,14 +14,11 @@ from hudi_ops.services.clustering.choose import ClusteringChoice, OutputGroup
 from hudi_ops.services.clustering.layout import SORT_AND_SIZE, SORT_IN_FILE, strategy_params
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.content.clean_bytes import planned_path
-from hudi_ops.timeline.content.footprint import BUCKET_DIGITS, Footprint, footprint_of
+from hudi_ops.timeline.content.footprint import Footprint, footprint_of
 from hudi_ops.timeline.content.plan_bytes import encode_clustering, group_metrics
 from hudi_ops.timeline.content.plans import PlannedGroup, PlannedSlice, ReplacePlan
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.slices import Slice
-
-NEW_BASE_BYTES = 120 << 20
-"""Size that Apache Hudi expects of a first base file, in bytes: its default for new files."""
 
 
 @dataclass
@@ -43,7 +40,7 @@ class ClusteringDraft:
             Conflict: others took every group, or a completed write was undone or can no longer be read.
         """
         left: dict[int, str] = {}
-        footprints = [inputs_of_group(group.slices) for group in self.choice.groups]
+        footprints = [Footprint.of_groups(one.key for one in group.slices) for group in self.choice.groups]
         for other, metadata in completed_between(self.session, self.begun, state):
             touched = footprint_of(metadata)
             for number, inputs in enumerate(footprints):
@@ -80,7 +77,7 @@ class ClusteringDraft:
         )
         return Draft(
             encode_clustering(plan),
-            inputs_of_group([one for group in kept for one in group.slices]),
+            Footprint.of_groups(one.key for group in kept for one in group.slices),
             self.begun,
             revise=self.revise,
             choice=revised,
@@ -89,18 +86,13 @@ class ClusteringDraft:
         )
 
 
-def inputs_of_group(slices: list[Slice] | tuple[Slice, ...]) -> Footprint:
-    """Return the file groups of slices as a footprint."""
-    return Footprint(frozenset((one.partition_path, one.file_id[:BUCKET_DIGITS]) for one in slices))
-
-
 def _planned(storage: Storage, group: OutputGroup) -> PlannedGroup:
     sizes = [
         (one.base.size_bytes if one.base is not None else None, [file.size_bytes for file in one.logs])
         for one in group.slices
     ]
     slices = tuple(_planned_slice(storage, one) for one in group.slices)
-    return PlannedGroup(slices, group.outputs, group_metrics(sizes, NEW_BASE_BYTES))
+    return PlannedGroup(slices, group.outputs, group_metrics(sizes))
 
 
 def _planned_slice(storage: Storage, one: Slice) -> PlannedSlice:

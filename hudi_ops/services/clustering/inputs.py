@@ -8,6 +8,7 @@ from hudi_ops.commit.session import Session
 from hudi_ops.errors import Unsupported
 from hudi_ops.files.names import bucket_file_id, group_file_id
 from hudi_ops.kernels.sorting.order import SortOrder
+from hudi_ops.services.base.pending import cancel_advice
 from hudi_ops.services.base.planned.slices import read_slices
 from hudi_ops.services.clustering.layout import order_of
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS
@@ -83,7 +84,7 @@ def _bucket_of(slices: tuple[Slice, ...], table: str, instant: str) -> int:
             instant=instant,
             expected="one file group in each group of the plan",
             found=", ".join(one.file_id for one in slices),
-            next_step=f"cancel the plan: `hudi-ops cancel TABLE {instant} --force`; then plan again",
+            next_step=cancel_advice(instant),
         )
     return int(slices[0].file_id[:BUCKET_DIGITS])
 
@@ -97,6 +98,6 @@ def _partition_of(group: PlannedGroup, table: str, instant: str) -> str:
             instant=instant,
             expected="slices of one partition in each group",
             found=", ".join(sorted(paths)) or "a group without slices",
-            next_step=f"cancel the plan: `hudi-ops cancel TABLE {instant} --force`; then plan again",
+            next_step=cancel_advice(instant),
         )
     return paths.pop()

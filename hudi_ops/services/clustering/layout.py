@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from hudi_ops.errors import Corrupt, InvalidRequest, Unsupported
 from hudi_ops.kernels.sorting.order import UNSORTED, SortOrder
+from hudi_ops.services.base.pending import cancel_advice
 from hudi_ops.timeline.content.plans import ReplacePlan
 
 SORT_COLUMNS_KEY = "hoodie.clustering.plan.strategy.sort.columns"
@@ -83,7 +84,7 @@ def _said(params: Mapping[str, str], table: str, instant: str) -> SortOrder:
                 instant=instant,
                 expected='a text such as {"order": "linear", "columns": ["a"]}',
                 found=params[ORDER_KEY][:200],
-                next_step=f"cancel the plan: `hudi-ops cancel TABLE {instant} --force`; then plan again",
+                next_step=cancel_advice(instant),
             )
         return order
     columns = tuple(name.strip() for name in params.get(SORT_COLUMNS_KEY, "").split(",") if name.strip())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hudi_ops.services.base.cost import Cost, CostError, error_of
+from hudi_ops.services.base.cost import Cost, CostError, error_of, tasks_at_a_time
 from hudi_ops.services.base.result import ServiceResult
 from hudi_ops.services.base.service import Run
 from hudi_ops.services.clustering.cost import estimate
@@ -55,7 +55,7 @@ def result_of(run: Run[ReplacePlan, PlanInputs, ClusterTask, ClusteredGroup]) ->
     """Return the result of a run that completed."""
     stats = [stat for done in run.done for stat in done.stats]
     sizes = [task.bytes_in for task in run.tasks]
-    expected = estimate(sizes, run.engine)
+    expected = estimate(sizes, tasks_at_a_time(run.engine), run.task_bytes)
     actual = run.cost(sum(sizes), sum(stat.file_size_in_bytes for stat in stats))
     return ClusterResult(
         table=run.attempt.begun.config.name,

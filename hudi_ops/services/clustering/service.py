@@ -19,13 +19,13 @@ from hudi_ops.config.requests import ClusteringRequest
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.files.base.base_file import WriterSettings, stored_schema
 from hudi_ops.services.base.choice import Choice
-from hudi_ops.services.base.cost import Cost
+from hudi_ops.services.base.cost import Cost, tasks_at_a_time
 from hudi_ops.services.base.merging import merging_of
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.base.service import Run, TableService, register
 from hudi_ops.services.clustering.choose import ClusteringChoice, choose, empty_choice, refuse_unknown_index
 from hudi_ops.services.clustering.cost import estimate
-from hudi_ops.services.clustering.draft import ClusteringDraft, inputs_of_group
+from hudi_ops.services.clustering.draft import ClusteringDraft
 from hudi_ops.services.clustering.inputs import PlanInputs, inputs_of_plan
 from hudi_ops.services.clustering.layout import ORDER_KEY, encode_order, order_of
 from hudi_ops.services.clustering.result import ClusterResult, result_of
@@ -69,7 +69,7 @@ class Clustering(TableService[ClusteringRequest, ReplacePlan, PlanInputs, Cluste
 
     def estimate(self, choice: Choice, engine: Engine) -> Cost:
         """Return the cost of rewriting the chosen groups."""
-        return estimate([group.bytes_in for group in _own(choice).groups], engine)
+        return estimate([group.bytes_in for group in _own(choice).groups], tasks_at_a_time(engine))
 
     def refuse_plan(self, session: Session, state: TableState, plan: ReplacePlan, instant: str) -> None:
         """Refuse a plan whose strategy is not known."""
@@ -107,7 +107,7 @@ class Clustering(TableService[ClusteringRequest, ReplacePlan, PlanInputs, Cluste
 
     def replaced_by(self, task: ClusterTask) -> Footprint:
         """Return the file groups that a task rewrites."""
-        return inputs_of_group(task.sources)
+        return Footprint.of_groups(source.key for source in task.sources)
 
     def outcome(self, run: ClusteringRun) -> Write:
         """Return a replace commit of the new files, which names every file group that was rewritten."""

@@ -32,7 +32,7 @@ from hudi_ops.kernels.sorting.cuts import ends_of_shares
 from hudi_ops.kernels.sorting.order import SortOrder
 from hudi_ops.kernels.sorting.sort import sort_indices
 from hudi_ops.services.base.cost import COPIES, FOLDED_MAX, memory_of
-from hudi_ops.services.clustering.runs import stream_group
+from hudi_ops.services.clustering.stream import stream_group
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.content.commit_metadata import WriteStat
 from hudi_ops.view.file_group import DataFile

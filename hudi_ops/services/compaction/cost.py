@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hudi_ops.engine.local import LocalEngine
-from hudi_ops.engine.protocol import Engine
-from hudi_ops.services.base.cost import Cost, memory_of
+from hudi_ops.services.base.cost import Cost, peak_memory
 
 READ_BYTES_PER_S = 40_000_000
 """Stored bytes of base and log files that one core decodes and merges in a second."""
@@ -36,17 +34,9 @@ def estimate(sizes: Sequence[tuple[int, int]], parallel: int, memory_bytes: int 
     at_a_time = max(1, min(parallel, len(sizes)))
     # No slice is split: the whole takes at least as long as the largest.
     seconds = PLAN_S + max(sum(each) / at_a_time, max(each, default=0.0)) if sizes else 0.0
-    held = sorted((memory_of(sum(size)) for size in sizes), reverse=True)[:at_a_time]
-    if memory_bytes is not None:
-        held = [min(bytes_held, memory_bytes) for bytes_held in held]
     return Cost(
         bytes_in=sum(base + logs for base, logs in sizes),
         bytes_out=sum(bytes_out_of(*size) for size in sizes),
         seconds=round(seconds, 3),
-        memory_bytes=sum(held),
+        memory_bytes=peak_memory(map(sum, sizes), at_a_time, memory_bytes),
     )
-
-
-def slices_at_a_time(engine: Engine) -> int:
-    """Return the number of slices that an engine merges at a time; 1 where it is unknown."""
-    return engine.threads if isinstance(engine, LocalEngine) else 1

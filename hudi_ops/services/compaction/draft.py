@@ -27,9 +27,6 @@ from hudi_ops.timeline.state import TableState
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.slices import merge_order
 
-NEW_BASE_BYTES = 120 * 1024 * 1024
-"""Size that Apache Hudi expects of a first base file, in bytes: its default for new files."""
-
 Key = tuple[str, str]
 """Partition path and file id."""
 
@@ -83,7 +80,7 @@ class CompactionDraft:
         added = sum(len(groups[group.key].logs) - len(group.logs) for group in self.chosen if group.key in groups)
         return Draft(
             encode_compaction(plan),
-            Footprint(frozenset((partition, file_id[:BUCKET_DIGITS]) for partition, file_id in groups)),
+            Footprint.of_groups(groups),
             self.begun,
             revise=self.revise,
             choice=self._choice(groups, left),
@@ -116,7 +113,7 @@ def planned_slice(group: Candidate) -> PlannedSlice:
         base_file=group.base.name if group.base is not None else "",
         log_files=tuple(file.name for file in group.logs),
         base_instant=group.base.instant if group.base is not None else min(file.instant for file in group.logs),
-        metrics=slice_metrics(base_bytes, len(group.logs), group.log_bytes, NEW_BASE_BYTES),
+        metrics=slice_metrics(base_bytes, len(group.logs), group.log_bytes),
     )
 
 

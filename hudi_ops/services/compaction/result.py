@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hudi_ops.services.base.cost import Cost, CostError, error_of
+from hudi_ops.services.base.cost import Cost, CostError, error_of, tasks_at_a_time
 from hudi_ops.services.base.result import ServiceResult
 from hudi_ops.services.base.service import Run
-from hudi_ops.services.compaction.cost import estimate, slices_at_a_time
+from hudi_ops.services.compaction.cost import estimate
 from hudi_ops.services.compaction.inputs import PlanInputs
 from hudi_ops.timeline.content.plans import CompactionPlan
 
@@ -50,7 +50,7 @@ class CompactResult(ServiceResult):
 def result_of(run: Run[CompactionPlan, PlanInputs, CompactTask, CompactedSlice]) -> CompactResult:
     """Return the result of a run that completed."""
     slices = run.done
-    expected = estimate(run.inputs.sizes, slices_at_a_time(run.engine), run.task_bytes)
+    expected = estimate(run.inputs.sizes, tasks_at_a_time(run.engine), run.task_bytes)
     actual = run.cost(run.inputs.bytes_in, sum(done.stat.file_size_in_bytes for done in slices))
     return CompactResult(
         table=run.attempt.begun.config.name,

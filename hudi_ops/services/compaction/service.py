@@ -16,7 +16,7 @@ from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.config.requests import CompactionRequest
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.services.base.choice import Choice
-from hudi_ops.services.base.cost import Cost
+from hudi_ops.services.base.cost import Cost, tasks_at_a_time
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.base.service import Run, TableService, register
 from hudi_ops.services.compaction.choose import (
@@ -26,7 +26,7 @@ from hudi_ops.services.compaction.choose import (
     refuse_unmergeable,
     refuse_without_logs,
 )
-from hudi_ops.services.compaction.cost import estimate, slices_at_a_time
+from hudi_ops.services.compaction.cost import estimate
 from hudi_ops.services.compaction.draft import CompactionDraft
 from hudi_ops.services.compaction.inputs import PlanInputs, inputs_of_plan, refuse_missing_log_files
 from hudi_ops.services.compaction.result import CompactResult, result_of
@@ -79,7 +79,7 @@ class Compaction(
     def estimate(self, choice: Choice, engine: Engine) -> Cost:
         """Return the cost of merging the chosen slices."""
         sizes = [(found.candidate.base_bytes, found.candidate.log_bytes) for found in choice.planned]
-        return estimate(sizes, slices_at_a_time(engine))
+        return estimate(sizes, tasks_at_a_time(engine))
 
     def inputs(self, session: Session, attempt: Attempt, plan: CompactionPlan) -> PlanInputs:
         """Return the slices of the plan whose group was not replaced since."""

@@ -37,7 +37,7 @@ from hudi_ops.services.indexing.reserve import clear_build, refuse_unbuildable, 
 from hudi_ops.services.indexing.tasks import FactReader
 from hudi_ops.timeline.completed import changing, digest_of
 from hudi_ops.timeline.content.commit_metadata import WriteStat
-from hudi_ops.timeline.log.entries import Cancel, Entry, Properties
+from hudi_ops.timeline.log.entries import Entry, Properties, cancel_of
 from hudi_ops.timeline.log.reserve import newest_known
 from hudi_ops.timeline.log.unique_keys import counted_until
 from hudi_ops.timeline.names import completed_name
@@ -331,8 +331,7 @@ def _refuse_changed(build: _Build, state: TableState) -> None:
         Conflict: the metadata table got or lost partitions.
         Busy: an index is being built, or a resize of buckets is pending.
     """
-    fate = state.log.fate(build.instant)
-    if fate is not None and isinstance(fate[1], Cancel):
+    if cancel_of(state.log.fate(build.instant)) is not None:
         raise Cancelled(
             "the build of the metadata table was taken for dead",
             instant=build.instant,

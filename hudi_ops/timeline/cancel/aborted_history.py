@@ -3,7 +3,7 @@
 Apache Hudi takes each record of its own history for a completed instant (docs/format.md §5.1), so records of aborted plans lie
 beside it. The files need no manifest and no lock. A file never changes, and its name carries a hash of its records: equal records
 have one name. A file is deleted only after another one that holds all its records, and more, was put. So a record that was put
-once is in some file ever after, whatever archivers do at the same time.
+stays in some file, also while several archivers work at the same time.
 
 Source: docs/protocol.md §26.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -56,6 +57,11 @@ class Footprint:
     adds: frozenset[str] = frozenset()
     looked: frozenset[str] = frozenset()
     looks_everywhere: bool = False
+
+    @classmethod
+    def of_groups(cls, keys: Iterable[tuple[str, str]]) -> Footprint:
+        """Return the footprint of file groups, each given by partition path and file id."""
+        return cls(frozenset((partition, file_id[:BUCKET_DIGITS]) for partition, file_id in keys))
 
     @property
     def touched(self) -> frozenset[str]:
@@ -171,7 +177,7 @@ def inputs_of(plan: Plan | None) -> Footprint | None:
     """Return the file groups that a service's plan works on, or None for other plans."""
     if not isinstance(plan, ReplacePlan | CompactionPlan):
         return None
-    return Footprint(frozenset((slice_.partition_path, slice_.file_id[:BUCKET_DIGITS]) for slice_ in plan.slices))
+    return Footprint.of_groups((slice_.partition_path, slice_.file_id) for slice_ in plan.slices)
 
 
 def encode_footprint(footprint: Footprint | None) -> str:

@@ -12,6 +12,9 @@ from hudi_ops.formats.avro import container as avro
 from hudi_ops.formats.timeline.timeline_schemas import COMPACTION_PLAN, REQUESTED_REPLACE_METADATA
 from hudi_ops.timeline.content.plans import CompactionPlan, PlannedGroup, PlannedSlice, ReplacePlan
 
+NEW_BASE_BYTES = 120 << 20
+"""Size that Apache Hudi's plans expect of a base file where there is none yet: its default for new files."""
+
 COMPACTION_VERSION = 2
 """Version of plans that name files without their folders."""
 
@@ -63,7 +66,9 @@ def encode_clustering(plan: ReplacePlan) -> bytes:
     )
 
 
-def slice_metrics(base_bytes: int | None, log_files: int, log_bytes: int, new_base_bytes: int) -> dict[str, float]:
+def slice_metrics(
+    base_bytes: int | None, log_files: int, log_bytes: int, new_base_bytes: int = NEW_BASE_BYTES
+) -> dict[str, float]:
     """Return the metrics of a slice without which Apache Hudi fails to execute a plan.
 
     `new_base_bytes` is the expected size of a first base file.
@@ -72,7 +77,9 @@ def slice_metrics(base_bytes: int | None, log_files: int, log_bytes: int, new_ba
     return _metrics(log_files, log_bytes, (base_bytes or 0) + log_bytes, write_bytes)
 
 
-def group_metrics(slices: Iterable[tuple[int | None, Sequence[int]]], new_base_bytes: int) -> dict[str, float]:
+def group_metrics(
+    slices: Iterable[tuple[int | None, Sequence[int]]], new_base_bytes: int = NEW_BASE_BYTES
+) -> dict[str, float]:
     """Return a plan group's metrics, from the sizes of each slice's base file and log files.
 
     Bytes are added up before they are cut to MiB. `new_base_bytes` is the expected size of a first base file.

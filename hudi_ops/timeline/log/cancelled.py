@@ -11,7 +11,7 @@ from __future__ import annotations
 from hudi_ops.errors import Internal, NotFound
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.log.commit_log import FOLDER, read_slot
-from hudi_ops.timeline.log.entries import Cancel, Entry, Restore
+from hudi_ops.timeline.log.entries import Cancel, Entry, Restore, cancel_of
 from hudi_ops.timeline.log.head import reaching_back
 from hudi_ops.timeline.state import TableState
 
@@ -30,7 +30,7 @@ def cancel_slot(storage: Storage, state: TableState, instant: str) -> int | None
     """
     fate = state.log.fate(instant)
     if fate is not None:
-        return fate[0] if isinstance(fate[1], Cancel) else None
+        return fate[0] if cancel_of(fate) is not None else None
     slot = _marked(storage, instant)
     return slot if _cancel_in(storage, state.log.table_id, slot, instant) is not None else None
 
@@ -66,7 +66,7 @@ def refuse_uncancelled(storage: Storage, state: TableState, instant: str) -> int
         Internal: there is none.
     """
     fate = fate_of(storage, state, instant)
-    if fate is None or not isinstance(fate[1], Cancel):
+    if fate is None or cancel_of(fate) is None:
         raise Internal(
             "an instant that no slot cancels was to be rolled back",
             table=state.config.name,

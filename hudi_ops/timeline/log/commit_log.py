@@ -28,6 +28,7 @@ from hudi_ops.timeline.log.entries import (
     Savepoint,
     Takeover,
     Void,
+    cancel_of,
     decode_entry,
 )
 from hudi_ops.timeline.names import completes_as, newest_of
@@ -243,7 +244,7 @@ class Log:
 
     def _decides(self, slot: int, entry: Complete) -> bool:
         fate = self.fate(entry.instant)
-        return slot not in self.voided and not (fate is not None and isinstance(fate[1], Cancel) and fate[0] > slot)
+        return slot not in self.voided and not (fate is not None and cancel_of(fate) is not None and fate[0] > slot)
 
     @cached_property
     def _completes(self) -> tuple[tuple[int, Complete], ...]:

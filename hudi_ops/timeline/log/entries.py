@@ -224,6 +224,11 @@ Entry = Annotated[
 _ADAPTER: TypeAdapter[Entry] = TypeAdapter(Entry)
 
 
+def cancel_of(fate: tuple[int, Entry] | None) -> Cancel | None:
+    """Return the CANCEL that decides an instant, given its fate; None: nothing decided it yet, or it completed."""
+    return fate[1] if fate is not None and isinstance(fate[1], Cancel) else None
+
+
 def encode_entry(entry: Entry) -> bytes:
     """Encode a slot: one JSON object."""
     return entry.model_dump_json().encode()

@@ -11,7 +11,7 @@ from hudi_ops.metadata.reader.layout import unkept_partitions
 from hudi_ops.metadata.records.partitions import FOLDER as METADATA_FOLDER
 from hudi_ops.timeline.content.rollbacks import targets_of
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.log.entries import Cancel
+from hudi_ops.timeline.log.entries import cancel_of
 from hudi_ops.timeline.names import REWRITING_ACTIONS, ms_of_instant
 from hudi_ops.verify.report import Findings
 from hudi_ops.verify.subject import Subject
@@ -57,9 +57,9 @@ def _check_eager(logged: LogSubject, rollback: Instant, findings: Findings) -> N
             soon = begun_ms - ms_of_instant(target, zone) < EXPIRY_MS
         except HudiOpsError:
             continue  # bootstrap instants are numbers, not times
-        fate = logged.log.fate(target)
+        cancel = cancel_of(logged.log.fate(target))
         # hudi-ops cancels first. Apache Hudi may finish a pending rollback of hudi-ops, which then has no COMPLETE slot.
-        is_ours = fate is not None and isinstance(fate[1], Cancel) and fate[1].at_ms <= begun_ms
+        is_ours = cancel is not None and cancel.at_ms <= begun_ms
         if not is_ours and (soon or subject.is_beating(target)):
             findings.warning(
                 "eager-rollback",

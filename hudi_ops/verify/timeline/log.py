@@ -15,7 +15,7 @@ from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.plans import decode_result
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.commit_log import FOLDER, POINTER_KEY, Log, slot_path
-from hudi_ops.timeline.log.entries import Archive, Cancel, Complete, Entry, Properties, Void, decode_entry
+from hudi_ops.timeline.log.entries import Archive, Cancel, Complete, Entry, Properties, Void, cancel_of, decode_entry
 from hudi_ops.verify.report import RESTORE, Findings
 from hudi_ops.verify.subject import Subject
 from hudi_ops.verify.timeline.log_entries import check_boundary, check_entries
@@ -145,7 +145,7 @@ def _check_fates(logged: LogSubject, findings: Findings) -> None:
         if isinstance(entry, Cancel):
             fate = log.fate(entry.instant)
             found = logged.subject.later.find(entry.instant)
-            if fate is not None and isinstance(fate[1], Cancel) and found is not None and found.is_completed:
+            if fate is not None and cancel_of(fate) is not None and found is not None and found.is_completed:
                 _check_cancelled(logged, fate[0], found, findings)
         elif isinstance(entry, Complete) and slot in voided:
             _check_voided(logged, slot, entry, findings)

@@ -10,7 +10,7 @@ from hudi_ops.commit.session import Session
 from hudi_ops.commit.undo.cancel import CancelReason
 from hudi_ops.context import TableContext
 from hudi_ops.services.cancel.abort import cancel
-from hudi_ops.services.cancel.overdue import drive_cancels
+from hudi_ops.services.cancel.overdue import cancel_overdue
 from hudi_ops.services.cancel.request import request_cancel
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.steps import Trouble
@@ -61,12 +61,12 @@ class Aborts:
 
 
 @dataclass(frozen=True)
-class Drives:
+class CancelsOverdue:
     """Does what a clean does first: removes cancelled plans, ends half-done withdrawals, tidies the queue."""
 
     def __call__(self, ctx: TableContext) -> None:
         """Do it, once."""
-        drive_cancels(Session(ctx))
+        cancel_overdue(Session(ctx))
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def of_cancels(
 ) -> Case:
     """Actors around a cancellable plan; a cleaner and an executor end what is left before all is judged."""
     rewriters = {who: REWRITE_A for who in (*runs, "finisher", "dead") if who not in jobs}
-    oracle = Oracle({**jobs, **rewriters}, finish=(Recovers(), Drives(), Executes(REWRITE_A)))
+    oracle = Oracle({**jobs, **rewriters}, finish=(Recovers(), CancelsOverdue(), Executes(REWRITE_A)))
     return Case(name, runs, oracle, base=base, troubles=troubles, **terms)
 
 
@@ -143,5 +143,7 @@ def beside_hudi(
 ) -> Case:
     """The same on a shared table, where `theirs` is Apache Hudi's."""
     rewriters = {who: REWRITE_A for who in (*runs, "finisher") if who not in {*jobs, "theirs"}}
-    oracle = Oracle({**jobs, **rewriters}, {"theirs": theirs}, finish=(Recovers(), Drives(), Executes(REWRITE_A)))
+    oracle = Oracle(
+        {**jobs, **rewriters}, {"theirs": theirs}, finish=(Recovers(), CancelsOverdue(), Executes(REWRITE_A))
+    )
     return Case(name, runs, oracle, base=shared_table, troubles=BESIDE_HUDI)

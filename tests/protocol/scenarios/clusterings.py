@@ -17,7 +17,7 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.steps import Trouble
 from tests.protocol.scenarios.actors import Recovers, Writes
 from tests.protocol.scenarios.between import context, die_at
-from tests.protocol.scenarios.cancels import Drives
+from tests.protocol.scenarios.cancels import CancelsOverdue
 from tests.protocol.scenarios.cases import EVERYTHING, Case
 from tests.protocol.scenarios.check import Oracle
 from tests.protocol.scenarios.services import Executes, Plans
@@ -78,7 +78,7 @@ def of_clusterings(
 ) -> Case:
     """Actors around a plan; what is left of it is executed, or removed, before all is judged. `also`: what others do then."""
     rewriters = {who: REWRITE for who in (*runs, "finisher", "dead") if who not in jobs}
-    oracle = Oracle({**jobs, **rewriters}, finish=(Recovers(), Drives(), Executes(REWRITE), *also))
+    oracle = Oracle({**jobs, **rewriters}, finish=(Recovers(), CancelsOverdue(), Executes(REWRITE), *also))
     return Case(name, runs, oracle, base=base, troubles=troubles, start_ms=start_ms)
 
 

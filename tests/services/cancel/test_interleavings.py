@@ -14,7 +14,7 @@ from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.errors import Cancelled, Conflict
 from hudi_ops.services.cancel.errors import NotRequested
-from hudi_ops.services.cancel.overdue import drive_cancels
+from hudi_ops.services.cancel.overdue import cancel_overdue
 from hudi_ops.services.clustering.result import ClusterResult
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
@@ -67,7 +67,7 @@ class World:
         for _ in range(2):
             self.clock.advance_ms(EXPIRY_MS + 1_000)
             self.table("sweeper").recover()
-        drive_cancels(self.table("sweeper")._session)
+        cancel_overdue(self.table("sweeper")._session)
         assert all(State.SWEPT in one.states for one in timeline_of(self.storage).aborted)
         assert self.storage.list(QUEUE) == []
         # A restore marks the writes that it undoes, too.
@@ -233,7 +233,7 @@ def test_24_a_plan_completes_while_a_cleaner_finds_it_overdue(world: World) -> N
     world.clock.advance_ms(EXPIRY_MS + 1_000)
     world.table("writer").ingest(rows(("k1", "p1", 1, 6, None)))
     cleaner = moved(lambda: execute_rewrite(world.table("executor"), plan), f".hoodie/.heartbeat/{plan}")
-    driven = drive_cancels(world.disturbed("cleaner", cleaner)._session)
+    driven = cancel_overdue(world.disturbed("cleaner", cleaner)._session)
     assert cleaner.moved
     assert (driven.cancelled, driven.removed) == ((), ())
     assert world.cancelled() == []
@@ -266,6 +266,6 @@ def test_35_many_stale_requests_are_tidied_without_the_lock(world: World) -> Non
     taken: list[str] = []
     acquire = table.context.locks.acquire
     table.context.locks.acquire = lambda timeout_s, purpose: taken.append(purpose) or acquire(timeout_s, purpose)
-    drive_cancels(table._session)
+    cancel_overdue(table._session)
     assert world.storage.list(QUEUE) == []
     assert taken == []

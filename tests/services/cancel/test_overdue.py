@@ -10,7 +10,7 @@ from hudi_ops.concurrency.lease.lease import EXPIRY_MS, inherit_lease
 from hudi_ops.config.requests.cancel import CancelSettings
 from hudi_ops.config.upkeep_settings import ArchiveSettings, CleanSettings, UpkeepSettings
 from hudi_ops.services.cancel import overdue
-from hudi_ops.services.cancel.overdue import drive_cancels
+from hudi_ops.services.cancel.overdue import cancel_overdue
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
@@ -63,9 +63,9 @@ def test_an_overdue_plan_with_a_live_executor_stays() -> None:
     clock.advance_ms(2 * HOUR_MS)
     written_later(storage, clock)
     inherit_lease(table_of(storage, clock, "executor").context, instant, "execute")
-    assert drive_cancels(table_of(storage, clock, "cleaner")._session).cancelled == ()
+    assert cancel_overdue(table_of(storage, clock, "cleaner")._session).cancelled == ()
     clock.advance_ms(EXPIRY_MS + 1_000)
-    assert drive_cancels(table_of(storage, clock, "cleaner")._session).cancelled == (instant,)
+    assert cancel_overdue(table_of(storage, clock, "cleaner")._session).cancelled == (instant,)
 
 
 def test_a_hard_table_cancels_an_overdue_plan_with_a_live_executor() -> None:
@@ -75,7 +75,7 @@ def test_a_hard_table_cancels_an_overdue_plan_with_a_live_executor() -> None:
     written_later(storage, clock)
     inherit_lease(table_of(storage, clock, "executor").context, instant, "execute")
     hard = UpkeepSettings(CleanSettings(automatic=False), ArchiveSettings(automatic=False), CancelSettings(hard=True))
-    driven = drive_cancels(table_of(storage, clock, "cleaner", upkeep=hard)._session)
+    driven = cancel_overdue(table_of(storage, clock, "cleaner", upkeep=hard)._session)
     assert (driven.cancelled, driven.removed, driven.waiting) == ((instant,), (), (instant,))
 
 
@@ -86,14 +86,14 @@ def test_many_pending_plans_hide_no_overdue_one(monkeypatch: pytest.MonkeyPatch)
     instant = planned(storage, cancel_after=3600, partitions=("part=p1",))
     clock.advance_ms(2 * HOUR_MS)
     written_later(storage, clock)
-    assert drive_cancels(table_of(storage, clock, "cleaner")._session).cancelled == (instant,)
+    assert cancel_overdue(table_of(storage, clock, "cleaner")._session).cancelled == (instant,)
     assert [one.time for one in timeline_of(storage).pending] == [kept]
 
 
 def test_the_clock_of_this_machine_cancels_nothing() -> None:
     storage, clock = make_logged(), ManualClock(NOW_MS + 1_000 * HOUR_MS, tick_ms=1)
     planned(storage, cancel_after=3600)
-    assert drive_cancels(table_of(storage, clock, "cleaner")._session).cancelled == ()
+    assert cancel_overdue(table_of(storage, clock, "cleaner")._session).cancelled == ()
 
 
 def test_a_requested_cancel_is_executed_and_the_queue_tidied() -> None:
@@ -109,10 +109,10 @@ def test_a_requested_cancel_is_executed_and_the_queue_tidied() -> None:
     }
     for name, body in left.items():
         storage.put(queue_path(name), body)
-    done = drive_cancels(table._session)
+    done = cancel_overdue(table._session)
     assert (done.cancelled, done.removed) == ((), (instant,))
     assert [info.name for info in storage.list(QUEUE)] == ["20200101000000001", "20200101000000002"]
-    assert drive_cancels(table._session).removed == ()
+    assert cancel_overdue(table._session).removed == ()
 
 
 def test_a_queue_file_that_another_process_deletes_is_passed_over() -> None:
@@ -120,7 +120,7 @@ def test_a_queue_file_that_another_process_deletes_is_passed_over() -> None:
     path = queue_path("20200101000000000")
     storage.put(path, b"{}")
     gone = MoveBefore(f"get:{path}", lambda: storage.delete(path))
-    assert drive_cancels(table_of(FaultyStorage(storage, gone), clock, "cleaner")._session).removed == ()
+    assert cancel_overdue(table_of(FaultyStorage(storage, gone), clock, "cleaner")._session).removed == ()
     assert gone.moved
 
 

@@ -9,7 +9,7 @@ import pytest
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.errors import Cancelled
-from hudi_ops.services.cancel.overdue import drive_cancels
+from hudi_ops.services.cancel.overdue import cancel_overdue
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
@@ -47,7 +47,7 @@ def settled(storage: MemoryStorage, clock: ManualClock) -> None:
     assert merged(storage, clock) == MODEL
     clock.advance_ms(EXPIRY_MS + 1_000)
     table_of(storage, clock, "last").recover()
-    drive_cancels(table_of(storage, clock, "last")._session)
+    cancel_overdue(table_of(storage, clock, "last")._session)
     assert unaccounted(storage) == []
     assert verify_table(storage, deep=True, clock=clock).findings == ()
     assert merged(storage, clock) == MODEL

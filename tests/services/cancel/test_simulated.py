@@ -25,7 +25,7 @@ from tests.protocol.scenarios.actors import Writes
 from tests.protocol.scenarios.cancels import (
     PLANS,
     Aborts,
-    Drives,
+    CancelsOverdue,
     HudiExecutes,
     Requests,
     beside_hudi,
@@ -57,7 +57,7 @@ ALL = replace(
             "three": EXECUTOR,
             "user": Aborts(),
             "one": Writes(UPSERT_A),
-            "cleaner": Drives(),
+            "cleaner": CancelsOverdue(),
         },
         {"one": UPSERT_A},
         small_table,
@@ -72,8 +72,8 @@ CASES: list[tuple[Case, int]] = [
     (REQUEST_EXECUTOR, 28),
     (of_cancels("abort and executor", {"user": Aborts(), "two": EXECUTOR}, {}), 56),
     (of_cancels("two aborts", {"user": Aborts(), "other": Aborts()}, {}), 56),
-    (of_cancels("abort and cleaner", {"user": Aborts(), "cleaner": Drives()}, {}), 33),
-    (of_cancels("executor and cleaner", {"two": EXECUTOR, "cleaner": Drives()}, {}), 10),
+    (of_cancels("abort and cleaner", {"user": Aborts(), "cleaner": CancelsOverdue()}, {}), 33),
+    (of_cancels("executor and cleaner", {"two": EXECUTOR, "cleaner": CancelsOverdue()}, {}), 10),
     (of_cancels("two executors", {"one": EXECUTOR, "two": EXECUTOR}, {}), 52),
     (
         of_cancels(

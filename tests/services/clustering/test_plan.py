@@ -12,7 +12,9 @@ import pytest
 from hudi_ops.config.write_settings import FileSizes
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.base.choice import Reason
+from hudi_ops.services.base.cost import memory_of
 from hudi_ops.services.clustering.choose import LeftReason
+from hudi_ops.services.clustering.cost import estimate
 from hudi_ops.services.clustering.layout import ORDER_KEY, SORT_AND_SIZE, SORT_COLUMNS_KEY, SORT_IN_FILE
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
@@ -191,3 +193,10 @@ def test_buckets_cannot_be_merged() -> None:
     with pytest.raises(InvalidRequest, match="a file for each bucket, which cannot be merged"):
         planner(storage).run()
     assert storage.list() == before
+
+
+def test_the_estimate_of_memory_keeps_to_the_limit() -> None:
+    sizes = [300 << 20, 10 << 20]
+    assert estimate(sizes, 2).memory_bytes == memory_of(sizes[0]) + memory_of(sizes[1])
+    assert estimate(sizes, 2, 1 << 30).memory_bytes == (1 << 30) + memory_of(sizes[1]), "the first is sorted on disk"
+    assert estimate(sizes, 1, 1 << 30).memory_bytes == 1 << 30

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pyarrow.compute as pc
@@ -239,38 +238,6 @@ def test_two_executors_never_both_complete(storage: MemoryStorage, clock: Manual
     settled(storage, clock, OLD)
 
 
-def foreign(**changes: object) -> Callable[[MemoryStorage, str], None]:
-    """Change the plan on storage, as another program would have made it."""
-
-    def change(storage: MemoryStorage, instant: str) -> None:
-        timeline = timeline_of(storage)
-        plan = read_plan(storage, timeline, timeline.find(instant))
-        assert isinstance(plan, ReplacePlan)
-        path = timeline.path(requested_name(instant, "clustering"))
-        storage.delete(path)
-        storage.put(path, encode_clustering(replace(plan, **changes)))
-
-    return change
-
-
-@pytest.mark.parametrize(
-    ("change", "what"),
-    [
-        (foreign(strategy="org.example.Shuffling"), "the plan wants the execution strategy org.example.Shuffling"),
-        (foreign(strategy=""), "the plan wants the execution strategy that it does not name"),
-    ],
-    ids=["unknown", "none"],
-)
-def test_a_plan_with_an_unknown_strategy_stays(
-    storage: MemoryStorage, clock: ManualClock, change: Callable[[MemoryStorage, str], None], what: str
-) -> None:
-    plan = table_of(storage, clock, "planner").clustering.plan(sort_by="value").instant
-    change(storage, plan)
-    with pytest.raises(Unsupported, match=what):
-        table_of(storage, clock, "executor").clustering.execute(instant=plan)
-    assert [one.time for one in timeline_of(storage).pending] == [plan]
-
-
 def test_a_plan_that_merges_buckets_is_refused(clock: ManualClock) -> None:
     storage = made(DEFINITION, rows(*((f"n{n}", "p0", n, 1, None) for n in range(20))))
     plan = table_of(storage, clock, "planner").clustering.plan(sort_by="value").instant
@@ -278,7 +245,12 @@ def test_a_plan_that_merges_buckets_is_refused(clock: ManualClock) -> None:
     found = read_plan(storage, timeline, timeline.find(plan))
     assert isinstance(found, ReplacePlan)
     one, two = found.groups
-    foreign(strategy=SORT_AND_SIZE, groups=(replace(one, slices=(*one.slices, *two.slices)),))(storage, plan)
-    with pytest.raises(Unsupported, match="merges several buckets"):
+    merged_groups = (replace(one, slices=(*one.slices, *two.slices)),)
+    body = encode_clustering(replace(found, strategy=SORT_AND_SIZE, groups=merged_groups))
+    path = timeline.path(requested_name(plan, "clustering"))
+    storage.delete(path)
+    storage.put(path, body)
+    with pytest.raises(Unsupported, match="merges several buckets") as refused:
         table_of(storage, clock, "executor").clustering.execute(instant=plan)
+    assert f"`hudi-ops cancel TABLE {plan} --force`; then plan again" in str(refused.value)
     assert [one.time for one in timeline_of(storage).pending] == [plan]

@@ -54,6 +54,11 @@ def test_a_write_conflicts_with_its_equal_unless_it_touched_nothing(one: str) ->
     assert bool(WRITES[one].overlap(WRITES[one])) == (one != "nothing")
 
 
+def test_file_groups_are_named_by_the_digits_of_their_bucket() -> None:
+    made = Footprint.of_groups([("p0", "00000003-one-0"), ("p0", "00000003-two-0"), ("", "00000003-one-0")])
+    assert made == Footprint(frozenset({("p0", "00000003"), ("", "00000003")}))
+
+
 def test_what_is_shared_is_said_for_people() -> None:
     assert WRITES["p/0"].overlap(WRITES["p"]) == ("partition p", "p/00000000")
     assert WRITES["all"].overlap(WRITES["-all"])[0] == "the whole table"

@@ -59,7 +59,7 @@ def test_megabytes_are_cut_and_a_slice_without_a_base_file_writes_a_whole_one() 
         "TOTAL_IO_WRITE_MB": 4.0,
         "TOTAL_IO_MB": 9.0,
     }
-    made = slice_metrics(None, 1, 10, 120 * mb)
+    made = slice_metrics(None, 1, 10)
     assert (made["TOTAL_IO_READ_MB"], made["TOTAL_IO_WRITE_MB"], made["TOTAL_IO_MB"]) == (0.0, 120.0, 120.0)
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hudi_ops.services.clustering.tasks import ClusterTask, WrittenFile
 
 _SHARES = 8
-"""Memory as a multiple of a bucket. Held are a share of chunks; a block or bucket, and its sorted copy; a row group twice."""
+"""Memory of a task, as a multiple of a bucket: it holds a share of chunks, a block or bucket twice, and a row group twice."""
 _SHARE_BYTES_MAX = 512 << 20
 """Most bytes of a share: Arrow's arrays of texts hold 2 GiB."""
 _QUANTILES = 1 << 14
