@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.errors import Conflict, Corrupt, HudiOpsError, Unsupported
 from hudi_ops.index.ring import INITIAL, Ring, merge, with_children
 from hudi_ops.index.ring_files import RINGS_FOLDER, RingReader, committed_path, put_initial, ring_path
@@ -184,6 +185,25 @@ def test_a_restore_takes_renewed_rings_with_it() -> None:
     assert [info.name for info in storage.list(RINGS_FOLDER)] == [f"{INITIAL}.hashing_meta"] * 2
     table.ingest(batch(range(8), 300))
     assert by_key(table) == model(range(8), 300)
+
+
+def test_a_process_that_slept_leaves_no_ring_of_a_restored_overwrite() -> None:
+    storage, clock = made(CONSISTENT, batch(range(8), 100)), ManualClock(NOW_MS, tick_ms=1)
+    saved = opened(storage, clock).savepoints.create().instant
+
+    def restore() -> None:
+        clock.advance_ms(EXPIRY_MS + 1_000)
+        opened(storage, clock, "other").savepoints.restore(saved)
+
+    plan = MoveBefore("", restore)
+    plan._is_chosen = lambda _, found: f"put_if_absent:{RINGS_FOLDER}" in found and found.endswith(".commit")
+    overwrite = rows(("k0", "p0", 7, 200, None))
+    opened(FaultyStorage(storage, plan), clock, "sleeper").ingest(overwrite, operation="insert_overwrite")
+    assert plan.moved
+    table = opened(storage, clock)
+    table.ingest(batch(range(8), 300))
+    assert by_key(table) == model(range(8), 300)
+    assert_whole(storage, clock)
 
 
 def test_an_archived_overwrite_keeps_its_ring() -> None:

@@ -165,6 +165,8 @@ class TimelineApplier(Applier):
         put_renewed(self._ctx.storage, rings, entry.instant)
         # Name and bytes both follow from the slot: every applier puts the same file.
         ensure(self._ctx.storage, path, body)
+        # Before it can be archived: afterwards only these files prove to Apache Hudi that the rings count.
+        commit_rings(self._ctx.storage, rings, entry.instant)
         # A paused applier may put back an instant that was archived, voided or undone (docs/protocol.md §6, step 5).
         log = refresh_log(self._ctx.storage, state.log)
         self._commits.keep(path, body)
@@ -175,8 +177,6 @@ class TimelineApplier(Applier):
             self._undo_metadata(entry)
             delete_rings(self._ctx.storage, rings, entry.instant)
             return False
-        # Before it can be archived: afterwards only this file proves to Apache Hudi that the rings count.
-        commit_rings(self._ctx.storage, rings, entry.instant)
         if is_archived(log, entry.instant):
             self._ctx.storage.delete(path)
         elif log.head == slot and not has_foreign_writes(self._commits, state):

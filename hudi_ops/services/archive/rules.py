@@ -13,6 +13,7 @@ from operator import attrgetter
 
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.names import MERGING_ACTIONS, REWRITING_ACTIONS
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,12 @@ class Facts:
     def oldest_pending_write(self) -> Instant | None:
         """The oldest pending instant that adds files."""
         return next((one for one in self.timeline.pending if one.is_write), None)
+
+    @cached_property
+    def rewriting_plans(self) -> list[Instant]:
+        """Pending plans that replace file groups as they were when the plan was made."""
+        actions = REWRITING_ACTIONS - MERGING_ACTIONS
+        return [one for one in self.timeline.pending if one.action in actions]
 
     @cached_property
     def first_savepoint(self) -> str:
@@ -129,6 +136,14 @@ def _before_pending(facts: Facts, instant: Instant) -> str:
     return f"{pending.action} {pending.time} is pending: a completed write before it must stay"
 
 
+def _beyond_plan(facts: Facts, instant: Instant) -> str:
+    # The plan's executor leaves out what was written since: it must find the write, which the boundary would pass by its request.
+    for plan in facts.rewriting_plans:
+        if instant.time < plan.time < instant.completion_time:
+            return f"it completed after the pending {plan.action} {plan.time} was planned, whose executor looks at it"
+    return ""
+
+
 def _undoing(facts: Facts, instant: Instant) -> str:
     by = min((target for target in facts.undoing if target <= instant.time), default=None)
     return f"the pending {facts.undoing[by]} undoes {by}" if by is not None else ""
@@ -185,6 +200,7 @@ def _policy(facts: Facts, instant: Instant) -> str:
 RULES: Sequence[Callable[[Facts, Instant], str]] = (
     _pending,
     _before_pending,
+    _beyond_plan,
     _undoing,
     _savepoint,
     _replaced,

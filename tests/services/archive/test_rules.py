@@ -52,6 +52,12 @@ CASES = {
         time_of(3)[:-3] + "100",
         "pending",
     ),
+    "a pending clustering looks at what completed after its plan": (
+        with_files(f"{time_of(3)[:-3]}100.clustering.requested", f"{time_of(1)[:-3]}200_{time_of(3)[:-3]}200.commit"),
+        [1],
+        f"{time_of(1)[:-3]}200",
+        "whose executor looks at it",
+    ),
     "a pending write needs a completed one before it": (
         with_files(f"{time_of(3)[:-3]}900.inflight"),
         [1, 2],

@@ -24,7 +24,17 @@ from tests.fault_plans import MoveBefore
 from tests.protocol.compaction_table import merged
 from tests.protocol.crash_table import FIRST, OLD, unaccounted
 from tests.protocol.log_actors import timeline_of, whole_log
-from tests.tables import BY_RECORD_INDEX, DEFINITION, LOGGED_WITH_METADATA, NOW_MS, made, rows, table_of
+from tests.tables import (
+    BY_HAND,
+    BY_RECORD_INDEX,
+    DEFINITION,
+    LOGGED_WITH_METADATA,
+    MERGE_ON_READ,
+    NOW_MS,
+    made,
+    rows,
+    table_of,
+)
 
 LOOKED_UP = replace(BY_RECORD_INDEX, index="bloom", metadata=False)
 DEFINITIONS = {
@@ -107,6 +117,26 @@ def test_a_write_of_every_group_ends_the_plan_at_once(storage: MemoryStorage, cl
     settled(storage, clock, AFTER_ALL)
     assert [one.time for one in timeline_of(storage).aborted] == [plan]
     assert table_of(storage, clock, "executor").clustering.execute().note == "no clustering is planned"
+
+
+def test_a_write_that_completed_above_the_plan_is_archived_behind_it() -> None:
+    storage, clock = made(MERGE_ON_READ, FIRST), ManualClock(NOW_MS, tick_ms=1)
+
+    def meanwhile() -> None:
+        table_of(storage, clock, "other", upkeep=BY_HAND).ingest(rows(("k1", "p1", 101, 2, None)))
+        table_of(storage, clock, "planner").clustering.plan(sort_by="value")
+
+    plan = MoveBefore("put:.hoodie/.commit_log/payload", meanwhile)
+    write = table_of(FaultyStorage(storage, plan), clock, "writer", upkeep=BY_HAND).ingest(UPDATE)
+    assert plan.moved
+    for number in range(6):
+        table_of(storage, clock, "other", upkeep=BY_HAND).ingest(rows(("k7", "p1", 300 + number, 3 + number, None)))
+    done = table_of(storage, clock, "archiver").archive.run(keep_min=1, keep_max=2)
+    assert done.instants > 0
+    assert f"{write.instant}: it completed after the pending clustering" in done.stopped_by
+    table_of(storage, clock, "executor").clustering.execute()
+    assert merged(storage, clock) == AFTER_UPDATE | {"k1": 101, "k7": 305}
+    assert verify_table(storage, deep=True, clock=clock).findings == ()
 
 
 @pytest.mark.parametrize("is_begun", [False, True], ids=["before the work", "amid the work"])

@@ -1,4 +1,4 @@
-"""Find the pending plans that a new plan may cancel, because its service has a higher priority (RFC-79).
+"""Find the pending plans that a new plan may cancel: those of a lower priority (RFC-79).
 
 Source: docs/protocol.md §26, step 11.
 """

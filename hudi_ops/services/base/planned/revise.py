@@ -43,7 +43,7 @@ def completed_between(
 
 
 def other_plans(session: Session, state: TableState, action: str) -> Iterator[tuple[Instant, Footprint | None]]:
-    """Yield the pending plans that stay beside one of `action`, with their inputs; None: unreadable plan."""
+    """Yield the plans that stay beside one of `action`, with inputs; None: unreadable plan."""
     lower = outranked(session, state, action)
     for instant, inputs in pending_inputs(session.ctx, state):
         if instant.time not in lower and not session.was_cancelled(state, instant.time):
