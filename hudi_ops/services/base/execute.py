@@ -51,7 +51,7 @@ from hudi_ops.services.base.pending import (
     refuse_foreign_executor,
 )
 from hudi_ops.services.base.plan import left_plan, plan
-from hudi_ops.services.base.planned.leave_out import leave_out_touched
+from hudi_ops.services.base.planned.leave_out import Waits, leave_out_touched
 from hudi_ops.services.base.service import Execution, Run
 from hudi_ops.services.base.waves import run_tasks
 from hudi_ops.storage.claim import ensure
@@ -172,6 +172,7 @@ def _execute_taken(session: Session, service: Service, attempt: Attempt, how: Ex
     try:
         with session.keep(attempt.instant, "execute", epoch=attempt.epoch) as monitor:
             run = _work(session, service, attempt, how, monitor)
+            waits = Waits(session.ctx.clock, session.conflicts.wait_s)
             while True:
                 is_deciding = False
                 leave_out_touched(service, run)
@@ -181,9 +182,10 @@ def _execute_taken(session: Session, service: Service, attempt: Attempt, how: Ex
                 try:
                     entry = _complete(service, run, outcome)
                     break
-                except Conflict:
+                except Conflict as conflict:
                     # Nothing was decided. A write that completed since may have touched a group; then the others complete.
-                    if not leave_out_touched(service, run):
+                    is_deciding = False
+                    if not leave_out_touched(service, run) and not waits.for_running(conflict):
                         raise
         release_completed(session, attempt.instant, list(service.files_written(run)))
         service.settled(session)

@@ -222,6 +222,24 @@ def test_ingestion_first_leaves_out_the_groups_of_running_writes(clock: ManualCl
     settled(storage, clock, AFTER_UPDATE)
 
 
+def test_a_running_write_that_may_touch_everything_is_waited_for(storage: MemoryStorage, clock: ManualClock) -> None:
+    """It has not announced yet what it touches. The executor waits, and gives up only after `conflicts.wait_s`."""
+    plan = table_of(storage, clock, "planner").clustering.plan(sort_by="value").instant
+    waited_s = []
+
+    def execute() -> None:
+        before_s = clock.monotonic_s()
+        with pytest.raises(Conflict, match="is under way and touches the same"):
+            table_of(storage, clock, "executor").clustering.execute(instant=plan)
+        waited_s.append(clock.monotonic_s() - before_s)
+
+    move = MoveBefore("inflight", execute)
+    table_of(FaultyStorage(storage, move), clock, "writer").ingest(UPDATE)
+    assert 10 <= waited_s[0] < 12
+    assert table_of(storage, clock, "executor").clustering.execute(instant=plan).left_out == 1
+    settled(storage, clock, AFTER_UPDATE)
+
+
 def test_two_executors_never_both_complete(storage: MemoryStorage, clock: ManualClock) -> None:
     plan = table_of(storage, clock, "planner").clustering.plan(sort_by="value").instant
     second = table_of(storage, clock, "second")

@@ -14,16 +14,40 @@ from dataclasses import replace
 from itertools import compress
 from typing import Any
 
+from hudi_ops.clock import Clock
 from hudi_ops.commit.undo.rollback_files import delete_files
 from hudi_ops.concurrency.conflicts import Contender
-from hudi_ops.errors import Overtaken
+from hudi_ops.errors import Conflict, Overtaken
 from hudi_ops.services.base.service import Run, TableService
 from hudi_ops.timeline.content.footprint import Footprint
 
 logger = logging.getLogger(__name__)
 
+FIRST_WAIT_S = 0.1
+"""First wait for a running write; each further one is twice as long."""
+
 AnyRun = Run[Any, Any, Any, Any]
 Service = TableService[Any, Any, Any, Any, Any, Any]
+
+
+class Waits:
+    """Wait for running writes that a service gives way to, so that finished work is not thrown away.
+
+    Most are over, or have announced what they touch, in a moment. All waits together take at most `limit_s`.
+    """
+
+    def __init__(self, clock: Clock, limit_s: float) -> None:
+        self._clock, self._left_s, self._next_s = clock, limit_s, FIRST_WAIT_S
+
+    def for_running(self, conflict: Conflict) -> bool:
+        """Wait after a conflict with a running write; return False for any other, or once the time is over."""
+        if conflict.details.get("other_stage") != "running" or self._left_s <= 0:
+            return False
+        wait_s = min(self._next_s, self._left_s)
+        self._clock.sleep_s(wait_s)
+        self._left_s -= wait_s
+        self._next_s *= 2
+        return True
 
 
 def leave_out_touched(service: Service, run: AnyRun) -> int:
