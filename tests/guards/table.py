@@ -229,8 +229,8 @@ GUARDS = [
     _row(
         "a completed write before a pending one stays",
         "services/archive/rules.py",
-        "    _before_pending,\n    _undoing,\n",
-        "    _undoing,\n",
+        "    _before_pending,\n    _beyond_plan,\n",
+        "    _beyond_plan,\n",
         "services/archive/test_rules.py",
         "services/archive/test_kept.py::test_a_pending_write_keeps_the_write_before_it",
     ),

@@ -140,7 +140,9 @@ def _beyond_plan(facts: Facts, instant: Instant) -> str:
     # The plan's executor leaves out what was written since: it must find the write, which the boundary would pass by its request.
     for plan in facts.rewriting_plans:
         if instant.time < plan.time < instant.completion_time:
-            return f"it completed after the pending {plan.action} {plan.time} was planned, whose executor looks at it"
+            return (
+                f"it completed after the pending {plan.action} {plan.time} was planned, whose executor has to find it"
+            )
     return ""
 
 

@@ -41,12 +41,12 @@ def memory_of(stored_bytes: int) -> int:
 
 
 def tasks_at_a_time(engine: Engine) -> int:
-    """Return the number of tasks that an engine runs at a time in this process; 1 where it is unknown."""
+    """Return the number of tasks that an engine runs at a time here; 1 where it is unknown."""
     return engine.threads if isinstance(engine, LocalEngine) else 1
 
 
 def peak_memory(sizes: Iterable[int], at_a_time: int, memory_bytes: int | None = None) -> int:
-    """Return the bytes of memory of the largest tasks that run at a time, from the stored bytes of each.
+    """Return the memory of the largest tasks that run at a time, from their stored bytes.
 
     A task that would take more than `memory_bytes` streams its rows and keeps to that.
     """

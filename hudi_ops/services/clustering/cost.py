@@ -15,7 +15,7 @@ PLAN_S = 0.2
 
 
 def estimate(sizes: Sequence[int], parallel: int, memory_bytes: int | None = None) -> Cost:
-    """Return the cost of rewriting plan groups, `parallel` at a time, given their sizes in bytes; none is split.
+    """Return the cost of rewriting plan groups, `parallel` at a time, from their sizes in bytes.
 
     A group that would take more than `memory_bytes` is sorted on disk.
     """

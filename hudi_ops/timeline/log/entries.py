@@ -225,7 +225,7 @@ _ADAPTER: TypeAdapter[Entry] = TypeAdapter(Entry)
 
 
 def cancel_of(fate: tuple[int, Entry] | None) -> Cancel | None:
-    """Return the CANCEL that decides an instant, given its fate; None: nothing decided it yet, or it completed."""
+    """Return the CANCEL that decides an instant, given its fate; None without one."""
     return fate[1] if fate is not None and isinstance(fate[1], Cancel) else None
 
 

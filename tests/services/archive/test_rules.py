@@ -56,7 +56,7 @@ CASES = {
         with_files(f"{time_of(3)[:-3]}100.clustering.requested", f"{time_of(1)[:-3]}200_{time_of(3)[:-3]}200.commit"),
         [1],
         f"{time_of(1)[:-3]}200",
-        "whose executor looks at it",
+        "whose executor has to find it",
     ),
     "a pending write needs a completed one before it": (
         with_files(f"{time_of(3)[:-3]}900.inflight"),

@@ -31,7 +31,7 @@ Service = TableService[Any, Any, Any, Any, Any, Any]
 
 
 class Waits:
-    """Wait for running writes that a service gives way to, so that finished work is not thrown away.
+    """Wait for running writes that a service gives way to, to keep its finished work.
 
     Most are over, or have announced what they touch, in a moment. All waits together take at most `limit_s`.
     """
@@ -40,7 +40,7 @@ class Waits:
         self._clock, self._left_s, self._next_s = clock, limit_s, FIRST_WAIT_S
 
     def for_running(self, conflict: Conflict) -> bool:
-        """Wait after a conflict with a running write; return False for any other, or once the time is over."""
+        """Wait after a conflict with a running write; return False for others, or when time is up."""
         if conflict.details.get("other_stage") != "running" or self._left_s <= 0:
             return False
         wait_s = min(self._next_s, self._left_s)
