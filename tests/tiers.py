@@ -149,6 +149,7 @@ SOAK_ONLY: dict[str, str] = {
         for case in ("cow-False-9", "mor-False-9")
     },
     "interop/test_cancelled_plans.py::test_apache_hudi_goes_on_beside_aborted_plans[False-8]": "repeats a case that full makes",
+    "interop/test_clustering.py::test_both_plan_and_execute_clusterings_in_turn[mor-9-False]": "repeats a table that full has",
     **{
         f"services/clustering/test_crashes.py::test_an_error_at_every_storage_operation_leaves_rows_and_plan[{case}]": (
             "compactions go wrong in this way at the same operations in full"
