@@ -31,7 +31,8 @@ def test_dags_import_without_errors(airflow_home: Path) -> None:
 
     bag = DagBag(str(ROOT / "dags"))
     assert bag.import_errors == {}
-    assert set(bag.dags) == {"archive", "cancel", "clean", "compaction", "ingestion", "metadata", "recover", "verify"}
+    services = {"archive", "cancel", "clean", "clustering", "compaction", "ingestion", "metadata", "recover", "verify"}
+    assert set(bag.dags) == services
 
 
 def test_files_of_services_stay_short_and_are_found_by_default_discovery(airflow_home: Path) -> None:
