@@ -121,11 +121,11 @@ def test_a_frame_is_evaluated_once_even_if_the_commit_tries_again(
     table, tries = table_at(tmp_path / "t"), []
     complete = ingest_module.complete_write
 
-    def losing_once(*arguments: Any) -> Any:
+    def losing_once(*arguments: Any, **terms: Any) -> Any:
         tries.append(1)
         if len(tries) == 1:
             raise Conflict("another write completed first")
-        return complete(*arguments)
+        return complete(*arguments, **terms)
 
     monkeypatch.setattr(ingest_module, "complete_write", losing_once)
     result = table.ingest(counted(frame_of(spark), tmp_path / "evaluated"), engine=engine)
