@@ -118,11 +118,11 @@ def test_a_stream_is_read_once_however_often_the_commit_tries(tmp_path: Path, mo
     table, reads = on_disk(tmp_path), []
     complete, tries = ingest_module.complete_write, []
 
-    def losing_twice(*arguments: Any) -> Any:
+    def losing_twice(*arguments: Any, **terms: Any) -> Any:
         tries.append(1)
         if len(tries) <= 2:
             raise Conflict("another write completed first")
-        return complete(*arguments)
+        return complete(*arguments, **terms)
 
     def stream() -> Iterator[pa.RecordBatch]:
         reads.append(1)
@@ -150,7 +150,7 @@ def test_a_stream_is_not_written_by_rules_that_changed_meanwhile(
         kept = tuple(schema.names[: len(seen)]) if len(seen) > 1 else None
         return type(spec_of(state, operation, schema))(**{**vars(spec_of(state, operation, schema)), "kept": kept})
 
-    def losing(*_: Any) -> Any:
+    def losing(*_: Any, **__: Any) -> Any:
         raise Conflict("another write completed first")
 
     monkeypatch.setattr(batch_module, "tag_spec", changing)
