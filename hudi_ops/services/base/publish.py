@@ -115,7 +115,9 @@ def publish_plan(session: Session, action: str, draft: Draft) -> Planned:
         # Reads the commits that completed since, before the lock is taken.
         draft.revise(session.loader.load())
     session.ended_plans = ()
-    outranked(session, session.loader.load(), action, reach_back=True)
+    if session.conflicts.priority:
+        # Reads the publishers of pending plans before the lock is taken.
+        outranked(session, session.loader.load(), action, reach_back=True)
     try:
         with cancels:
             decided = session.decide(prepare, f"plan a {action}")
