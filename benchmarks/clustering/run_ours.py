@@ -36,7 +36,7 @@ class Ours:
         return {"hudi_ops": version("hudi-ops"), "pyarrow": pa.__version__, **spark}
 
     def prepare(self, job: Job) -> None:
-        """The table and its rows, in so many files; always by the local engine."""
+        """Make the table, with `job.files` files in each partition, by the local engine."""
         made = Table.create(
             job.table,
             name="trips",

@@ -1,4 +1,4 @@
-"""Tables with hash rings: every key in one visible group, whatever the rings, the overwrites, the crashes and the other writers."""
+"""Tables with hash rings: every key lies in one visible group, beside overwrites, crashes and other writers."""
 
 from __future__ import annotations
 

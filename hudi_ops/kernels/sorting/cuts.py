@@ -74,7 +74,7 @@ def sampled_positions(first: int, count: int, distance: int) -> Positions:
     """Return the positions of a piece's rows that belong to a sample.
 
     The piece has `count` rows and begins with row `first` of all rows. One row of each `distance` is
-    chosen, whatever the pieces are.
+    chosen, for any division into pieces.
     """
     strides = np.arange(first // distance, (first + count - 1) // distance + 1, dtype=np.uint64)
     offsets = (strides * _SCATTER >> np.uint64(32)) % np.uint64(distance)

@@ -1,6 +1,6 @@
 """Ranks of a column's values: the number of rows whose value is smaller.
 
-Equal values have equal ranks, whatever their type and however skewed they are. So every column of a curve spreads over the same
+Equal values of any type have equal ranks, also where values are skewed. So every column of a curve spreads over the same
 range, and half of the rows are below its middle.
 """
 

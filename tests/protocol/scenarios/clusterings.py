@@ -76,7 +76,7 @@ def of_clusterings(
     start_ms: int = NOW_MS,
     also: tuple[Callable[[TableContext], object], ...] = (),
 ) -> Case:
-    """Actors around a plan; what is left of it is executed, or removed, before all is judged. `also`: what others do then."""
+    """Actors around a plan. Before the judgement others execute or remove the plan, and then do what `also` says."""
     rewriters = {who: REWRITE for who in (*runs, "finisher", "dead") if who not in jobs}
     oracle = Oracle({**jobs, **rewriters}, finish=(Recovers(), CancelsOverdue(), Executes(REWRITE), *also))
     return Case(name, runs, oracle, base=base, troubles=troubles, start_ms=start_ms)

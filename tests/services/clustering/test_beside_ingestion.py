@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -33,6 +32,7 @@ class Writer(threading.Thread):
         super().__init__()
         self.model, self.commits = model, 0
         self.error: Exception | None = None
+        self.has_begun = threading.Event()
         self._first_version = 1_000 * (number + 1)
         self._path, self._dice, self._stop_now = path, random.Random(number), threading.Event()
 
@@ -47,9 +47,12 @@ class Writer(threading.Thread):
                 assert done.ended_plans == ()
                 self.model[rows["id"][0].as_py()] = rows["value"][0].as_py()
                 self.commits += 1
+                if self.commits >= 2:
+                    self.has_begun.set()
             table.close()
         except Exception as error:
             self.error = error
+            self.has_begun.set()
 
     def stop(self) -> None:
         """End, and raise what went wrong."""
@@ -74,7 +77,7 @@ def test_most_groups_complete_beside_five_commits_a_second(tmp_path: Path, kind:
         planned = table.clustering.plan(sort_by=["value"], rewrite=True)
         writer = Writer(path, model, number)
         writer.start()
-        time.sleep(3 * COMMIT_EVERY_S)
+        assert writer.has_begun.wait(60), "the writer committed nothing"
         done = table.clustering.execute(engine="local")
         writer.stop()
         assert planned.counts["planned"] == done.replaced + done.left_out

@@ -34,7 +34,7 @@ def batch(first: int, count: int, part: str = "p0") -> pa.Table:
 
 
 def with_files(definition: Definition, *counts: int) -> MemoryStorage:
-    """A table with a file of so many rows for each number, in one partition."""
+    """A table of one partition, with a file for each count of rows."""
     storage = made(definition)
     table = table_of(storage, ManualClock(NOW_MS - 40_000, tick_ms=1), "writer", file_sizes=FileSizes(small_bytes=0))
     first = 0

@@ -1,4 +1,4 @@
-"""Goal: keys lie on a hash ring where Apache Hudi puts them, whatever their lengths, characters and chunks."""
+"""Goal: keys lie on a hash ring where Apache Hudi puts them, for all lengths, characters and chunks."""
 
 from __future__ import annotations
 
