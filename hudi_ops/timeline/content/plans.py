@@ -271,7 +271,8 @@ def _group(record: Mapping[str, Any]) -> PlannedGroup:
 def _children(extra: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the file groups that a resize makes of an input group, from its extra metadata."""
     for node in load_json(extra.get(_CHILD_NODES) or "[]", _CHILD_NODES, "nodes of a hash ring"):
-        yield extra.get(_CHILD_PARTITION) or "", node["fileIdPrefix"]
+        if node["fileIdPrefix"] is not None:
+            yield extra.get(_CHILD_PARTITION) or "", node["fileIdPrefix"]
 
 
 def _slice(record: Mapping[str, Any]) -> PlannedSlice:

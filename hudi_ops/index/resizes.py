@@ -1,0 +1,119 @@
+"""Plans of resizes: how each plan group changes the hash ring of its partition.
+
+A resize is a clustering plan with an execution strategy of its own. Each plan group says its child nodes in its extra metadata, as
+Apache Hudi does (docs/format.md §10.3).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter, ValidationError
+
+from hudi_ops.errors import Corrupt
+from hudi_ops.index.ring import Child, Ring, with_children
+from hudi_ops.timeline.content.plans import PlannedGroup, ReplacePlan
+
+RESIZE_STRATEGY = "org.apache.hudi.client.clustering.run.strategy.SparkConsistentBucketClusteringExecutionStrategy"
+"""Class with which Apache Hudi executes a resize."""
+
+_PARTITION, _NODES, _SEQ_NO = (
+    "clustering.group.partition",
+    "clustering.group.child.node",
+    "clustering.group.sequence.no",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RingChange:
+    """Change of one plan group.
+
+    Attributes:
+        parents: file ids of the groups that it replaces.
+        children: nodes that it adds, changes or removes, in the order of the plan.
+        seq_no: number of the ring that it changes.
+    """
+
+    partition_path: str
+    parents: tuple[str, ...]
+    children: tuple[Child, ...]
+    seq_no: int
+
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """Return the prefixes of the child groups."""
+        return tuple(child.prefix for child in self.children if child.prefix is not None)
+
+    def extra(self) -> dict[str, str]:
+        """Return the extra metadata of the plan group."""
+        nodes = [{"value": child.value, "fileIdPrefix": child.prefix, "tag": child.tag} for child in self.children]
+        return {_PARTITION: self.partition_path, _NODES: json.dumps(nodes), _SEQ_NO: str(self.seq_no)}
+
+
+def is_resize(plan: object) -> bool:
+    """Return whether a plan resizes the buckets of hash rings."""
+    return isinstance(plan, ReplacePlan) and plan.strategy == RESIZE_STRATEGY
+
+
+def changes_of(plan: ReplacePlan, table: str, instant: str) -> tuple[RingChange, ...]:
+    """Return the change of each plan group of a resize, ours or Apache Hudi's.
+
+    Raises:
+        Corrupt: a group does not say its child nodes, or lies in several partitions.
+    """
+    return tuple(_change_of(group, number, table, instant) for number, group in enumerate(plan.groups))
+
+
+def changed_ring(ring: Ring, changes: Iterable[RingChange], instant: str) -> Ring:
+    """Return the ring of a partition with the changes of that partition.
+
+    Raises:
+        Internal: a change removes a node that the ring does not have.
+    """
+    children = [
+        child for change in changes if change.partition_path == ring.partition_path for child in change.children
+    ]
+    return with_children(ring, children, instant)
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    value: int
+    fileIdPrefix: str | None  # noqa: N815 (as Apache Hudi spells it)
+    tag: str
+
+
+_NODE_LIST = TypeAdapter(list[_Node])
+
+
+def _change_of(group: PlannedGroup, number: int, table: str, instant: str) -> RingChange:
+    partitions = {slice_.partition_path for slice_ in group.slices}
+    try:
+        children = _children(group.extra.get(_NODES, ""))
+        seq_no = int(group.extra.get(_SEQ_NO, ""))
+        path = group.extra.get(_PARTITION, "")
+    except (ValidationError, ValueError) as error:
+        raise _unreadable(table, instant, number, str(error).splitlines()[0]) from None
+    if partitions - {path}:
+        raise _unreadable(
+            table, instant, number, f"slices of {', '.join(sorted(partitions))} in a group of {path or '.'}"
+        )
+    return RingChange(path, tuple(slice_.file_id for slice_ in group.slices), children, seq_no)
+
+
+def _children(text: str) -> tuple[Child, ...]:
+    nodes: Sequence[_Node] = _NODE_LIST.validate_json(text)
+    return tuple(Child(node.value, None if node.tag == "DELETE" else node.fileIdPrefix) for node in nodes)
+
+
+def _unreadable(table: str, instant: str, number: int, found: str) -> Corrupt:
+    return Corrupt(
+        f"group {number} of the resize plan does not say how it changes the hash ring",
+        table=table,
+        instant=instant,
+        expected=f"{_PARTITION}, {_NODES} and {_SEQ_NO}, as Apache Hudi writes them",
+        found=found,
+        next_step=f"cancel the plan: `hudi-ops cancel TABLE {instant} --force`; then plan again",
+    )
