@@ -86,7 +86,7 @@ def complete_write(
         Unsupported: its metadata table records cannot be made.
         OutcomeUnknown: storage did not say whether it was decided; the next write settles that.
     """
-    footprint = footprint_of(write.metadata(write.extra), sources=write.sources)
+    footprint = footprint_of(write.metadata(write.extra), sources=write.sources, instant=attempt.instant)
     mine = Contender(attempt.instant, attempt.action, footprint, role, owner=str(session.ctx.owner))
     ahead = read_ahead(session, attempt, write, mine)
     schema = write.schema or table_schema(attempt.begun.config, attempt.begun.timeline, session.commits)
