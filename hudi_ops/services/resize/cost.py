@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hudi_ops.services.base.cost import Cost, peak_memory
 from hudi_ops.services.resize.choose import ResizeChoice
 
@@ -18,15 +20,19 @@ def estimate(choice: ResizeChoice, tasks_at_a_time: int, memory_bytes: int | Non
 
     A group that would take more than `memory_bytes` is rewritten on disk.
     """
-    groups = choice.groups
-    if not groups:
+    sizes = [group.bytes_in for group in choice.groups]
+    files = [len(group.slices) + group.outputs for group in choice.groups]
+    return estimate_groups(sizes, files, tasks_at_a_time, memory_bytes)
+
+
+def estimate_groups(
+    sizes: Sequence[int], files: Sequence[int], tasks_at_a_time: int, memory_bytes: int | None = None
+) -> Cost:
+    """Return the cost of rewriting plan groups, from the bytes that each reads and its number of slices and new files."""
+    if not sizes:
         return Cost(0, 0, 0.0, 0)
-    sizes = [group.bytes_in for group in groups]
-    at_a_time = max(1, min(tasks_at_a_time, len(groups)))
-    each = [
-        FILE_S * (len(group.slices) + group.outputs) + size / REWRITE_BYTES_PER_S
-        for group, size in zip(groups, sizes, strict=True)
-    ]
+    at_a_time = max(1, min(tasks_at_a_time, len(sizes)))
+    each = [FILE_S * count + size / REWRITE_BYTES_PER_S for count, size in zip(files, sizes, strict=True)]
     return Cost(
         bytes_in=sum(sizes),
         bytes_out=sum(sizes),
