@@ -124,7 +124,7 @@ def rollback_write(session: Session, instant: str, *, abandoned: bool = False, d
     found = state.timeline.find(instant)
     begun = list(abandoned_rollbacks(session, state, instant))
     if found is not None:
-        _refuse_other_kinds(state, found)
+        _refuse_other_kinds(session, state, found)
     if begun:
         return _finish(session, state, begun, abandoned=abandoned, dry_run=dry_run)
     if found is None:
@@ -215,7 +215,7 @@ def _finish(
     return RollbackResult(name, first.target.time, first.target.kind, _owner(lease), undone[0].rollback, tuple(files))
 
 
-def _refuse_other_kinds(state: TableState, found: Instant) -> None:
+def _refuse_other_kinds(session: Session, state: TableState, found: Instant) -> None:
     if found.is_completed:
         raise InvalidRequest(
             f"this {found.kind} is completed: its rows are in the table",
@@ -241,7 +241,7 @@ def _refuse_other_kinds(state: TableState, found: Instant) -> None:
             instant=found.time,
             expected="a pending write",
             found=str(found),
-            next_step=_finished_by(found)
+            next_step=_finished_by(session, state, found)
             or "`hudi-ops recover` finishes rollbacks of hudi-ops; Apache Hudi finishes or rolls back its own services",
         )
 

@@ -152,7 +152,7 @@ def footprint_of(metadata: CommitMetadata, *, sources: frozenset[str] = frozense
     children = {
         (stat.partition_path, stat.file_id[:BUCKET_DIGITS])
         for stat in metadata.stats
-        if instant and _is_of_resize(stat.file_name, instant)
+        if instant and is_of_resize(stat.file_name, instant)
     }
     groups = {(stat.partition_path, stat.file_id[:BUCKET_DIGITS]) for stat in metadata.stats} - children
     groups |= {
@@ -179,8 +179,8 @@ def footprint_of(metadata: CommitMetadata, *, sources: frozenset[str] = frozense
     return named
 
 
-def _is_of_resize(name: str, instant: str) -> bool:
-    """Return whether a log file carries another instant than its writer's."""
+def is_of_resize(name: str, instant: str) -> bool:
+    """Return whether a file is a log file that carries another instant than that of its writer."""
     return name.startswith(".") and f"_{instant}." not in name
 
 

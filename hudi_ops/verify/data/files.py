@@ -35,6 +35,7 @@ def _check_named(subject: Subject, named: NamedFile, findings: Findings) -> None
             or subject.storage.head(named.path) is not None
             or not _still_counts(subject, named)
             or _is_superseded(subject, named)
+            or _is_of_no_child(subject, named)
         ):
             return
         findings.error(
@@ -87,6 +88,19 @@ def _is_superseded(subject: Subject, named: NamedFile) -> bool:
     # All instants of the files of a rebuilt partition completed after the drop.
     begun = min((each.completion_time for each in found if each is not None and each.completion_time), default="")
     return not begun or named.instant.completion_time < begun
+
+
+def _is_of_no_child(subject: Subject, named: NamedFile) -> bool:
+    """Return whether it is a log file for a group that a resize did not make, or has not made yet."""
+    name = parse_data_file(named.stat.file_name)
+    if name is None or not name.is_log or name.instant == named.instant.time or subject.config.layout == 1:
+        return False
+    resize = subject.later.find(name.instant, "replacecommit")
+    if resize is None or not resize.is_completed:
+        return True
+    metadata = subject.metadata(resize)
+    made = metadata.made_groups if metadata is not None else None
+    return made is not None and (named.stat.partition_path, named.stat.file_id) not in made
 
 
 def _check_single(subject: Subject, findings: Findings) -> None:
