@@ -19,6 +19,7 @@ from hudi_ops.config.requests.request import (
     refuse_unknown,
     unknown_keyword,
 )
+from hudi_ops.config.requests.resize import ResizeRequest, checked_split_point
 from hudi_ops.config.requests.services import (
     SERVICES,
     ArchiveRequest,
@@ -52,11 +53,13 @@ __all__ = [
     "PolicyName",
     "RecoverRequest",
     "Request",
+    "ResizeRequest",
     "StrategyName",
     "VerifyRequest",
     "checked_engine",
     "checked_operation",
     "checked_policy",
+    "checked_split_point",
     "checked_strategy",
     "current_names",
     "invalid_request",
