@@ -71,7 +71,7 @@ class ContenderReader:
             found = Contender(
                 write.time,
                 write.action,
-                footprint_of(metadata, instant=write.time) if metadata is not None else None,
+                footprint_of(metadata, write.time) if metadata is not None else None,
                 "service" if write.action in REWRITING_ACTIONS else "ingest",
                 "completed",
                 decided[write.time].owner if write.time in decided else "",
@@ -95,7 +95,7 @@ class ContenderReader:
                 continue
             try:
                 metadata = CommitMetadata.from_bytes(self.storage.get(entry.payload), entry.payload)
-                found = footprint_of(metadata, instant=entry.instant)
+                found = footprint_of(metadata, entry.instant)
             except NotFound:
                 found = None
             yield Contender(

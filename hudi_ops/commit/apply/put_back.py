@@ -19,7 +19,7 @@ from hudi_ops.errors import Corrupt, NotFound
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.content.archived import load_history
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
-from hudi_ops.timeline.content.footprint import is_of_resize
+from hudi_ops.timeline.content.footprint import is_child_log
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.commit_log import Log, payload_folder, read_slot
 from hudi_ops.timeline.log.entries import Cancel, Complete, Entry, Restore, Void
@@ -125,7 +125,7 @@ def _unexplained(
 ) -> Iterator[str]:
     named = {stat.path.lstrip("/"): stat for stat in said.stats if stat.path not in {"", "null"}}
     # Log files for a resize go if it is aborted, or leaves their group out.
-    kept = sorted(path for path, stat in named.items() if not is_of_resize(stat.file_name, instant))
+    kept = sorted(path for path, stat in named.items() if not is_child_log(stat, instant))
     paths = [(path, named[path]) for path in kept]
     heads = LocalEngine().map(storage.head, [path for path, _ in paths])
     missing = [item for item, head in zip(paths, heads, strict=True) if head is None]

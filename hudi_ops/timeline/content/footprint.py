@@ -49,8 +49,8 @@ class Footprint:
     are the partitions into which possibly new keys were put, `looked` those of them that were searched for these keys before:
     a write that relies on a key's absence overlaps every write that adds keys. `looks_everywhere`: the index is global.
 
-    `children` are groups, named as in `groups`, that a pending resize makes: the write put log files into them, under the instant
-    of the resize. They are not among its groups.
+    `children` are groups of a pending resize into which a write put the rows of its `groups` once more. Two writes to different
+    parents may share one, so they do not overlap.
     """
 
     groups: frozenset[tuple[str, str]] = frozenset()
@@ -141,20 +141,16 @@ def inflight_body(operation: str, intent: Footprint | None) -> bytes:
     return CommitMetadata(operation=operation, extra=extra).to_bytes()
 
 
-def footprint_of(metadata: CommitMetadata, *, sources: frozenset[str] = frozenset(), instant: str = "") -> Footprint:
+def footprint_of(metadata: CommitMetadata, instant: str = "", *, sources: frozenset[str] = frozenset()) -> Footprint:
     """Return a completed write's footprint: statistics, replaced groups and its source.
 
-    `instant`: its request time, by which log files under the instant of a resize are told from its own; without it they count as
-    files of its groups.
+    `instant` is the write's: log files of another one are those of a dual write. Empty: there are none.
     """
     if TAKEN_KEY in metadata.extra:
         sources |= {metadata.extra[TAKEN_KEY]}
-    children = {
-        (stat.partition_path, stat.file_id[:BUCKET_DIGITS])
-        for stat in metadata.stats
-        if instant and is_of_resize(stat.file_name, instant)
-    }
-    groups = {(stat.partition_path, stat.file_id[:BUCKET_DIGITS]) for stat in metadata.stats} - children
+    twice = {stat.path for stat in metadata.stats if instant and is_child_log(stat, instant)}
+    groups = {(stat.partition_path, stat.file_id[:BUCKET_DIGITS]) for stat in metadata.stats if stat.path not in twice}
+    children = {(stat.partition_path, stat.file_id[:BUCKET_DIGITS]) for stat in metadata.stats if stat.path in twice}
     groups |= {
         (partition, file_id[:BUCKET_DIGITS]) for partition, ids in (metadata.replaced or {}).items() for file_id in ids
     }
@@ -179,9 +175,9 @@ def footprint_of(metadata: CommitMetadata, *, sources: frozenset[str] = frozense
     return named
 
 
-def is_of_resize(name: str, instant: str) -> bool:
-    """Return whether a file is a log file that carries another instant than that of its writer."""
-    return name.startswith(".") and f"_{instant}." not in name
+def is_child_log(stat: WriteStat, instant: str) -> bool:
+    """Return whether a statistic of a write is of a log file that it put under the instant of a resize."""
+    return ".log." in stat.file_name and f"_{instant}.log." not in stat.file_name
 
 
 def _adds_keys(stat: WriteStat) -> bool:
