@@ -90,19 +90,6 @@ def _is_superseded(subject: Subject, named: NamedFile) -> bool:
     return not begun or named.instant.completion_time < begun
 
 
-def _is_of_no_child(subject: Subject, named: NamedFile) -> bool:
-    """Return whether it is a log file for a group that a resize did not make, or has not made yet."""
-    name = parse_data_file(named.stat.file_name)
-    if name is None or not name.is_log or name.instant == named.instant.time or subject.config.layout == 1:
-        return False
-    resize = subject.later.find(name.instant, "replacecommit")
-    if resize is None or not resize.is_completed:
-        return True
-    metadata = subject.metadata(resize)
-    made = metadata.made_groups if metadata is not None else None
-    return made is not None and (named.stat.partition_path, named.stat.file_id) not in made
-
-
 def _check_single(subject: Subject, findings: Findings) -> None:
     grouped: dict[tuple[str, str, str], list[FoundFile]] = defaultdict(list)
     for file in subject.data_files:
