@@ -30,7 +30,7 @@ from hudi_ops.cli.services import (
     restore,
     savepoint,
 )
-from hudi_ops.cli.tables import adopt, create, inspect, repair_properties
+from hudi_ops.cli.tables import adopt, create, inspect, repair_properties, ring
 from hudi_ops.errors import HudiOpsError, Internal, InvalidRequest
 from hudi_ops.redaction import RedactingFormatter, redacted
 
@@ -69,6 +69,7 @@ app.command(help=as_help(inspect.READ_HELP))(inspect.read)
 app.command(help=as_help(changes.CHANGES_HELP))(changes.changes)
 app.command(help=as_help(inspect.TIMELINE_HELP))(inspect.timeline)
 app.command(help=as_help(inspect.SHOW_HELP))(inspect.show)
+app.command(help=as_help(ring.RING_HELP))(ring.ring)
 app.command(help=as_help(inspect.VERIFY_HELP))(inspect.verify)
 app.command(help=as_help(lock.LOCK_HELP))(lock.lock)
 app.command(help=as_help(paths.PATHS_HELP))(paths.paths)
