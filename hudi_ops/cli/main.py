@@ -27,6 +27,7 @@ from hudi_ops.cli.services import (
     metadata,
     recover,
     repair,
+    resize,
     restore,
     savepoint,
 )
@@ -52,6 +53,7 @@ app.command(help=as_help(adopt.ADOPT_HELP))(adopt.adopt)
 app.command(help=as_help(ingest.INGEST_HELP))(ingest.ingest)
 app.command(help=as_help(compact.COMPACT_HELP))(compact.compact)
 app.command(help=as_help(cluster.CLUSTER_HELP))(cluster.cluster)
+app.command(help=as_help(resize.RESIZE_HELP))(resize.resize)
 app.command(help=as_help(clean.CLEAN_HELP))(clean.clean)
 app.command(help=as_help(archive.ARCHIVE_HELP))(archive.archive)
 app.command(help=as_help(cancel.PLANS_HELP))(cancel.plans)
