@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from hudi_ops.commit.checks import refuse_changed_columns, refuse_unfit
 from hudi_ops.commit.ledger import newest_extra, pointers
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.undo.plan_cancels import PlanCancels
-from hudi_ops.commit.write import Write
+from hudi_ops.commit.write import Twin, Write
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import Contender, Role, refuse_completed, refuse_planned, refuse_running
 from hudi_ops.concurrency.foreign.foreign_starts import STARTS_WITHIN_S, await_started, is_starting
@@ -36,8 +36,8 @@ from hudi_ops.timeline.names import REWRITING_ACTIONS, WRITE_ACTIONS, completes_
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import schema_text, table_schema
 
-METADATA_TRIES = 10
-"""How often the metadata table's partitions may change during one write; each change is a build or a drop."""
+MAKES_MAX = 50
+"""How often a write makes its metadata delta and its child logs: again after each change of what they depend on."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,7 @@ def complete_write(
     *,
     role: Role = "ingest",
     check: Callable[[TableState], None] = lambda state: None,
+    twin: Twin | None = None,
 ) -> Complete:
     """Decide and apply an attempt's completion; the caller releases its markers and lease.
 
@@ -76,7 +77,8 @@ def complete_write(
     they stay cancelled.
 
     `role` is `service` for actions that replace file groups, ordered by the session's strategy, and `compaction` for actions that
-    merge the slices of a plan, which conflict with no write. `check` is called under the lock and may raise `Conflict`.
+    merge the slices of a plan, which conflict with no write. `check` is called under the lock and may raise `Conflict`. `twin` adds
+    files for pending resizes.
 
     Raises:
         Conflict: an overlapping write completed first or takes precedence, or the table's settings or columns changed;
@@ -86,13 +88,18 @@ def complete_write(
         Unsupported: its metadata table records cannot be made.
         OutcomeUnknown: storage did not say whether it was decided; the next write settles that.
     """
-    footprint = footprint_of(write.metadata(write.extra), sources=write.sources)
+    footprint = footprint_of(write.metadata(write.extra), attempt.instant, sources=write.sources)
     mine = Contender(attempt.instant, attempt.action, footprint, role, owner=str(session.ctx.owner))
     ahead = read_ahead(session, attempt, write, mine)
     schema = write.schema or table_schema(attempt.begun.config, attempt.begun.timeline, session.commits)
     delta = WriteDeltaMaker(session, attempt, write, schema)
-    _make_delta(delta, attempt.seen or attempt.begun)
 
+    def make(state: TableState) -> None:
+        if twin is not None:
+            delta.write = twin.made(state)
+        _make_delta(delta, state)
+
+    make(attempt.seen or attempt.begun)
     cancels = PlanCancels(session, mine, is_shared=attempt.is_shared)
 
     def prepare(state: TableState, slot: int) -> Entry | First | None:
@@ -101,10 +108,13 @@ def complete_write(
             state = cancels.with_plans_put_back(state)
         refuse_unfit(session, attempt, state)
         check(state)
+        if twin is not None and not twin.fits(state):
+            return None
         if role != "compaction":
             refuse_changed_columns(session, attempt.begun, state, attempt.instant)
+            joined = twin.joined if twin is not None else frozenset()
             ended = cancels.still_to_cancel(
-                state, _refuse_conflicts(session, attempt, write, mine, ahead, state, cancels)
+                state, _refuse_conflicts(session, attempt, write, mine, ahead, state, cancels, joined)
             )
         if not delta.fits(state):
             return None
@@ -112,13 +122,13 @@ def complete_write(
             return cancels.next_cancel(state, slot, ended)
         completion = session.next_time(newest_known(state.timeline, state.log) | delta.times, state)
         doubt = _may_double(session, state, write, puts_each_once=delta.puts_each_key_once)
-        body = _metadata(session, state, slot, write, ahead, may_double=doubt).to_bytes()
+        body = _metadata(session, state, slot, delta.write, ahead, may_double=doubt).to_bytes()
         entry = _entry(session, attempt, state, completion, session.put_payload(attempt.instant, slot, body))
         added = {"metadata": delta.path_at(completion, state), "metadata_seen": delta.seen_at(completion)}
         return entry.model_copy(update={**added, **observed_completions(state, completion)})
 
     with cancels:
-        decided = _decided(session, attempt, prepare, delta, f"{write.operation.lower()} {attempt.instant}")
+        decided = _decided(session, attempt, prepare, make, f"{write.operation.lower()} {attempt.instant}")
     entry = landed(decided, attempt)
     session.drop_lost_payloads(attempt.instant, decided, alone=attempt.epoch == 0)
     session.drop_delta(entry)
@@ -143,8 +153,12 @@ def complete_action(
     """
     delta = RemovalDeltaMaker(session, attempt, body.removed)
     is_moot = False
+
+    def make(state: TableState) -> None:
+        _make_delta(delta, state)
+
     if body.removed:
-        _make_delta(delta, session.loader.load())
+        make(session.loader.load())
 
     def prepare(state: TableState, slot: int) -> Entry | None:
         nonlocal is_moot
@@ -161,7 +175,7 @@ def complete_action(
 
     try:
         decided = _decided(
-            session, attempt, prepare, delta, f"complete {attempt.action} {attempt.instant}", lambda: is_moot
+            session, attempt, prepare, make, f"complete {attempt.action} {attempt.instant}", lambda: is_moot
         )
     except Cancelled:
         session.drop_refused_payloads(attempt.instant)
@@ -207,27 +221,29 @@ def _decided(
     session: Session,
     attempt: Attempt,
     prepare: Prepare,
-    delta: DeltaMaker,
+    make: Callable[[TableState], None],
     purpose: str,
     is_moot: Callable[[], bool] = lambda: False,
 ) -> Decided | None:
-    """Decide, remaking the delta each time the metadata table's partitions changed.
+    """Decide, and call `make` each time that what it made does not fit the state any more.
 
-    `is_moot` tells whether `prepare` found nothing to decide; then the result is None.
+    That is the metadata delta, once the metadata table's partitions changed, and the child logs, once a resize was planned or
+    cancelled or another write took their version. `is_moot` tells whether `prepare` found nothing to decide; then the result is
+    None.
 
     Raises:
-        Conflict: they changed `METADATA_TRIES` times.
+        Conflict: the state changed `MAKES_MAX` times.
     """
-    for _ in range(METADATA_TRIES):
+    for _ in range(MAKES_MAX):
         decided = _decide_once_started(session, attempt, prepare, purpose)
         if decided is not None or is_moot():
             return decided
-        _make_delta(delta, session.loader.load())
+        make(session.loader.load())
     raise Conflict(
-        f"the metadata table got or lost partitions {METADATA_TRIES} times while this attempt was decided",
+        f"metadata partitions or resizes of the table changed {MAKES_MAX} times while this attempt was decided",
         table=attempt.begun.config.name,
         instant=attempt.instant,
-        expected="builds and drops that come to an end",
+        expected="builds, drops and resizes that come to an end",
         next_step="run the same call again once they have",
     )
 
@@ -259,12 +275,15 @@ def _refuse_conflicts(
     ahead: Ahead,
     state: TableState,
     cancels: PlanCancels,
+    joined: Container[str],
 ) -> list[Contender]:
     """Check a write against completed, planned and running ones; return the plans that it ends."""
     others, strategy = session.contenders, session.strategy
     refuse_completed(mine, others.completed_since(attempt.begun, mine, state))
     pending = []
     for plan in others.plans(state, mine, _exclusive_plans(write)):
+        if plan.instant in joined:
+            continue  # the write put its rows into the children as well
         is_shared = plan.on_overlap in ENDING and mine.role == "ingest" and cancels.is_shared(state)
         # Apache Hudi may execute a cancelled plan until it is off the timeline.
         if not plan.is_cancelled or is_shared:

@@ -29,6 +29,7 @@ from hudi_ops.config.upkeep_settings import UpkeepSettings
 from hudi_ops.config.write_settings import METADATA_COMPACT_AFTER, FileSizes, LogFormat, checked_compact_after
 from hudi_ops.context import TableContext
 from hudi_ops.errors import HudiOpsError
+from hudi_ops.index.pending_resizes import ResizeReader
 from hudi_ops.metadata.reader.layout import Basis, group_counts, kept_partitions
 from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.metadata.writer.delta import MetadataDelta
@@ -81,6 +82,7 @@ class Session:
     contenders: ContenderReader = field(init=False)
     silent: SilentWriters = field(init=False)
     commits: CommitReader = field(init=False)
+    resizes: ResizeReader = field(init=False)
     slices: KeptSlices = field(init=False)
     loader: StateLoader = field(init=False)
     applier: TimelineApplier = field(init=False)
@@ -113,6 +115,7 @@ class Session:
             self.ctx = replace(self.ctx, lock_timeout_s=self.conflicts.lock_wait_s)
         self.strategy = strategy_of(self.conflicts.strategy)
         self.commits = CommitReader(self.ctx.storage)
+        self.resizes = ResizeReader(self.ctx.storage, self.commits)
         self.slices = KeptSlices(self.ctx.storage, self.commits)
         self.contenders = ContenderReader(self.ctx.storage, self.commits)
         self.silent = SilentWriters(self.ctx, self.contenders, self.conflicts.foreign_without_heartbeat)

@@ -1,14 +1,16 @@
-"""The write that an attempt hands to the commit."""
+"""The write that an attempt hands to the commit, and the files that it adds for pending resizes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import pyarrow as pa
 
 from hudi_ops.files.statistics.statistics import NO_FACTS, FileStatistics, StatisticsRequest
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata, WriteStat
+from hudi_ops.timeline.state import TableState
 
 
 @dataclass(frozen=True)
@@ -40,3 +42,20 @@ class Write:
             replaced=self.replaced,
             compacted=self.compacted,
         )
+
+
+class Twin(Protocol):
+    """Files that a write adds for pending resizes (`services.write.dual`)."""
+
+    @property
+    def joined(self) -> frozenset[str]:
+        """Return the resizes for which the write has them: it does not conflict with these."""
+        ...
+
+    def made(self, state: TableState) -> Write:
+        """Make them for a state, without the lock; return the write with them."""
+        ...
+
+    def fits(self, state: TableState) -> bool:
+        """Return whether they are those that the write needs, under the lock."""
+        ...

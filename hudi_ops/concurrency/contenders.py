@@ -71,7 +71,7 @@ class ContenderReader:
             found = Contender(
                 write.time,
                 write.action,
-                footprint_of(metadata) if metadata is not None else None,
+                footprint_of(metadata, write.time) if metadata is not None else None,
                 "service" if write.action in REWRITING_ACTIONS else "ingest",
                 "completed",
                 decided[write.time].owner if write.time in decided else "",
@@ -94,7 +94,8 @@ class ContenderReader:
             if mine.role == "ingest" and entry.action in MERGING_ACTIONS:
                 continue
             try:
-                found = footprint_of(CommitMetadata.from_bytes(self.storage.get(entry.payload), entry.payload))
+                metadata = CommitMetadata.from_bytes(self.storage.get(entry.payload), entry.payload)
+                found = footprint_of(metadata, entry.instant)
             except NotFound:
                 found = None
             yield Contender(

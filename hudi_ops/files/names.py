@@ -63,6 +63,27 @@ def log_file_name(file_id: str, instant: str, version: int, token: str) -> str:
     return f".{file_id}_{instant}.log.{version}_{token}"
 
 
+def child_log_name(file_id: str, resize: str, version: int, number: int, writer: str) -> str:
+    """Return the name of a log file that a write puts into a child group of a pending resize.
+
+    It carries the resize's instant, so that it is visible together with the child's base file. The token says the writer's instant
+    in two numbers. `number` tells the files of one writer apart (docs/protocol.md §29).
+
+    >>> child_log_name("5c1f2d3e-0", "20261121021726755", 7, 12, "20261121021801002")
+    '.5c1f2d3e-0_20261121021726755.log.7_12-20261121-21801002'
+    """
+    return log_file_name(file_id, resize, version, f"{number}-{_day_and_time(writer)}")
+
+
+def is_child_log_of(name: DataFileName, writer: str) -> bool:
+    """Return whether a log file is one that a write of ours put into a child group."""
+    return name.is_log and name.instant != writer and name.token.partition("-")[2] == _day_and_time(writer)
+
+
+def _day_and_time(instant: str) -> str:
+    return f"{instant[:8]}-{int(instant[8:] or 0)}"
+
+
 def base_file_name(file_id: str, group_number: int, epoch: int, instant: str) -> str:
     """Return the name of a new base file.
 

@@ -124,7 +124,7 @@ def completed_between(
         if metadata is None or POINTER_KEY in metadata.extra:
             continue  # gone from the timeline, or a hudi_ops write of a lower slot
         footprint = mine()
-        shared = footprint.overlap(footprint_of(metadata)) if footprint is not None else ("everything",)
+        shared = footprint.overlap(footprint_of(metadata, other.time)) if footprint is not None else ("everything",)
         if shared:
             return f"{other.time} completed without a slot and touches the same: {', '.join(shared[:3])}"
     return None
@@ -209,6 +209,7 @@ def _footprint_reader(ctx: TableContext, entry: Complete) -> Callable[[], Footpr
 
 def _own(ctx: TableContext, entry: Complete) -> Iterator[Footprint | None]:
     try:
-        yield footprint_of(CommitMetadata.from_bytes(ctx.storage.get(entry.payload), entry.payload))
+        body = ctx.storage.get(entry.payload)
+        yield footprint_of(CommitMetadata.from_bytes(body, entry.payload), entry.instant)
     except (Corrupt, NotFound):
         yield None

@@ -14,9 +14,11 @@ from hudi_ops.commit.session import Session, best_effort
 from hudi_ops.commit.undo.rollback_files import delete_own_notes, delete_pending
 from hudi_ops.concurrency.markers import FOLDER as MARKERS
 from hudi_ops.errors import Corrupt, NotFound
+from hudi_ops.index.resizes import is_resize
 from hudi_ops.storage.claim import ensure
 from hudi_ops.timeline.cancel.aborted import AbortedPlan, aborted_path, mark_swept, queue_path
 from hudi_ops.timeline.cancel.aborted_history import find_aborted
+from hudi_ops.timeline.content.plans import Plan, read_plan
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import fate_of
 from hudi_ops.timeline.log.entries import Takeover, cancel_of
@@ -35,16 +37,25 @@ def epochs_of(session: Session, state: TableState, instant: str) -> tuple[int, .
 
 
 def may_have_files(session: Session, state: TableState, plan: Instant) -> bool:
-    """Return whether an executor of a cancelled plan may have put a data file.
+    """Return whether files of a cancelled plan may exist.
 
-    After the CANCEL no process of hudi_ops begins it.
+    After the CANCEL no process of hudi_ops begins it. Writers put files under the instant of a resize before it is begun.
     """
     if plan.action not in REWRITING_ACTIONS:
         return False
+    if is_resize(_plan_of(session, state, plan)):
+        return True
     if State.INFLIGHT in plan.states or epochs_of(session, state, plan.time):
         return True
     folder = session.ctx.storage.list_folder(f"{MARKERS}/{plan.time}")
     return bool(folder.files or folder.folders)
+
+
+def _plan_of(session: Session, state: TableState, plan: Instant) -> Plan | None:
+    try:
+        return read_plan(session.ctx.storage, state.timeline, plan)
+    except Corrupt:
+        return None
 
 
 def remove_plan(session: Session, state: TableState, plan: Instant) -> None:

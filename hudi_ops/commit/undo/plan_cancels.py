@@ -62,7 +62,8 @@ class PlanCancels:
 
         Before it all of them are withdrawn, where Apache Hudi writes too.
 
-        A plan that an executor of ours began is not withdrawn: its requested file stays until its data files are gone.
+        A plan that an executor of ours began is not withdrawn: its requested file stays until its data files are gone. Nor is a
+        resize, for which writers put data files.
         """
         mine, plan = self._mine, plans[0]
         entry = Cancel(
@@ -79,7 +80,8 @@ class PlanCancels:
         def before(still_mine: Callable[[], bool]) -> None:
             if not self.is_shared(state):
                 return
-            fresh = {one.instant: one for one in plans if not one.is_taken and one.instant not in self._withdrawn}
+            kept = {*self._withdrawn, *(resize.instant for resize in self._session.resizes.pending(state))}
+            fresh = {one.instant: one for one in plans if not one.is_taken and one.instant not in kept}
             if fresh and withdraw(self._session, state, list(fresh), slot, still_mine):
                 self._withdrawn |= fresh
 

@@ -19,6 +19,7 @@ from hudi_ops.commit.takeover import take_over
 from hudi_ops.commit.undo.abort import may_have_files, record_aborted, release_aborted, remove_plan
 from hudi_ops.commit.undo.cancel import CancelReason, cancel_write
 from hudi_ops.commit.undo.rollback_files import (
+    child_logs,
     delete_files,
     delete_own_notes,
     delete_pending,
@@ -33,6 +34,7 @@ from hudi_ops.concurrency.lease.lease import Lease, lease_path, read_lease
 from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.concurrency.transaction import Decided
 from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt, HudiOpsError
+from hudi_ops.index.ring_files import delete_rings_of
 from hudi_ops.metadata.writer.commit import undo_delta
 from hudi_ops.storage.claim import ensure
 from hudi_ops.timeline.content.archived import is_archived_write
@@ -131,6 +133,9 @@ def roll_back(
     try:
         with session.keep(attempt.instant, "rollback", epoch=attempt.epoch, leased_s=attempt.leased_s) as monitor:
             delete_files(storage, paths, foreign=foreign, check=monitor.check)
+            if target.action == "clustering" and state.log.properties.facts.has_ring:
+                # Before the instant is gone: Apache Hudi would take a ring file for one that counts (docs/format.md §10.3).
+                delete_rings_of(storage, target.time)
             delete_own_notes(session, target.time)
             if state.config.all_metadata_partitions:
                 # Readers skip its blocks while the write is pending, and would read them once it is off the timeline.
@@ -281,4 +286,4 @@ def _complete(session: Session, attempt: Attempt, target: Instant, paths: Sequen
         took_ms = ms_of_instant(completion) - ms_of_instant(attempt.instant)
         return metadata_bytes(session.ctx.storage, attempt.instant, took_ms, target, paths)
 
-    return complete_action(session, attempt, Body(make), check)
+    return complete_action(session, attempt, Body(make, child_logs(target, paths)), check)

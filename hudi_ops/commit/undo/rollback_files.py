@@ -43,6 +43,20 @@ def delete_pending(session: Session, folder: str, target: Instant, *, foreign: b
         delete_files(session.ctx.storage, [f"{folder}/{name}"], foreign=foreign)
 
 
+def child_logs(target: Instant, paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the names of log files under the instant of an aborted resize, by partition path.
+
+    The metadata table lists those of completed writers, and has to forget them.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for path in paths if target.action == "clustering" else ():
+        partition, _, name = path.rpartition("/")
+        parsed = parse_data_file(name)
+        if parsed is not None and parsed.is_log:
+            found[partition] = (*found.get(partition, ()), name)
+    return found
+
+
 def plan_bytes(storage: Storage, target: Instant, paths: Sequence[str]) -> bytes:
     """Encode the requested file of a rollback."""
     return avro.write_one(

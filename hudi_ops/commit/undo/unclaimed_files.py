@@ -12,7 +12,7 @@ from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.markers import read_markers
 from hudi_ops.errors import Corrupt, NotFound, Unsupported
 from hudi_ops.files.log.log_file import LogFileReader
-from hudi_ops.files.names import DataFileName, parse_data_file
+from hudi_ops.files.names import DataFileName, is_child_log_of, parse_data_file
 from hudi_ops.timeline.content.plans import ReplacePlan, RollbackPlan, read_plan
 from hudi_ops.timeline.state import TableState
 
@@ -38,7 +38,8 @@ def files_of(
 
     Markers name them, and so does the plan of a begun rollback. The table is listed for the write's instant where these are
     incomplete: a foreign writer without markers has either written nothing or lost them, and a damaged marker line may have named
-    any file. `foreign`: it may be a foreign write; `plan`: of its begun rollback, if any.
+    any file. Of a resize all files under its instant are its own, also the log files of completed writers (docs/protocol.md §29).
+    `foreign`: it may be a foreign write; `plan`: of its begun rollback, if any.
     """
     announced = read_markers(session.ctx.storage, instant)
     planned = _planned(plan) if plan is not None else []
@@ -52,7 +53,7 @@ def files_of(
             "; ".join(set_aside[:SHOWN_MAX])
             + (f"; and {more} more" if (more := len(set_aside) - SHOWN_MAX) > 0 else ""),
         )
-    found = {path for path in named if _is_of(path, instant)}
+    found = {path for path in named if _is_of(path, instant)} | _of_resize(session, state, instant)
     others = [path for path in named if path not in found]
     found |= _written_ahead(session, state, instant, others, are_announced=True)
     strange = [path for path in others if path not in found]
@@ -122,8 +123,8 @@ def _prefix(name: DataFileName) -> str:
 
 
 def _named_since(session: Session, state: TableState, time: str) -> frozenset[str]:
-    """Return the paths that completed writes requested after an instant name."""
-    later = (write for write in state.timeline.completed_writes if write.time > time)
+    """Return the paths that writes name which completed after an instant."""
+    later = state.timeline.completed_since(time)
     metadata = (session.commits.metadata(state.timeline, write) for write in later)
     return frozenset(stat.path.lstrip("/") for commit in metadata if commit is not None for stat in commit.stats)
 
@@ -140,4 +141,15 @@ def _is_written_by(session: Session, path: str, instant: str, *, are_announced: 
 
 def _is_of(path: str, instant: str) -> bool:
     name = parse_data_file(path.rpartition("/")[2])
-    return name is not None and name.instant == instant
+    return name is not None and (name.instant == instant or is_child_log_of(name, instant))
+
+
+def _of_resize(session: Session, state: TableState, instant: str) -> set[str]:
+    """Return the files under the instant of a pending resize; empty for another action."""
+    partitions = {path for path, _ in _children(session, state, instant)}
+    return {
+        info.path
+        for path in sorted(partitions)
+        for info in session.ctx.storage.list_folder(path).files
+        if _is_of(info.path, instant)
+    }

@@ -154,7 +154,7 @@ def refuse_overtaken(session: Session, draft: Draft, state: TableState) -> None:
     """
     for other in Since(draft.begun, state).completed:
         metadata = session.commits.metadata(state.timeline, other)
-        touched = footprint_of(metadata) if metadata is not None else None
+        touched = footprint_of(metadata, other.time) if metadata is not None else None
         if touched is None or draft.footprint is None or draft.footprint.overlap(touched):
             raise Conflict(
                 f"{other.action} {other.time} completed while the plan was made, and touches the same file groups",

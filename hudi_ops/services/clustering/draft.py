@@ -42,7 +42,7 @@ class ClusteringDraft:
         left: dict[int, str] = {}
         footprints = [Footprint.of_groups(one.key for one in group.slices) for group in self.choice.groups]
         for other, metadata in completed_between(self.session, self.begun, state):
-            touched = footprint_of(metadata)
+            touched = footprint_of(metadata, other.time)
             for number, inputs in enumerate(footprints):
                 if inputs.overlap(touched):
                     left[number] = f"{other.action} {other.time} wrote to it while the plan was made"

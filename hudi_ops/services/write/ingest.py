@@ -35,6 +35,7 @@ from hudi_ops.services.base.result import Result
 from hudi_ops.services.indexing.drop import drop_metadata
 from hudi_ops.services.write.attempt import write_attempt
 from hudi_ops.services.write.batch import Batch, is_read_once, tagged
+from hudi_ops.services.write.dual.writer import DualWriter
 from hudi_ops.services.write.evolve import ColumnChange, columns_after
 from hudi_ops.services.write.operations import INSERT, INSERT_OVERWRITE_TABLE
 from hudi_ops.services.write.replace import replaced_by, with_replaced
@@ -150,8 +151,11 @@ def _ingest_into(
             )
             if replaced is not None:
                 write = with_replaced(session, attempt.begun, write, replaced, routes.rings)
-            entry = complete_write(session, attempt, write, check=unchanged_rings(session, attempt, routes.rings))
-            running.markers = _markers(attempt, tasks, results) if engine.name == "local" else None
+            unchanged = unchanged_rings(session, attempt, routes.rings)
+            twin = DualWriter(session, attempt, write, schema, running.written) if routes.rings else None
+            entry = complete_write(session, attempt, write, check=unchanged, twin=twin)
+            if engine.name == "local":
+                running.markers = [*_markers(attempt, tasks, results), *(twin.markers if twin is not None else ())]
     return IngestResult(
         table=state.config.name,
         operation=batch.operation.name,

@@ -48,6 +48,9 @@ class Footprint:
     With the other indexes a new key may go to any group, so that two writers of one key may touch no group in common. `adds`
     are the partitions into which possibly new keys were put, `looked` those of them that were searched for these keys before:
     a write that relies on a key's absence overlaps every write that adds keys. `looks_everywhere`: the index is global.
+
+    `children` are groups of a pending resize into which a write put the rows of its `groups` once more. Two writes to different
+    parents may share one, so they do not overlap.
     """
 
     groups: frozenset[tuple[str, str]] = frozenset()
@@ -57,6 +60,7 @@ class Footprint:
     adds: frozenset[str] = frozenset()
     looked: frozenset[str] = frozenset()
     looks_everywhere: bool = False
+    children: frozenset[tuple[str, str]] = frozenset()
 
     @classmethod
     def of_groups(cls, keys: Iterable[tuple[str, str]]) -> Footprint:
@@ -137,11 +141,16 @@ def inflight_body(operation: str, intent: Footprint | None) -> bytes:
     return CommitMetadata(operation=operation, extra=extra).to_bytes()
 
 
-def footprint_of(metadata: CommitMetadata, *, sources: frozenset[str] = frozenset()) -> Footprint:
-    """Return a completed write's footprint: statistics, replaced groups and its source."""
+def footprint_of(metadata: CommitMetadata, instant: str = "", *, sources: frozenset[str] = frozenset()) -> Footprint:
+    """Return a completed write's footprint: statistics, replaced groups and its source.
+
+    `instant` is the write's: log files of another one are those of a dual write. Empty: there are none.
+    """
     if TAKEN_KEY in metadata.extra:
         sources |= {metadata.extra[TAKEN_KEY]}
-    groups = {(stat.partition_path, stat.file_id[:BUCKET_DIGITS]) for stat in metadata.stats}
+    twice = {stat.path for stat in metadata.stats if instant and is_child_log(stat, instant)}
+    groups = {(stat.partition_path, stat.file_id[:BUCKET_DIGITS]) for stat in metadata.stats if stat.path not in twice}
+    children = {(stat.partition_path, stat.file_id[:BUCKET_DIGITS]) for stat in metadata.stats if stat.path in twice}
     groups |= {
         (partition, file_id[:BUCKET_DIGITS]) for partition, ids in (metadata.replaced or {}).items() for file_id in ids
     }
@@ -155,6 +164,7 @@ def footprint_of(metadata: CommitMetadata, *, sources: frozenset[str] = frozense
         adds=adds,
         looked=adds if looked else frozenset(),
         looks_everywhere=looked == "table",
+        children=frozenset(children),
     )
     if metadata.operation in _OF_TABLE:
         return replace(named, is_whole=True)
@@ -163,6 +173,11 @@ def footprint_of(metadata: CommitMetadata, *, sources: frozenset[str] = frozense
         partitions = frozenset(partition for partition, _ in groups) | frozenset(metadata.replaced or {})
         return replace(named, partitions=partitions)
     return named
+
+
+def is_child_log(stat: WriteStat, instant: str) -> bool:
+    """Return whether a statistic of a write is of a log file that it put under the instant of a resize."""
+    return ".log." in stat.file_name and f"_{instant}.log." not in stat.file_name
 
 
 def _adds_keys(stat: WriteStat) -> bool:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from hudi_ops.errors import HudiOpsError, NotFound
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.formats import partition_metadata
+from hudi_ops.timeline.content.footprint import is_child_log
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.verify.report import RESTORE, Findings
 from hudi_ops.verify.subject import FoundFile, NamedFile, Subject
@@ -35,6 +36,7 @@ def _check_named(subject: Subject, named: NamedFile, findings: Findings) -> None
             or subject.storage.head(named.path) is not None
             or not _still_counts(subject, named)
             or _is_superseded(subject, named)
+            or _is_of_no_child(subject, named)
         ):
             return
         findings.error(
@@ -67,6 +69,17 @@ def _check_named(subject: Subject, named: NamedFile, findings: Findings) -> None
 def _still_counts(subject: Subject, named: NamedFile) -> bool:
     found = subject.later.find(named.instant.time, named.instant.kind)
     return found is not None and found.is_completed
+
+
+def _is_of_no_child(subject: Subject, named: NamedFile) -> bool:
+    """Return whether a file was put into a child group that a resize did not make in the end.
+
+    The resize was aborted, or left the group out, and deleted its log files. The rows are in the parent as well.
+    """
+    if subject.config.layout == 1 or not is_child_log(named.stat, named.instant.time):
+        return False
+    group = (named.stat.partition_path, named.stat.file_id)
+    return all((file.partition_path, file.name.file_id) != group for file in subject.data_files)
 
 
 def _is_superseded(subject: Subject, named: NamedFile) -> bool:
