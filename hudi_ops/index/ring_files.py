@@ -158,9 +158,9 @@ class RingReader:
                 found="none",
                 next_step="restore it from a copy of the table; without it no key of the partition can be located",
             )
-        return next((instant for instant in reversed(versions.rings) if self._counts(instant, versions)), None)
+        return next((instant for instant in reversed(versions.rings) if self.counts(instant, versions)), None)
 
-    def _counts(self, instant: str, versions: RingVersions) -> bool:
+    def counts(self, instant: str, versions: RingVersions) -> bool:
         """Return whether a version counts, by the proofs in the order of their cost.
 
         Raises:
