@@ -70,7 +70,7 @@ class ResizeGroup:
 
 @dataclass
 class ResizeChoice(Choice):
-    """Choice of a resize: its splits and merges, and the rings that they change by partition path."""
+    """Choice of a resize: splits, merges, and the rings that they change, by partition path."""
 
     groups: list[ResizeGroup] = field(default_factory=list)
     rings: dict[str, Ring] = field(default_factory=dict)

@@ -110,7 +110,7 @@ def is_dyadic(start: int, width: int) -> bool:
 
 
 def split_point_of(name: str | None, *, is_extendible: bool) -> SplitPoint:
-    """Return the split point of a name or of `module:Class`; None: the default of the bucket engine.
+    """Return the split point of a name or `module:Class`; None: the default of the engine.
 
     Raises:
         InvalidRequest: the class cannot be made or is no split point, or the ranges of the ring would not stay halves of others.

@@ -45,7 +45,7 @@ def slices_of(session: Session, state: TableState, wanted: Sequence[str]) -> tup
 
 
 def standing_plans(session: Session, state: TableState, action: str) -> Iterator[tuple[Instant, Footprint | None]]:
-    """Yield the pending plans that stay beside one of `action`, with inputs; None: unreadable plan."""
+    """Yield the pending plans that stay beside one of `action`, with inputs; None: unreadable."""
     lower = outranked(session, state, action, reach_back=True)
     for instant, inputs in pending_inputs(session.ctx, state):
         if instant.time not in lower and not session.was_cancelled(state, instant.time):

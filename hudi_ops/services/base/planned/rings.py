@@ -11,7 +11,7 @@ from hudi_ops.timeline.state import TableState
 
 
 def refuse_stray_groups(table: str, keys: Iterable[tuple[str, str]], rings: Mapping[str, Ring]) -> None:
-    """Refuse visible groups that no node of a ring names; `keys` are partition paths and file ids.
+    """Refuse visible groups, by partition path and file id, that no node of a ring names.
 
     Raises:
         Corrupt: no write would find their rows.
