@@ -295,7 +295,7 @@ def _rings(session: Session, state: TableState, paths: Sequence[str]) -> dict[st
 
 
 def _within(held: Mapping[str, _Bucketed], request: ResizeRequest) -> tuple[list[_Group], list[_Group], list[_Group]]:
-    """Return the splits and merges of a plan, and those beyond its limits of bytes and partitions.
+    """Return splits and merges of a plan, and those beyond its limits of bytes and partitions.
 
     The partition with most bytes to resize comes first, in it the largest group; the first group always fits.
     """
