@@ -140,9 +140,9 @@ def test_a_plain_partition_costs_no_ring() -> None:
     assert left(found) == {LeftReason.FITTING: 4, LeftReason.ALONE: 1}
     assert not any("consistent_hashing_metadata" in call for call in faulty.history)
     assert found.sentence() == (
-        "nothing to resize: 5 file groups with a size between merge and split size (part=p0/"
+        "nothing to resize: 4 file groups with a size between merge and split size (part=p0/"
         f"{found.others[LeftReason.FITTING][0][0].file_id}: {found.others[LeftReason.FITTING][0][1]}), "
-        f"1 file group with no small neighbour (part=p1/{found.others[LeftReason.ALONE][0][0].file_id}: "
+        f"1 file group with no neighbour with room for it (part=p1/{found.others[LeftReason.ALONE][0][0].file_id}: "
         f"{found.others[LeftReason.ALONE][0][1]})"
     )
 
