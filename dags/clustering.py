@@ -1,18 +1,21 @@
-"""Airflow DAGs `clustering` and `clustering__<table>`: merge small files and sort rows."""
+"""Airflow DAGs `clustering`, `clustering__<table>` and `resize__<table>`: sort and merge files, resize buckets."""
 
 from __future__ import annotations
 
 from hudi_ops.plugins.hudi_ops_dags import Service, ServiceDag, dags_of
 
-from hudi_ops.config.requests import ClusteringRequest
+from hudi_ops.config.requests import ClusteringRequest, ResizeRequest
 
 DOC = """
-### Cluster a Hudi table
+### Cluster or resize a Hudi table
 
-Merges small files into larger ones, and sorts the rows by the columns that queries filter on, so that reads open fewer files.
-**plan** chooses the file groups and publishes the plan, **execute** runs it; ingestion goes on all the while. The plan groups that
-a write touches in between are left out, and the others complete. When there is nothing to plan, **execute** is *skipped*, and the
-result of **plan** says why. Run alone, **execute** takes the oldest pending plan.
+*clustering* merges small files into larger ones, and sorts the rows by the columns that queries filter on, so that reads open
+fewer files. *resize* splits the large buckets of a table with hash rings, and merges the small ones. Leave the fields in the
+section of the other service as they are.
+
+**plan** chooses the file groups and publishes the plan, **execute** runs it; ingestion goes on all the while. When there is
+nothing to plan, **execute** is *skipped*, and the result of **plan** says why. Run alone, **execute** takes the oldest pending
+plan of the service.
 
 A plan is executed once: a retry, or a run after a worker was restarted, finds it completed and succeeds, finds it alive elsewhere
 and is tried again, or takes it over from a dead executor. A plan that an earlier run left is executed before a new one is made.
@@ -22,9 +25,9 @@ SERVICE = Service(
     "clustering",
     ClusteringRequest,
     "cluster.py",
-    description="Merge the small files of a Hudi table, and sort its rows",
+    description="Merge the small files of a Hudi table and sort its rows, or resize its buckets",
     doc=DOC,
-    kinds=("clustering",),
+    kinds={"clustering": ClusteringRequest, "resize": ResizeRequest},
 )
 
 globals().update(dags_of(SERVICE, ServiceDag.plan_and_execute))

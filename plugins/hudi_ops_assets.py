@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias
+from hudi_ops.plugins.hudi_ops_report import service_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -17,8 +18,15 @@ if TYPE_CHECKING:
 TABLES = AssetAlias("hudi_ops_tables")
 """Outlet of all tasks that complete instants of a table."""
 
-_REWRITING = {"compact": ("compaction", "slices"), "cluster": ("clustering", "groups")}
-"""Applications that rewrite file groups: the action of their instants, and what their result counts when one completed."""
+_REWRITING = {
+    "compact": ("compaction", "slices"),
+    "cluster": ("clustering", "groups"),
+    "resize": ("resize", "groups"),
+}
+"""Applications that rewrite file groups: the action of their instants, and what their result counts when one completed.
+
+One that has several services is named by the service.
+"""
 
 
 def asset_of(table: str) -> Asset:
@@ -28,7 +36,7 @@ def asset_of(table: str) -> Asset:
 
 def events_of(result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield instant, action and rows of each instant that an application completed."""
-    app, instant = result.get("app"), result.get("instant")
+    app, instant = service_of(result), result.get("instant")
     if app == "ingest" and instant:
         yield {"instant": instant, "action": str(result.get("operation")), "rows": int(result.get("rows_in") or 0)}
     # A published plan has an instant as well: it is not completed.

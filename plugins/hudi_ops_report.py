@@ -47,6 +47,11 @@ def parse_result(line: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) and {"app", "ok"} <= value.keys() else None
 
 
+def service_of(result: Mapping[str, Any]) -> str:
+    """Return the name by which a result is told: `resize` for that service of the application `cluster`, else the application."""
+    return "resize" if result.get("service") == "resize" else str(result.get("app"))
+
+
 def sentence(result: Mapping[str, Any]) -> str:
     """Return what a successful application did: rows, files, seconds, instant.
 
@@ -56,13 +61,14 @@ def sentence(result: Mapping[str, Any]) -> str:
         "ingest": _ingested,
         "compact": _compacted,
         "cluster": _clustered,
+        "resize": _resized,
         "clean": _cleaned,
         "archive": _archived,
         "cancel": _cancelled,
         "metadata": _built,
         "verify": _verified,
         "recover": _recovered,
-    }.get(str(result.get("app")))
+    }.get(service_of(result))
     return (say(result) if say is not None else "") or f"{result.get('app')} succeeded"
 
 
@@ -85,13 +91,18 @@ def _compacted(result: Mapping[str, Any]) -> str:
 
 
 def _clustered(result: Mapping[str, Any]) -> str:
-    def done() -> str:
-        left, groups = result.get("left_out") or 0, result["groups"]
-        files = f"{_counted(result.get('replaced'), 'file group')} into {_counted(result.get('files'), 'file')}"
-        lost = f"; left out {left:,} of {_counted(groups + left, 'plan group')}, which writes touched" if left else ""
-        return f"Clustered {files} with {_counted(result.get('rows'), 'row')} of {_end(result)}{lost}"
+    return _rewritten(result, "clustering", "groups", lambda: _by_groups(result, "Clustered", "file group", "file"))
 
-    return _rewritten(result, "clustering", "groups", done)
+
+def _resized(result: Mapping[str, Any]) -> str:
+    return _rewritten(result, "resize", "groups", lambda: _by_groups(result, "Resized", "bucket", "bucket"))
+
+
+def _by_groups(result: Mapping[str, Any], did: str, before: str, after: str) -> str:
+    left, groups = result.get("left_out") or 0, result["groups"]
+    files = f"{_counted(result.get('replaced'), before)} into {_counted(result.get('files'), after)}"
+    lost = f"; left out {left:,} of {_counted(groups + left, 'plan group')}, which writes touched" if left else ""
+    return f"{did} {files} with {_counted(result.get('rows'), 'row')} of {_end(result)}{lost}"
 
 
 def _rewritten(result: Mapping[str, Any], action: str, rewritten: str, done: Callable[[], str]) -> str:

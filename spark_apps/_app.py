@@ -26,6 +26,7 @@ from pydantic import BaseModel
 from hudi_ops import Table
 from hudi_ops.concurrency.lock.open_lock import lock_of
 from hudi_ops.config.doors import add_arguments, request_of
+from hudi_ops.config.requests.kinds import Kinds, add_kinds, request_of_kind
 from hudi_ops.config.tables_file import TableLocation, find_tables_file, locate_table
 from hudi_ops.context import Owner
 from hudi_ops.engine.progress import Progress
@@ -219,12 +220,26 @@ def serve_modes(app: str, model: type[BaseModel], modes: Mapping[str, Work]) -> 
     serve(app, model, lambda job: modes[job.options.mode](job), *modes)
 
 
-def serve(app: str, model: type[BaseModel], work: Callable[[Job], Any], *modes: str, spark: bool = True) -> NoReturn:
+def serve_services(app: str, models: Kinds, services: Mapping[str, Mapping[str, Work]]) -> NoReturn:
+    """Run an application of several services, and end the process.
+
+    Args:
+        app: its name, for the last line.
+        models: values of `--service` with their requests, the default first.
+        services: for each of them values of `--mode` with what each does, the default first.
+    """
+    modes = next(iter(services.values()))
+    serve(app, models, lambda job: services[job.options.service][job.options.mode](job), *modes)
+
+
+def serve(
+    app: str, model: type[BaseModel] | Kinds, work: Callable[[Job], Any], *modes: str, spark: bool = True
+) -> NoReturn:
     """Run an application whose arguments are the fields of a request, and end the process.
 
     Args:
         app: its name, for the last line.
-        model: the request.
+        model: the request, or those of several services, of which `--service` chooses one.
         work: does the job; the result's `as_dict` goes onto the last line.
         modes: values of `--mode`, the default first; none: there is no such argument.
         spark: run large work on Spark; else all of it runs in this process, and no session is ever started.
@@ -234,11 +249,14 @@ def serve(app: str, model: type[BaseModel], work: Callable[[Job], Any], *modes: 
         options = _parser(app, model, modes).parse_args()
         stop = StopRequest(options.stop_file, options.on_stop)
         stop.listen()
-        job = Job(app, request_of(model, options), options, locate_table(options.table, options.tables), stop, spark)
+        request = request_of(model, options) if isinstance(model, type) else request_of_kind(model, options)
+        job = Job(app, request, options, locate_table(options.table, options.tables), stop, spark)
         stop.cancel_by(job.cancel_own_plan)
         stop.check("the request was read")
         try:
-            return dict(work(job).as_dict())
+            # The application is one, its services are several.
+            chosen = {} if isinstance(model, type) else {"service": options.service}
+            return {**chosen, **work(job).as_dict()}
         finally:
             stop.settle()
             if "table" in vars(job):
@@ -247,12 +265,16 @@ def serve(app: str, model: type[BaseModel], work: Callable[[Job], Any], *modes: 
     run(app, call)
 
 
-def _parser(app: str, model: type[BaseModel], modes: Sequence[str]) -> ArgumentParser:
-    parser = ArgumentParser(prog=f"{app}.py", description=model.__doc__)
+def _parser(app: str, model: type[BaseModel] | Kinds, modes: Sequence[str]) -> ArgumentParser:
+    about = model.__doc__ if isinstance(model, type) else " ".join(str(one.__doc__) for one in model.values())
+    parser = ArgumentParser(prog=f"{app}.py", description=about)
     parser.add_argument("--table", required=True, help="a name of tables.yaml, or a path")
     if modes:
         parser.add_argument("--mode", default=modes[0], choices=modes)
-    add_arguments(parser, model)
+    if isinstance(model, type):
+        add_arguments(parser, model)
+    else:
+        add_kinds(parser, model)
     parser.add_argument("--tables", help="the tables.yaml to use")
     parser.add_argument(
         "--accept-future-instants",

@@ -157,16 +157,16 @@ def parse_seconds(text: str, option: str) -> float:
     return float(match["number"]) * _SECONDS[match["unit"]]
 
 
-def parse_bytes(text: str, option: str) -> int:
+def parse_bytes(text: str, option: str, least: int = 1) -> int:
     """Parse a number of bytes: `500MB`, `1.5GB`, `2GiB`; a bare number is bytes.
 
     Raises:
-        InvalidRequest: not a size, or less than one byte.
+        InvalidRequest: not a size, or below the least one.
     """
     match = _SIZE.fullmatch(text.strip())
     size = (
-        float(match["number"]) * (1024 if match["binary"] else 1000) ** _POWERS[match["unit"].lower()] if match else 0
+        float(match["number"]) * (1024 if match["binary"] else 1000) ** _POWERS[match["unit"].lower()] if match else -1
     )
-    if size < 1:
+    if size < least:
         raise InvalidRequest(f"{option} is not a size", expected="for example 500MB, 1.5GB or 2GiB", found=repr(text))
     return int(size)

@@ -27,10 +27,11 @@ from hudi_ops.cli.services import (
     metadata,
     recover,
     repair,
+    resize,
     restore,
     savepoint,
 )
-from hudi_ops.cli.tables import adopt, create, inspect, repair_properties
+from hudi_ops.cli.tables import adopt, create, inspect, repair_properties, ring
 from hudi_ops.errors import HudiOpsError, Internal, InvalidRequest
 from hudi_ops.redaction import RedactingFormatter, redacted
 
@@ -52,6 +53,7 @@ app.command(help=as_help(adopt.ADOPT_HELP))(adopt.adopt)
 app.command(help=as_help(ingest.INGEST_HELP))(ingest.ingest)
 app.command(help=as_help(compact.COMPACT_HELP))(compact.compact)
 app.command(help=as_help(cluster.CLUSTER_HELP))(cluster.cluster)
+app.command(help=as_help(resize.RESIZE_HELP))(resize.resize)
 app.command(help=as_help(clean.CLEAN_HELP))(clean.clean)
 app.command(help=as_help(archive.ARCHIVE_HELP))(archive.archive)
 app.command(help=as_help(cancel.PLANS_HELP))(cancel.plans)
@@ -69,6 +71,7 @@ app.command(help=as_help(inspect.READ_HELP))(inspect.read)
 app.command(help=as_help(changes.CHANGES_HELP))(changes.changes)
 app.command(help=as_help(inspect.TIMELINE_HELP))(inspect.timeline)
 app.command(help=as_help(inspect.SHOW_HELP))(inspect.show)
+app.command(help=as_help(ring.RING_HELP))(ring.ring)
 app.command(help=as_help(inspect.VERIFY_HELP))(inspect.verify)
 app.command(help=as_help(lock.LOCK_HELP))(lock.lock)
 app.command(help=as_help(paths.PATHS_HELP))(paths.paths)

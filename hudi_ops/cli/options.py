@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -37,7 +37,7 @@ def with_options(
     for name, field in wanted:
         door = door_of(model.model_fields[field])
         option = f"--{door.option if door.option and name == field else name.replace('_', '-')}"
-        readers[name] = _reader(name, option, door.unit, texts.get(field))
+        readers[name] = _reader(name, option, door.unit, texts.get(field), shapes[field])
         metavar = {"bytes": "SIZE", "seconds": "DURATION"}.get(door.unit)
         if field in texts:
             metavar = texts[field].__name__.strip("_").upper()
@@ -87,11 +87,11 @@ def _annotation(option: str, schema: dict[str, Any], metavar: str | None, *, hid
     return Annotated[kind, typer.Option(option, **shown)]
 
 
-def _reader(name: str, option: str, unit: str, text: Any) -> Callable[[dict[str, Any]], Any]:
+def _reader(name: str, option: str, unit: str, text: Any, schema: Mapping[str, Any]) -> Callable[[dict[str, Any]], Any]:
     if text is not None:
         return lambda values: text(values, values[name], option)
     if unit == "bytes":
-        return lambda values: parse_bytes(values[name], option)
+        return lambda values: parse_bytes(values[name], option, schema.get("minimum", 1))
     if unit == "seconds":
         return lambda values: parse_seconds(values[name], option)
     return lambda values: values[name]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeVar
 
 import typer
 
 from hudi_ops.cli.arguments import locate, open_table
-from hudi_ops.cli.output import sized, write, write_json, write_table
+from hudi_ops.cli.output import counted, sized, write, write_json, write_table
 from hudi_ops.cli.progress import watching
 from hudi_ops.errors import InvalidRequest
 
@@ -34,6 +34,25 @@ class Mode(enum.StrEnum):
 
 
 ModeArgument = Annotated[Mode, typer.Argument(metavar="[MODE]", help="run, plan, execute or explain.")]
+
+
+def mode_and_partition(words: Sequence[str | None]) -> tuple[Mode, str | None]:
+    """Return what optional words of a call mean, in either order: a mode and a partition.
+
+    Raises:
+        InvalidRequest: two modes, or two words of which none is a mode.
+    """
+    given = [word for word in words if word is not None]
+    modes = [word for word in given if word in set(Mode)]
+    others = [word for word in given if word not in modes]
+    if len(modes) > 1 or len(others) > 1:
+        raise InvalidRequest(
+            f"{' and '.join(given)} are not one partition and one mode",
+            expected=f"at most one partition, and one of {', '.join(Mode)}, in any order",
+            found=" ".join(given),
+            next_step="name further partitions, and one that is called like a mode, by --partition",
+        )
+    return Mode(modes[0]) if modes else Mode.RUN, others[0] if others else None
 
 
 class Rewritten(Protocol):
@@ -62,6 +81,35 @@ class Rewritten(Protocol):
     @property
     def estimate_error(self) -> CostError | None:
         """Return how far the estimate was off."""
+        ...
+
+
+class RewrittenGroups(Protocol):
+    """Result of a service whose plans consist of groups, with its counts."""
+
+    @property
+    def groups(self) -> int:
+        """Return the number of plan groups that were rewritten."""
+        ...
+
+    @property
+    def left_out(self) -> int:
+        """Return the number of plan groups that were left out."""
+        ...
+
+    @property
+    def log_records(self) -> int:
+        """Return the number of records read from log files."""
+        ...
+
+    @property
+    def deleted(self) -> int:
+        """Return the number of rows that log files deleted."""
+        ...
+
+    @property
+    def spilled(self) -> int:
+        """Return the number of plan groups that were rewritten by way of the disk."""
         ...
 
 
@@ -174,6 +222,24 @@ def cost_lines(done: Rewritten) -> list[str]:
         f"  {_cost_text(done.actual)}, engine {done.engine} ({done.engine_reason})",
         f"  estimated {_cost_text(done.estimate)}{_off_text(done.estimate_error)}",
     ]
+
+
+def rewrite_notes(done: RewrittenGroups, on_disk: str) -> list[str]:
+    """Return the notes on an execution by plan groups: what was left out, and what its log files held.
+
+    Args:
+        done: its result.
+        on_disk: what was done on disk with plan groups that did not fit into memory.
+    """
+    notes = []
+    if done.left_out:
+        planned = counted(done.groups + done.left_out, "plan group")
+        notes.append(f"left out {done.left_out:,} of {planned}, which writes touched")
+    if done.log_records:
+        notes.append(f"log records: {done.log_records:,} merged, {counted(done.deleted, 'row')} deleted")
+    if done.spilled:
+        notes.append(f"{counted(done.spilled, 'plan group')} {on_disk} on disk, larger than the limit of memory")
+    return [f"  {note}" for note in notes]
 
 
 def note_text(done: ServiceResult) -> str:

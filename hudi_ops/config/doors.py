@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, TypeVar
 from unicodedata import category
@@ -70,10 +70,20 @@ def schemas(model: type[BaseModel]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def add_arguments(parser: argparse.ArgumentParser, model: type[BaseModel]) -> None:
-    """Add an argument for each field of a request, and a hidden one for each old name."""
+def add_arguments(
+    parser: argparse.ArgumentParser, model: type[BaseModel], without: Collection[str] = frozenset()
+) -> None:
+    """Add an argument for each field of a request, and a hidden one for each old name.
+
+    Args:
+        parser: gets them.
+        model: the request.
+        without: fields that get none.
+    """
     old_names = {new: old for old, new in getattr(model, "renamed", {}).items()}
-    for name, schema, _ in _of_applications(model):
+    for name, schema, _ in of_applications(model):
+        if name in without:
+            continue
         kind = schema["type"]
         form: dict[str, Any] = {"metavar": "|".join(schema["enum"])} if "enum" in schema else {}
         if kind == "boolean":
@@ -92,7 +102,7 @@ def request_of(model: type[R], options: argparse.Namespace) -> R:
         InvalidRequest: a value is not allowed; the message says what is.
     """
     values = {old: getattr(options, old) for old in getattr(model, "renamed", {})}
-    for name, _, door in _of_applications(model):
+    for name, _, door in of_applications(model):
         given = getattr(options, name)
         if isinstance(given, list):
             parts = [part for text in given for part in text.split(door.separator)]
@@ -108,13 +118,20 @@ def request_of_arguments(model: type[R], arguments: Sequence[str]) -> R:
     Raises:
         InvalidRequest: a value is not allowed; the message says what is.
     """
-    parser = _Parser(add_help=False, allow_abbrev=False)
+    parser = RaisingParser(add_help=False, allow_abbrev=False)
     add_arguments(parser, model)
     return request_of(model, parser.parse_known_args(list(arguments))[0])
 
 
-class _Parser(argparse.ArgumentParser):
+class RaisingParser(argparse.ArgumentParser):
+    """Parser that raises an error for a wrong call, and does not end the process."""
+
     def error(self, message: str) -> NoReturn:
+        """Report a wrong call.
+
+        Raises:
+            InvalidRequest: always.
+        """
         raise InvalidRequest(f"wrong arguments: {message}", next_step="correct the value")
 
 
@@ -214,7 +231,7 @@ def form_arguments(model: type[BaseModel]) -> list[str]:
 
 def service_fields(model: type[BaseModel]) -> set[str]:
     """Return the fields of a request that a schedule may set: those that hold for every run."""
-    return {name for name, _, _ in _of_applications(model)} - {"instant", "abandoned", "retake"}
+    return {name for name, _, _ in of_applications(model)} - {"instant", "abandoned", "retake"}
 
 
 def form_values(model: type[BaseModel], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -243,7 +260,8 @@ def _argument(field_name: str) -> str:
     return f"--{field_name.replace('_', '-')}"
 
 
-def _of_applications(model: type[BaseModel]) -> Iterator[tuple[str, dict[str, Any], Door]]:
+def of_applications(model: type[BaseModel]) -> Iterator[tuple[str, dict[str, Any], Door]]:
+    """Yield the fields that applications have, each with its JSON schema and how it is shown."""
     for name, schema in schemas(model).items():
         door = door_of(model.model_fields[name])
         if door.separator is not None:

@@ -83,6 +83,10 @@ class TableDeclaration(_Model, DefinitionFields, WriterFields):
     def _has_work_for_schedules(self) -> TableDeclaration:
         if "compaction" in self.schedules and self.type != "mor":
             raise ValueError("schedules.compaction: the table is copy-on-write, only type: mor is compacted")
+        if "resize" in self.schedules and self.bucket_engine == "simple":
+            raise ValueError(
+                "schedules.resize: the table has no hash rings, only bucket_engine consistent or extendible is resized"
+            )
         ingestion = self.schedules.get("ingestion")
         if ingestion is not None and not (self.source or ingestion.request.get("source")):
             raise ValueError("schedules.ingestion: names no source, and the table has none either")

@@ -72,9 +72,22 @@ def has_rings(storage: Storage) -> bool:
 
 def ring_versions(storage: Storage, partition_path: str) -> RingVersions:
     """List the files of a partition's rings."""
-    names = [info.name for info in storage.list_folder(ring_folder(partition_path)).files]
-    rings = sorted(name.removesuffix(_RING) for name in names if name.endswith(_RING) and not name.startswith("."))
-    committed = {name.removesuffix(_COMMITTED) for name in names if name.endswith(_COMMITTED)}
+    return _versions_of(partition_path, [info.name for info in storage.list_folder(ring_folder(partition_path)).files])
+
+
+def all_ring_versions(storage: Storage) -> dict[str, RingVersions]:
+    """List the files of all rings at once, by partition path."""
+    names: dict[str, list[str]] = {}
+    for info in storage.list(RINGS_FOLDER):
+        folder, _, name = info.path.removeprefix(RINGS_FOLDER).rpartition("/")
+        names.setdefault(folder.removeprefix("/"), []).append(name)
+    return {path: _versions_of(path, found) for path, found in sorted(names.items())}
+
+
+def _versions_of(partition_path: str, names: Iterable[str]) -> RingVersions:
+    seen = [name for name in names if not name.startswith(".")]
+    rings = sorted(name.removesuffix(_RING) for name in seen if name.endswith(_RING))
+    committed = {name.removesuffix(_COMMITTED) for name in seen if name.endswith(_COMMITTED)}
     return RingVersions(partition_path, tuple(rings), frozenset(committed))
 
 
@@ -105,7 +118,16 @@ class RingReader:
             Conflict: a newer ring was committed since the state was read, or the ring vanished.
             Corrupt: the ring cannot be read.
         """
-        instant = self.current(ring_versions(self.storage, partition_path))
+        return self.read_listed(ring_versions(self.storage, partition_path))
+
+    def read_listed(self, versions: RingVersions) -> Ring | None:
+        """Return the ring of a partition whose files were listed; None: it has none yet.
+
+        Raises:
+            Conflict: a newer ring was committed since the state was read, or the ring vanished.
+            Corrupt: the ring cannot be read.
+        """
+        instant, partition_path = self.current(versions), versions.partition_path
         if instant is None:
             return None
         path = ring_path(partition_path, instant)
@@ -140,9 +162,9 @@ class RingReader:
                 found="none",
                 next_step="restore it from a copy of the table; without it no key of the partition can be located",
             )
-        return next((instant for instant in reversed(versions.rings) if self._counts(instant, versions)), None)
+        return next((instant for instant in reversed(versions.rings) if self.counts(instant, versions)), None)
 
-    def _counts(self, instant: str, versions: RingVersions) -> bool:
+    def counts(self, instant: str, versions: RingVersions) -> bool:
         """Return whether a version counts, by the proofs in the order of their cost.
 
         Raises:

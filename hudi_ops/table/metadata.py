@@ -46,7 +46,7 @@ class IndexApi:
         Raises:
             InvalidRequest: an unknown partition, or one that the table cannot have.
             Unsupported: the table cannot be written.
-            Busy: another process builds, or a resize of buckets is pending.
+            Busy: another process builds, or a cancelled resize is being removed.
             Conflict: writes completed faster than they were added, or the metadata table was changed by others.
         """
         wanted = merged(IndexRequest, request, keywords)

@@ -1,4 +1,4 @@
-"""The reading half of a table: its rows as Arrow, as a scan, and what changed in it."""
+"""The reading half of a table: its rows as Arrow, as a scan, what changed in it, and its hash rings."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hudi_ops.read.as_of import instant_meant
 from hudi_ops.read.changes import Changes, ChangesRequest, plan_changes
 from hudi_ops.read.plan import plan_read, request_of
 from hudi_ops.read.scan import Scan
+from hudi_ops.services.inspect.rings import RingView, describe_rings
 
 
 class ReadApi:
@@ -127,6 +128,20 @@ class ReadApi:
             plan_changes(self._session.ctx.storage, request, self._session.ctx.clock, self._session.commits),
             self._reading_threads,
         )
+
+    def ring(self, partition: str | Sequence[str] | None = None) -> list[RingView]:
+        """Return the hash rings: versions, nodes with their file groups, and children of pending resizes.
+
+        Args:
+            partition: paths such as `origin=JFK`, or patterns such as `origin=J*`; None: all.
+
+        Raises:
+            InvalidRequest: the table has no hash rings, or no partition of that name.
+            Corrupt: a ring or the plan of a resize cannot be read.
+        """
+        wanted = (partition,) if isinstance(partition, str) else tuple(partition or ())
+        ctx = self._session.ctx
+        return describe_rings(ctx.storage, wanted, self._session.commits, ctx.local_engine)
 
     def _instant_of(self, as_of: str | None) -> str | None:
         return instant_meant(self._session.ctx.storage, as_of, self._timezone) if as_of is not None else None

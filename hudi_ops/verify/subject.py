@@ -28,6 +28,7 @@ from hudi_ops.timeline.content.archived import ArchivedHistory, load_history
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.content.plans import RestorePlan, RolledBack, read_result
 from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log.cancelled import MARKS
 from hudi_ops.timeline.log.commit_log import FOLDER as LOG_FOLDER
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.cleaned_files import paths_of_cleans
@@ -128,6 +129,10 @@ class Subject:
     def has_files(self, instant: str) -> bool:
         """Return whether a data file carries an instant in its name."""
         return any(found.name.instant == instant for found in self.data_files)
+
+    def is_marked(self, time: str) -> bool:
+        """Return whether the mark of a CANCEL names an instant (docs/protocol.md §7)."""
+        return f"{MARKS}/{time}" in self.sizes
 
     def is_beating(self, time: str) -> bool:
         """Return whether an instant has a live lease, of this library or of Apache Hudi."""

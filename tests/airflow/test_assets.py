@@ -23,6 +23,10 @@ import pytest
             {"app": "cluster", "instant": "2", "groups": 2, "rows": 9},
             [{"instant": "2", "action": "clustering", "rows": 9}],
         ),
+        (
+            {"app": "cluster", "service": "resize", "instant": "2", "groups": 2, "rows": 9},
+            [{"instant": "2", "action": "resize", "rows": 9}],
+        ),
         ({"app": "cluster", "instant": "2", "groups": 0, "note": "it was completed before"}, []),
         ({"app": "clean", "instant": "2", "verdicts": [], "counts": {"planned": 2}}, []),
         ({"app": "clean", "instant": "2", "deleted": 3, "note": ""}, [{"instant": "2", "action": "clean", "rows": 0}]),

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from airflow.sdk.exceptions import ParamValidationError
+from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 
 from hudi_ops import Table
+from hudi_ops.config.doors import form_fields
+from hudi_ops.config.requests import SERVICES, ResizeRequest
+from hudi_ops.config.requests.kinds import request_of_kind_arguments
+from hudi_ops.errors import InvalidRequest
 from tests.airflow.dag_runs import airflow, asset_events, last_result
 
 TRIPS = pa.table({"id": ["a", "b", "c"], "city": ["x", "x", "y"], "fare": [3.0, 2.0, 1.0]})
@@ -17,7 +22,7 @@ TRIPS = pa.table({"id": ["a", "b", "c"], "city": ["x", "x", "y"], "fare": [3.0, 
 
 @pytest.fixture
 def clustered_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A tables.yaml with two tables, of which one has a schedule."""
+    """A tables.yaml with three tables, of which one has a schedule of each service."""
     file = tmp_path / "tables.yaml"
     file.write_text(
         "tables:\n"
@@ -27,6 +32,16 @@ def clustered_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "    record_key: [id]\n"
         "    schedules:\n"
         "      clustering: {schedule: '@daily', sort_by: [fare, id], order: z-order, group_bytes: 500000000}\n"
+        "  ringed:\n"
+        "    path: ringed\n"
+        "    record_key: [id]\n"
+        "    partition_by: [city]\n"
+        "    type: mor\n"
+        "    bucket_engine: consistent\n"
+        "    buckets: 2\n"
+        "    buckets_max: 8\n"
+        "    schedules:\n"
+        "      resize: {schedule: '@hourly', split_bytes: 500000000, max_partitions: 3}\n"
     )
     monkeypatch.setenv("HUDI_OPS_TABLES", str(file))
     return file
@@ -37,11 +52,11 @@ def test_the_form_offers_all_tables_and_every_order(clustered_file: Path, load_d
     assert (dag.max_active_runs, dag.catchup, dag.schedule, dag.tags) == (1, False, None, {"hudi", "clustering"})
     assert dag.get_task("plan").downstream_task_ids == {"execute"}
     enums = {name: dag.params.get_param(name).schema["enum"] for name in ("table", "service", "order", "on_overlap")}
-    assert enums["table"] == ["trips", "riders"]
-    assert enums["service"] == ["clustering"]
+    assert enums["table"] == ["trips", "riders", "ringed"]
+    assert enums["service"] == ["clustering", "resize"]
     assert enums["order"] == [None, "none", "linear", "z-order", "hilbert"]
     assert "| service |" in dag.doc_md
-    for name, value in (("service", "resize"), ("order", "random"), ("target_bytes", 0), ("on_overlap", "pass")):
+    for name, value in (("service", "compaction"), ("order", "random"), ("target_bytes", 0), ("on_overlap", "pass")):
         with pytest.raises(ParamValidationError, match=name):
             load_dag("clustering").dag.params[name] = value
     dag.params.validate()
@@ -49,12 +64,79 @@ def test_the_form_offers_all_tables_and_every_order(clustered_file: Path, load_d
     dag.params.validate()
 
 
+def rendered(dag: Any, **values: Any) -> list[str]:
+    """The arguments of the application for a run with these values."""
+    task = dag.get_task("plan")
+    return list(task.render_template(task.application_args, {"params": {**dag.params.dump(), **values}}))
+
+
+def test_the_fields_of_each_service_stand_in_a_section_of_their_own(clustered_file: Path, load_dag) -> None:
+    dag = load_dag("clustering").dag
+    sections = {name: param.schema.get("section") for name, param in dag.params.items()}
+    shared = {"table", "service", "partitions", "max_bytes", "cancel", "engine"}
+    assert {name for name, section in sections.items() if section is None} == shared
+    assert {name for name, section in sections.items() if section == "Resize"} == {
+        *("split_bytes", "merge_bytes", "split_point", "max_partitions"),
+    }
+    assert sections["sort_by"] == sections["on_overlap"] == "Clustering"
+    assert [*sections][:2] == ["table", "service"]
+    limit = dag.params.get_param("max_bytes")
+    assert (limit.schema["type"], limit.value) == (["null", "integer"], None)
+    assert str(limit.description).startswith("clustering: Stop adding file groups")
+    assert "resize: Stop adding buckets" in str(limit.description)
+
+
+@pytest.mark.parametrize("service", ["clustering", "resize"])
+def test_a_run_has_the_request_of_the_chosen_service(clustered_file: Path, load_dag, service: str) -> None:
+    dag = load_dag("clustering").dag
+    model = SERVICES[service]
+    assert request_of_kind_arguments(dag.get_task("plan").request, rendered(dag, service=service)) == model()
+    given = {"max_bytes": 5, "partitions": "city=x"}
+    made = request_of_kind_arguments(dag.get_task("plan").request, rendered(dag, service=service, **given))
+    assert made == model(max_bytes=5, partitions=("city=x",))
+
+
+@pytest.mark.parametrize(
+    ("service", "other", "values"),
+    [("resize", "clustering", {"sort_by": "fare"}), ("clustering", "resize", {"split_bytes": 7_000_000})],
+)
+def test_a_field_of_the_other_service_fails_the_task_before_anything_starts(
+    clustered_file: Path, load_dag, service: str, other: str, values: dict[str, Any]
+) -> None:
+    dag = load_dag("clustering").dag
+    task = dag.get_task("plan")
+    task.application_args = rendered(dag, service=service, **values)
+    with pytest.raises(
+        AirflowFailException, match=f"{next(iter(values))} is a field of {other}, and the service is {service}"
+    ):
+        task.execute({})
+
+
+def test_a_schedule_of_a_resize_is_a_dag_of_its_own(clustered_file: Path, load_dag) -> None:
+    module = load_dag("clustering")
+    dag = vars(module)["resize__ringed"]
+    assert set(dag.params) == {"table", "service"} | set(form_fields(ResizeRequest))
+    assert (dag.schedule, dag.tags) == ("@hourly", {"hudi", "resize"})
+    assert dag.params.get_param("service").schema["enum"] == ["resize"]
+    assert not any("section" in param.schema for param in dag.params.values())
+    made = request_of_kind_arguments(dag.get_task("plan").request, rendered(dag))
+    assert made == ResizeRequest(split_bytes=500_000_000, max_partitions=3)
+    assert "--service=resize" in rendered(dag)
+    assert "order" not in vars(module)["resize__ringed"].params
+    assert "split_bytes" not in vars(module)["clustering__riders"].params
+
+
+def test_a_table_without_rings_has_no_schedule_of_a_resize(clustered_file: Path, load_dag) -> None:
+    clustered_file.write_text("tables: {trips: {path: x, record_key: [id], type: mor, schedules: {resize: '@daily'}}}")
+    with pytest.raises(InvalidRequest, match=r"schedules.resize: the table has no hash rings"):
+        load_dag("clustering")
+
+
 def test_a_schedule_has_the_values_of_its_entry(clustered_file: Path, load_dag) -> None:
     dag = vars(load_dag("clustering"))["clustering__riders"]
     assert (dag.schedule, dag.params.get_param("table").schema["enum"]) == ("@daily", ["riders"])
-    task = dag.get_task("plan")
-    rendered = task.render_template(task.application_args, {"params": dag.params.dump()})
-    assert {"--sort-by=fare,id", "--order=z-order", "--group-bytes=500000000", "--mode=plan"} <= set(rendered)
+    wanted = {"--service=clustering", "--sort-by=fare,id", "--order=z-order", "--group-bytes=500000000", "--mode=plan"}
+    assert wanted <= set(rendered(dag))
 
 
 @pytest.fixture

@@ -5,13 +5,11 @@ from __future__ import annotations
 import pytest
 
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
-from hudi_ops.errors import Busy, Cancelled, Conflict, HudiOpsError, InvalidRequest
+from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
 from hudi_ops.metadata.records.partitions import FOLDER
 from hudi_ops.services.indexing import build as metadata_build
-from hudi_ops.services.indexing import reserve as metadata_place
 from hudi_ops.services.indexing.build import build_metadata
-from hudi_ops.storage.open import open_storage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault
 from hudi_ops.timeline.settings.properties_file import load_config
@@ -211,24 +209,6 @@ def test_an_unknown_partition_is_refused(names) -> None:
     with pytest.raises(InvalidRequest) as refused:
         build(make_table(DEFINITION).copy(clock), clock, "first", names)
     assert (refused.value.table, bool(refused.value.next_step)) == ("crash", True)
-
-
-def test_a_pending_resize_of_buckets_is_waited_for(hudi_fixtures) -> None:
-    storage = open_storage(str(hudi_fixtures("v9_bucket_consistent_pending_resize")))
-    table = table_of(storage, ManualClock(NOW_MS), "first")
-    state = table._session.loader
-    with pytest.raises(HudiOpsError) as failed:
-        metadata_place.refuse_unbuildable(table._session, _state_of(storage, state))
-    assert isinstance(failed.value, Busy)
-
-
-def _state_of(storage, loader):
-    """The state of a table that nobody adopted."""
-    from hudi_ops.timeline.active import load_timeline
-    from hudi_ops.timeline.state import TableState
-
-    config = load_config(storage)
-    return TableState(config, None, load_timeline(storage, config))
 
 
 def test_its_instant_is_none_of_the_data_table() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hudi_ops.cli.arguments import AcceptFutureOption, JsonOption, TableArgument, split_names
 from hudi_ops.cli.options import with_options
 from hudi_ops.cli.output import counted
-from hudi_ops.cli.planned import Mode, ModeArgument, ServiceCommand, cost_lines, note_text, tell_rewrite
+from hudi_ops.cli.planned import Mode, ModeArgument, ServiceCommand, cost_lines, note_text, rewrite_notes, tell_rewrite
 from hudi_ops.config.requests import ClusteringRequest
 
 if TYPE_CHECKING:
@@ -54,19 +54,11 @@ def cluster(
 def _done_text(done: ClusterResult) -> str:
     if done.actual is None:
         return note_text(done)
-    notes = []
-    if done.left_out:
-        planned = counted(done.groups + done.left_out, "plan group")
-        notes.append(f"left out {done.left_out:,} of {planned}, which writes touched")
-    if done.log_records:
-        notes.append(f"log records: {done.log_records:,} merged, {counted(done.deleted, 'row')} deleted")
-    if done.spilled:
-        notes.append(f"{counted(done.spilled, 'plan group')} sorted on disk, larger than the limit of memory")
     return "\n".join([
         f"{done.table}: clustering {done.instant} rewrote {counted(done.replaced, 'file group')} into "
         f"{counted(done.files, 'file')}, {counted(done.rows, 'row')}",
         *cost_lines(done),
-        *(f"  {note}" for note in notes),
+        *rewrite_notes(done, "sorted"),
     ])
 
 

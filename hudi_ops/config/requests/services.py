@@ -12,6 +12,7 @@ from hudi_ops.config.doors import TEXT, TEXTS, Door
 from hudi_ops.config.requests.clustering import ClusteringRequest
 from hudi_ops.config.requests.compaction import CompactionRequest
 from hudi_ops.config.requests.request import EngineName, Names, Request, listed
+from hudi_ops.config.requests.resize import ResizeRequest
 from hudi_ops.errors import InvalidRequest
 
 PolicyName: TypeAlias = Literal["commits", "hours", "versions"]
@@ -322,6 +323,7 @@ SERVICES: Mapping[str, type[Request]] = {
     "ingestion": IngestRequest,
     "compaction": CompactionRequest,
     "clustering": ClusteringRequest,
+    "resize": ResizeRequest,
     "clean": CleanRequest,
     "cancel": CancelRequest,
     "metadata": IndexRequest,

@@ -15,7 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from hudi_ops.commit.checks import refuse_unfit
-from hudi_ops.commit.complete import Body, complete_action, complete_write, landed
+from hudi_ops.commit.complete import complete_write
+from hudi_ops.commit.completion import Body, complete_action, landed
 from hudi_ops.commit.recover.recover import recover
 from hudi_ops.commit.recover.sweep import release_completed
 from hudi_ops.commit.session import Session

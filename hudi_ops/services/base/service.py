@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
-from hudi_ops.commit.complete import Body
+from hudi_ops.commit.completion import Body
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt

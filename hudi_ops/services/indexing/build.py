@@ -118,7 +118,7 @@ def build_metadata(
     Raises:
         InvalidRequest: an unknown partition, or one that the table cannot have.
         Unsupported: the table cannot be written.
-        Busy: another build is running, a resize of buckets is pending, or the lock is held.
+        Busy: another build is running, a cancelled resize is being removed, or the lock is held.
         Conflict: writes completed in all rounds, or another process changed the metadata table.
         Cancelled: another process took the build for dead.
     """
@@ -143,7 +143,7 @@ def build_metadata(
         state.config.name,
         None,
         tuple(map(str, wanted)),
-        files=len(first.visible),
+        files=len(first.described),
         bytes_in=first.size_bytes,
         engine=chosen[0].name,
         engine_reason=chosen[1],
@@ -203,7 +203,7 @@ def _build(
 
 def _begin(build: _Build, seen: TableSnapshot) -> None:
     """Put the first files of all partitions, with the content of a snapshot."""
-    files = list(seen.visible.values())
+    files = list(seen.described.values())
     facts = build.reader.facts(files)
     keys = build.reader.located(list(seen.slices.values()))
     now_ms = build.session.ctx.clock.now_ms()
@@ -272,7 +272,7 @@ def _decided(build: _Build, seen: TableSnapshot) -> bool:
     def prepare(state: TableState, slot: int) -> Entry | None:
         refuse_pending_restore(state)
         _refuse_changed(build, state)
-        if changing(state.timeline) != seen.completed:
+        if changing(state.timeline) != seen.completed or seen.undone_ahead(state):
             return None
         own = load_metadata_timeline(session.ctx.storage)
         _refuse_cleared(build, state, own.find(build.instant) is not None)
@@ -329,7 +329,7 @@ def _refuse_changed(build: _Build, state: TableState) -> None:
     Raises:
         Cancelled: another process took it for dead.
         Conflict: the metadata table got or lost partitions.
-        Busy: an index is being built, or a resize of buckets is pending.
+        Busy: an index is being built, or a cancelled resize is being removed.
     """
     if cancel_of(state.log.fate(build.instant)) is not None:
         raise Cancelled(

@@ -5,12 +5,13 @@ Index builds use the difference to catch up with concurrent writes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from hudi_ops.commit.session import Session
 from hudi_ops.metadata.records.file_lists import FileChanges
 from hudi_ops.timeline.completed import changing
+from hudi_ops.timeline.content.footprint import is_child_log
 from hudi_ops.timeline.content.plans import CleanResult, read_result
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.state import TableState
@@ -26,11 +27,19 @@ Group = tuple[str, str]
 
 @dataclass(frozen=True)
 class TableSnapshot:
-    """Sizes of committed files, by partition path and name, and visible slices of one state."""
+    """Committed files and visible slices of one state.
+
+    Attributes:
+        files: sizes, by partition path and name.
+        slices: what readers see.
+        ahead: log files, by path, that completed writes put into child groups of pending resizes. Readers see them once the resize
+            completes, and its delta does not name them.
+    """
 
     state: TableState
     files: Mapping[str, Mapping[str, int]]
     slices: Mapping[Group, Slice]
+    ahead: Mapping[str, DataFile] = field(default_factory=dict)
 
     @property
     def completed(self) -> frozenset[Instant]:
@@ -38,14 +47,19 @@ class TableSnapshot:
         return changing(self.state.timeline)
 
     @property
-    def visible(self) -> dict[str, DataFile]:
-        """Return the files of the slices, by path."""
-        return {file.path: file for slice_ in self.slices.values() for file in files_of_slice(slice_)}
+    def described(self) -> dict[str, DataFile]:
+        """Return the files whose statistics are stored, by path: those of the slices, and those ahead."""
+        seen = {file.path: file for slice_ in self.slices.values() for file in files_of_slice(slice_)}
+        return {**seen, **self.ahead}
 
     @property
     def size_bytes(self) -> int:
-        """Return the bytes of the files of the slices."""
-        return sum(file.size_bytes for file in self.visible.values())
+        """Return the bytes of these files."""
+        return sum(file.size_bytes for file in self.described.values())
+
+    def undone_ahead(self, state: TableState) -> list[DataFile]:
+        """Return the files ahead of resizes that are not on the timeline any more: their abort deleted them."""
+        return [file for file in self.ahead.values() if state.timeline.find(file.instant) is None]
 
 
 @dataclass(frozen=True)
@@ -54,7 +68,7 @@ class TableDiff:
 
     Attributes:
         files: added and removed files, by partition path.
-        new: files that readers see now and did not see before.
+        new: files whose statistics are stored now and were not before.
         slices: slices of the groups that changed, before and after; None where a group has none.
     """
 
@@ -89,10 +103,14 @@ def snapshot(session: Session, state: TableState, before: TableSnapshot | None =
         session.ctx.storage, state.config, state.timeline, session.commits, is_whole=touched is None, is_writing=True
     )
     slices = {slice_.key: slice_ for slice_ in moment.slices(listed, listing.source)}
+    ahead = {file.path: file for file in _written_ahead(session, state, listed)}
+    for file in ahead.values():
+        files[file.partition_path][file.name] = file.size_bytes
     if before is not None and touched is not None:
         kept = {group: slice_ for group, slice_ in before.slices.items() if group[0] not in touched}
-        return TableSnapshot(state, {**before.files, **files}, {**kept, **slices})
-    return TableSnapshot(state, files, slices)
+        ahead |= {path: file for path, file in before.ahead.items() if file.partition_path not in touched}
+        return TableSnapshot(state, {**before.files, **files}, {**kept, **slices}, ahead)
+    return TableSnapshot(state, files, slices, ahead)
 
 
 def diff(before: TableSnapshot, after: TableSnapshot) -> TableDiff:
@@ -103,14 +121,28 @@ def diff(before: TableSnapshot, after: TableSnapshot) -> TableDiff:
         if old != new:
             added = {name: size for name, size in new.items() if old.get(name) != size}
             files[path] = FileChanges(added, sorted(old.keys() - new.keys()))
-    seen = before.visible.keys()
+    seen = before.described.keys()
     groups = sorted(before.slices.keys() | after.slices.keys())
     slices = [(before.slices.get(group), after.slices.get(group)) for group in groups]
     return TableDiff(
         files,
-        tuple(file for path, file in after.visible.items() if path not in seen),
+        tuple(file for path, file in after.described.items() if path not in seen),
         tuple((old, new) for old, new in slices if old != new),
     )
+
+
+def _written_ahead(session: Session, state: TableState, listed: Mapping[str, Sequence[DataFile]]) -> Iterator[DataFile]:
+    """Yield listed log files that completed writes put into child groups of pending resizes."""
+    resizes = {resize.instant for resize in session.resizes.pending(state, looks_back=True)}
+    if not resizes:
+        return
+    named: set[str] = set()
+    for write in state.timeline.completed_since(min(resizes)):
+        metadata = session.commits.metadata(state.timeline, write)
+        stats = metadata.stats if metadata is not None else ()
+        named |= {stat.path.lstrip("/") for stat in stats if is_child_log(stat, write.time)}
+    for files in listed.values():
+        yield from (file for file in files if file.instant in resizes and file.path in named)
 
 
 def _touched(session: Session, before: TableSnapshot, state: TableState) -> frozenset[str] | None:
@@ -119,7 +151,7 @@ def _touched(session: Session, before: TableSnapshot, state: TableState) -> froz
     gone = before.completed - now
     if any(instant.time >= state.timeline.start for instant in gone):
         return None  # a completed write was undone; instants below the start were archived
-    touched: set[str] = set()
+    touched = {file.partition_path for file in before.undone_ahead(state)}
     for instant in now - before.completed:
         if instant.kind == "restore":
             return None

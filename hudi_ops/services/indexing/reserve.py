@@ -18,6 +18,7 @@ from hudi_ops.concurrency.lease.lease import read_lease, take_lease
 from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.errors import Busy, Conflict, HudiOpsError, InvalidRequest, NotFound, Unsupported
 from hudi_ops.files.names import parse_data_file
+from hudi_ops.index.resizes import RESIZE_STRATEGY, is_resize
 from hudi_ops.metadata.reader.instants import INIT_PREFIX, load_metadata_timeline
 from hudi_ops.metadata.records.partitions import FOLDER, TIMELINE_FOLDER, MetadataPartition
 from hudi_ops.metadata.writer.begin import request_beginning
@@ -25,7 +26,7 @@ from hudi_ops.metadata.writer.commit import ACTION
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.content.archived import load_history
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
-from hudi_ops.timeline.content.plans import ReplacePlan, read_plan
+from hudi_ops.timeline.content.plans import ReplacePlan, RollbackPlan, read_plan
 from hudi_ops.timeline.log.reserve import free_at_or_below, known_times
 from hudi_ops.timeline.names import completed_name, inflight_name, requested_name
 from hudi_ops.timeline.settings.properties_file import load_config
@@ -34,7 +35,6 @@ from hudi_ops.view.slices import is_partitioned
 
 logger = logging.getLogger(__name__)
 
-_RESIZE = "ConsistentBucket"
 _DEFAULT = (MetadataPartition.FILES, MetadataPartition.COLUMN_STATS, MetadataPartition.PARTITION_STATS)
 
 
@@ -112,21 +112,63 @@ def refuse_unbuildable(session: Session, state: TableState) -> None:
 
     Raises:
         Unsupported: the table cannot be written. Raised by `refuse_unwritable`.
-        Busy: an index is being built by Apache Hudi, its buckets are being resized, or a restore is pending.
+        Busy: an index is being built by Apache Hudi, a restore is pending, or a resize is being undone.
+        Corrupt: a pending plan cannot be read. Raised by `read_plan`.
     """
     refuse_unwritable(state.config)
     refuse_indexing(state)
     refuse_pending_restore(state)
     for instant in state.timeline.pending:
         plan = read_plan(session.ctx.storage, state.timeline, instant) if instant.kind == "replacecommit" else None
-        if isinstance(plan, ReplacePlan) and _RESIZE in plan.strategy:
-            raise Busy(
-                "a resize of buckets is pending: its log files carry its time, which may complete or be rolled back",
-                table=state.config.name,
-                instant=instant.time,
-                found=plan.strategy,
-                next_step="let Apache Hudi execute the clustering, or roll it back; then run the same call again",
-            )
+        if isinstance(plan, ReplacePlan) and plan.children:
+            _refuse_unknown_resize(state, instant.time, plan)
+            _refuse_undone_resize(session, state, instant.time)
+
+
+def _refuse_unknown_resize(state: TableState, resize: str, plan: ReplacePlan) -> None:
+    """Refuse to build beside a resize by a strategy whose log files are not known.
+
+    Raises:
+        Busy: the plan names another strategy than that of Apache Hudi's resizes.
+    """
+    if not is_resize(plan):
+        raise Busy(
+            "a resize by an unknown strategy is pending: which log files of writes belong to its new buckets is not known",
+            table=state.config.name,
+            instant=resize,
+            expected=RESIZE_STRATEGY,
+            found=plan.strategy or "no strategy",
+            next_step="let Apache Hudi execute it, or roll it back; then run the same call again",
+        )
+
+
+def _refuse_undone_resize(session: Session, state: TableState, resize: str) -> None:
+    """Refuse to build beside a resize whose log files are being deleted.
+
+    Completed writes name them, and the one that deletes them tells the metadata partitions that had been named when it began.
+
+    Raises:
+        Busy: the resize is cancelled, or a rollback of it is pending.
+    """
+    rollbacks = [
+        instant.time
+        for instant in state.timeline.pending
+        if instant.kind == "rollback"
+        and isinstance(plan := read_plan(session.ctx.storage, state.timeline, instant), RollbackPlan)
+        and plan.target == resize
+    ]
+    is_cancelled = session.was_cancelled(state, resize)
+    if is_cancelled or rollbacks:
+        raise Busy(
+            "a resize is being undone: the log files that writes put into its new buckets are being deleted",
+            table=state.config.name,
+            instant=resize,
+            expected="a resize that is pending, completed or gone",
+            found="a cancelled one" if is_cancelled else f"its pending rollback {rollbacks[0]}",
+            next_step=f"`hudi-ops cancel TABLE {resize}` removes it; then run the same call again"
+            if is_cancelled
+            else "let the program that rolls it back finish, or run `hudi-ops recover TABLE`; then run the same call again",
+        )
 
 
 def reserve_build(session: Session, wanted: tuple[MetadataPartition, ...]) -> BuildReservation:

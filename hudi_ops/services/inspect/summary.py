@@ -165,7 +165,7 @@ def describe_table(storage: Storage, upkeep: UpkeepSettings | None = None, clock
     ctx = TableContext(storage=storage, locks=None, clock=clock or SystemClock())
     lists_all = isinstance(listing, StorageListing)
     sizes = sizes_by_reason(ctx, config, timeline, commits, listed, slices, lists_all=lists_all)
-    log = _load_log(storage, timeline, commits)
+    log = load_log(storage, timeline, commits)
     facts = log.properties.facts if log is not None else None
     why_not = _why_not_writable(config, log)
     bases = [slice_.base for slice_ in slices if slice_.base is not None]
@@ -302,7 +302,8 @@ def _columns(config: TableConfig, timeline: Timeline, commits: CommitReader) -> 
     return tuple((field.name, str(field.type)) for field in schema)
 
 
-def _load_log(storage: Storage, timeline: Timeline, commits: CommitReader) -> Log | None:
+def load_log(storage: Storage, timeline: Timeline, commits: CommitReader) -> Log | None:
+    """Return the table's commit log; None before an adoption."""
     newest = commits.newest_with(timeline, POINTER_KEY)
     return open_log(storage, Pointer.decode(newest.extra) if newest is not None else None)
 

@@ -92,6 +92,7 @@ BY_PLACE: Mapping[str, tuple[str, Work]] = {
     "rollback-orphan": ("cancel the instant, and delete the file", delete_orphan),
     "leftover-visible": ("delete the file: its instant does not name it", delete_unnamed),
     "leftover-unknown": ("cancel the instant, and delete the file", delete_unknown),
+    "resize-log-left": ("delete the file: the resize did not make its bucket", delete_unnamed),
     "two-base-files": ("delete the file that its instant does not name", delete_unnamed),
     "ledger-left": ("cancel the instant, and delete its ledgers", delete_notes),
     "payload-left": ("cancel the instant, and delete its payloads", delete_notes),

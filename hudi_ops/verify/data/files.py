@@ -74,12 +74,17 @@ def _still_counts(subject: Subject, named: NamedFile) -> bool:
 def _is_of_no_child(subject: Subject, named: NamedFile) -> bool:
     """Return whether a file was put into a child group that a resize did not make in the end.
 
-    The resize was aborted, or left the group out, and deleted its log files. The rows are in the parent as well.
+    The resize was aborted, or left the group out, and deleted its log files. The rows are in the parent as well. A resize that is
+    pending and not cancelled still needs them.
     """
-    if subject.config.layout == 1 or not is_child_log(named.stat, named.instant.time):
+    name = parse_data_file(named.stat.file_name)
+    if subject.config.layout == 1 or name is None or not is_child_log(named.stat, named.instant.time):
+        return False
+    resize = subject.later.find(name.instant)
+    if resize is not None and not resize.is_completed and not subject.is_marked(name.instant):
         return False
     group = (named.stat.partition_path, named.stat.file_id)
-    return all((file.partition_path, file.name.file_id) != group for file in subject.data_files)
+    return all(file.is_log or (file.partition_path, file.name.file_id) != group for file in subject.data_files)
 
 
 def _is_superseded(subject: Subject, named: NamedFile) -> bool:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, read_lease
 from hudi_ops.errors import HudiOpsError
+from hudi_ops.index.resizes import is_resize
 from hudi_ops.metadata.reader.layout import unkept_partitions
 from hudi_ops.metadata.records.partitions import FOLDER as METADATA_FOLDER
+from hudi_ops.timeline.content.plans import read_plan
 from hudi_ops.timeline.content.rollbacks import targets_of
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.entries import cancel_of
@@ -33,6 +35,14 @@ def check_fleet(logged: LogSubject, findings: Findings) -> None:
         if instant.kind == "rollback":
             _check_eager(logged, instant, findings)
         elif instant.action in REWRITING_ACTIONS and not instant.is_completed and not _is_planned(logged, instant):
+            if _is_resize(subject, instant):
+                findings.info(
+                    "foreign-plan",
+                    "a foreign writer planned this resize: writes of hudi-ops put their rows into its new buckets, too",
+                    subject.later.path(instant.file_name),
+                    f"let that writer execute it, or run `hudi-ops resize TABLE execute --instant {instant.time}`",
+                )
+                continue
             findings.warning(
                 "foreign-plan",
                 f"a foreign writer planned this {instant.action}: writes of hudi-ops to its file groups wait for it",
@@ -42,6 +52,13 @@ def check_fleet(logged: LogSubject, findings: Findings) -> None:
             )
     _check_metadata(subject, findings)
     _check_archived(logged, findings)
+
+
+def _is_resize(subject: Subject, instant: Instant) -> bool:
+    try:
+        return is_resize(read_plan(subject.storage, subject.later, instant))
+    except HudiOpsError:
+        return False  # `check_pending` reports the plan
 
 
 def _check_eager(logged: LogSubject, rollback: Instant, findings: Findings) -> None:

@@ -18,6 +18,7 @@ from hudi_ops.config.requests import (
     CompactionRequest,
     IndexRequest,
     IngestRequest,
+    ResizeRequest,
 )
 from hudi_ops.errors import InvalidRequest
 
@@ -68,6 +69,7 @@ def test_a_form_has_a_title_a_help_text_and_null_for_what_may_be_empty(model: An
     [
         (("compact",), CompactionRequest, {"resume"}),
         (("cluster",), ClusteringRequest, {"resume"}),
+        (("resize",), ResizeRequest, {"resume"}),
         (("clean",), CleanRequest, {"resume"}),
         (("ingest",), IngestRequest, set()),
         (("metadata", "build"), IndexRequest, set()),

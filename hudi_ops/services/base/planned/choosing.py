@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from hudi_ops.commit.pending import pending_inputs
 from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.pending import pending_inputs
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.base.planned.outrank import outranked
 from hudi_ops.services.base.slices import live_slices
