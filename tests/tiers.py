@@ -109,7 +109,7 @@ LEFT_OUT: dict[str, str | None] = {
     "services/clustering/test_simulated.py::test_no_single_fault_of_a_clustering_loses_a_row": _SEARCH,
     "services/resize/test_crashes.py": _SWEEP,
     "services/resize/test_crashes.py::test_crash_at_every_storage_operation[Fault.CRASH_BEFORE]": None,
-    "services/resize/test_execute.py::test_a_resize_beside_writers_keeps_every_row_once": "tries every kind of table with every plan",
+    "services/resize/test_execute.py::test_a_resize_beside_writers_keeps_every_row_once": "tries each plan with each table",
     **{
         f"services/resize/test_execute.py::test_a_resize_beside_writers_keeps_every_row_once[{case}]": None
         for case in (
