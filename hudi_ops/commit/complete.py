@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-import pyarrow as pa
-
-from hudi_ops.commit.apply.delta_maker import DeltaMaker
-from hudi_ops.commit.apply.metadata_delta import RemovalDeltaMaker, WriteDeltaMaker
+from hudi_ops.commit.apply.metadata_delta import WriteDeltaMaker
 from hudi_ops.commit.apply.observed import observed_completions
 from hudi_ops.commit.checks import refuse_changed_columns, refuse_unfit
+from hudi_ops.commit.completion import decide_made, entry_of, landed, make_delta_of
 from hudi_ops.commit.ledger import newest_extra, pointers
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.undo.plan_cancels import PlanCancels
 from hudi_ops.commit.write import Twin, Write
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import Contender, Role, refuse_completed, refuse_planned, refuse_running
-from hudi_ops.concurrency.foreign.foreign_starts import STARTS_WITHIN_S, await_started, is_starting
 from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers, newest_foreign_completion
 from hudi_ops.concurrency.lease.monitor import GAP_S_MAX
-from hudi_ops.concurrency.transaction import Decided, First, Prepare
-from hudi_ops.errors import Busy, Cancelled, Conflict, Unsupported
+from hudi_ops.concurrency.transaction import First
 from hudi_ops.formats.avro.schema import to_avro
 from hudi_ops.timeline.cancel.policy import ENDING
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.footprint import footprint_of
-from hudi_ops.timeline.content.plans import FilesByPartition
 from hudi_ops.timeline.log.commit_log import POINTER_KEY, Pointer
 from hudi_ops.timeline.log.entries import Complete, Entry
 from hudi_ops.timeline.log.reserve import newest_known
@@ -35,22 +30,6 @@ from hudi_ops.timeline.log.unique_keys import may_double, newest_count, why_doub
 from hudi_ops.timeline.names import REWRITING_ACTIONS, WRITE_ACTIONS, completes_as
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import schema_text, table_schema
-
-MAKES_MAX = 50
-"""How often a write makes its metadata delta and its child logs: again after each change of what they depend on."""
-
-
-@dataclass(frozen=True)
-class Body:
-    """Completed file of a non-write action.
-
-    Attributes:
-        make: maps state and completion time to its bytes.
-        removed: names of the files that the action deleted, by partition path; the metadata table forgets them.
-    """
-
-    make: Callable[[TableState, str], bytes]
-    removed: FilesByPartition = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -97,7 +76,7 @@ def complete_write(
     def make(state: TableState) -> None:
         if twin is not None:
             delta.write = twin.made(state)
-        _make_delta(delta, state)
+        make_delta_of(delta, state)
 
     make(attempt.seen or attempt.begun)
     cancels = PlanCancels(session, mine, is_shared=attempt.is_shared)
@@ -123,148 +102,16 @@ def complete_write(
         completion = session.next_time(newest_known(state.timeline, state.log) | delta.times, state)
         doubt = _may_double(session, state, write, puts_each_once=delta.puts_each_key_once)
         body = _metadata(session, state, slot, delta.write, ahead, may_double=doubt).to_bytes()
-        entry = _entry(session, attempt, state, completion, session.put_payload(attempt.instant, slot, body))
+        entry = entry_of(session, attempt, state, completion, session.put_payload(attempt.instant, slot, body))
         added = {"metadata": delta.path_at(completion, state), "metadata_seen": delta.seen_at(completion)}
         return entry.model_copy(update={**added, **observed_completions(state, completion)})
 
     with cancels:
-        decided = _decided(session, attempt, prepare, make, f"{write.operation.lower()} {attempt.instant}")
+        decided = decide_made(session, attempt, prepare, make, f"{write.operation.lower()} {attempt.instant}")
     entry = landed(decided, attempt)
     session.drop_lost_payloads(attempt.instant, decided, alone=attempt.epoch == 0)
     session.drop_delta(entry)
     return entry
-
-
-def complete_action(
-    session: Session, attempt: Attempt, body: Body, check: Callable[[TableState], bool | None]
-) -> Decided | None:
-    """Decide and apply the completion of a non-write action; the caller releases its lease.
-
-    The actions are clean, savepoint, restore, indexing and rollback. `check` is called under the lock and returns False when there
-    is nothing to decide.
-
-    Returns:
-        The decision, which may have been voided (`Decided.applied`); None when nothing was decided.
-
-    Raises:
-        Busy: the lock was not free in time.
-        Cancelled: the action was cancelled or taken over; its payloads are deleted.
-        OutcomeUnknown: storage did not say whether it was decided; the next write settles that.
-    """
-    delta = RemovalDeltaMaker(session, attempt, body.removed)
-    is_moot = False
-
-    def make(state: TableState) -> None:
-        _make_delta(delta, state)
-
-    if body.removed:
-        make(session.loader.load())
-
-    def prepare(state: TableState, slot: int) -> Entry | None:
-        nonlocal is_moot
-        is_moot = check(state) is False
-        if is_moot or (body.removed and not delta.fits(state)):
-            return None
-        completion = session.next_time(newest_known(state.timeline, state.log) | delta.times, state)
-        path = session.put_payload(attempt.instant, slot, body.make(state, completion))
-        entry = _entry(session, attempt, state, completion, path)
-        if not body.removed:
-            return entry
-        added = {"metadata": delta.path_at(completion, state), "metadata_seen": delta.seen_at(completion)}
-        return entry.model_copy(update=added)
-
-    try:
-        decided = _decided(
-            session, attempt, prepare, make, f"complete {attempt.action} {attempt.instant}", lambda: is_moot
-        )
-    except Cancelled:
-        session.drop_refused_payloads(attempt.instant)
-        raise
-    if decided is None:
-        session.drop_refused_payloads(attempt.instant)
-    elif decided.applied:  # else another executor may be about to complete it with a payload of its own
-        session.drop_lost_payloads(attempt.instant, decided)
-        if isinstance(decided.entry, Complete):
-            session.drop_delta(decided.entry)
-    return decided
-
-
-def landed(decided: Decided | None, attempt: Attempt) -> Complete:
-    """Return the COMPLETE of a decision that was applied.
-
-    Raises:
-        Conflict: it was voided, or another process decided the instant.
-    """
-    if decided is not None and isinstance(decided.entry, Complete) and decided.applied:
-        return decided.entry
-    raise Conflict(
-        "a foreign writer came between decision and completed file",
-        table=attempt.begun.config.name,
-        instant=attempt.instant,
-        expected="Apache Hudi writers that take the same ZooKeeper lock",
-        next_step="run the same call again; check the lock settings of the other writer",
-    )
-
-
-def _entry(session: Session, attempt: Attempt, state: TableState, completion: str, payload: str) -> Complete:
-    return Complete(
-        **session.entry(state, f"complete {attempt.instant} {attempt.epoch}"),
-        instant=attempt.instant,
-        action=attempt.action,
-        epoch=attempt.epoch,
-        completion_time=completion,
-        payload=payload,
-    )
-
-
-def _decided(
-    session: Session,
-    attempt: Attempt,
-    prepare: Prepare,
-    make: Callable[[TableState], None],
-    purpose: str,
-    is_moot: Callable[[], bool] = lambda: False,
-) -> Decided | None:
-    """Decide, and call `make` each time that what it made does not fit the state any more.
-
-    That is the metadata delta, once the metadata table's partitions changed, and the child logs, once a resize was planned or
-    cancelled or another write took their version. `is_moot` tells whether `prepare` found nothing to decide; then the result is
-    None.
-
-    Raises:
-        Conflict: the state changed `MAKES_MAX` times.
-    """
-    for _ in range(MAKES_MAX):
-        decided = _decide_once_started(session, attempt, prepare, purpose)
-        if decided is not None or is_moot():
-            return decided
-        make(session.loader.load())
-    raise Conflict(
-        f"metadata partitions or resizes of the table changed {MAKES_MAX} times while this attempt was decided",
-        table=attempt.begun.config.name,
-        instant=attempt.instant,
-        expected="builds, drops and resizes that come to an end",
-        next_step="run the same call again once they have",
-    )
-
-
-def _make_delta(delta: DeltaMaker, state: TableState) -> None:
-    """Make an attempt's delta before any decision, so that a failure leaves a certain outcome.
-
-    Raises:
-        Unsupported: its records cannot be made.
-    """
-    try:
-        delta.make(state)
-    except (pa.ArrowException, MemoryError, OverflowError) as error:  # other exceptions are bugs
-        raise Unsupported(
-            f"the metadata table records of this write cannot be made: {error or type(error).__name__}",
-            table=state.config.name,
-            instant=delta.attempt.instant,
-            expected="records that Arrow can hold in memory",
-            found=type(error).__name__,
-            next_step="write fewer rows at a time; if few rows fail too, report it, and drop the metadata table until it is fixed",
-        ) from error
 
 
 def _refuse_conflicts(
@@ -292,22 +139,6 @@ def _refuse_conflicts(
     if strategy.looks_at_running(mine.role):
         refuse_running(mine, others.running(session.ctx, state, attempt.instant, ahead.inspected), strategy)
     return [plan for plan in pending if mine.ends(plan)]
-
-
-def _decide_once_started(session: Session, attempt: Attempt, prepare: Prepare, purpose: str) -> Decided | None:
-    """Decide, releasing the lock while a foreign writer has a heartbeat but no requested file.
-
-    Raises:
-        Busy: foreign writers kept starting for longer than a heartbeat lasts, or the lock was not free in time.
-    """
-    until_s = session.ctx.clock.monotonic_s() + 2 * STARTS_WITHIN_S
-    while True:
-        try:
-            return session.decide(prepare, purpose)
-        except Busy as error:
-            if not is_starting(error) or session.ctx.clock.monotonic_s() >= until_s:
-                raise
-            await_started(session.ctx, session.loader.load(), attempt.instant)
 
 
 def read_ahead(session: Session, attempt: Attempt, write: Write, mine: Contender) -> Ahead:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from hudi_ops.files.statistics.statistics import NO_FACTS, FileStatistics, StatisticsRequest
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata, WriteStat
+from hudi_ops.timeline.content.plans import FilesByPartition
 from hudi_ops.timeline.state import TableState
 
 
@@ -19,7 +20,8 @@ class Write:
 
     `replaced`: file ids that it hides, by partition path; None for all but replace commits. `schema`: the table's columns from this
     write on; None: unchanged, word for word. `compacted`: it merged slices, each within its group. `facts`: file statistics, as far
-    as `wanted` asked. `hidden_keys`: live record keys of the hidden groups; None: not requested.
+    as `wanted` asked. `hidden_keys`: live record keys of the hidden groups; None: not requested. `removed`: files of other commits,
+    by partition path, that were deleted; the metadata table forgets them.
     """
 
     operation: str
@@ -32,6 +34,7 @@ class Write:
     facts: Sequence[FileStatistics] = ()
     wanted: StatisticsRequest = NO_FACTS
     hidden_keys: pa.Array | None = None
+    removed: FilesByPartition = field(default_factory=dict)
 
     def metadata(self, extra: Mapping[str, str]) -> CommitMetadata:
         """Return the metadata in the completed file."""

@@ -10,14 +10,21 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import TypeAdapter, ValidationError
 
 from hudi_ops.errors import Corrupt
-from hudi_ops.index.ring import Child, Ring, with_children
+from hudi_ops.index.ring import HASHES, Child, Ring, with_children
 from hudi_ops.timeline.content.plans import PlannedGroup, ReplacePlan
 
 RESIZE_STRATEGY = "org.apache.hudi.client.clustering.run.strategy.SparkConsistentBucketClusteringExecutionStrategy"
 """Class with which Apache Hudi executes a resize."""
+
+_STRATEGIES = frozenset({
+    RESIZE_STRATEGY,
+    "org.apache.hudi.client.clustering.run.strategy.SingleSparkJobConsistentHashingExecutionStrategy",
+})
 
 _PARTITION, _NODES, _SEQ_NO = (
     "clustering.group.partition",
@@ -54,7 +61,7 @@ class RingChange:
 
 def is_resize(plan: object) -> bool:
     """Return whether a plan resizes the buckets of hash rings."""
-    return isinstance(plan, ReplacePlan) and plan.strategy == RESIZE_STRATEGY
+    return isinstance(plan, ReplacePlan) and plan.strategy in _STRATEGIES
 
 
 def changes_of(plan: ReplacePlan, table: str, instant: str) -> tuple[RingChange, ...]:
@@ -76,6 +83,27 @@ def changed_ring(ring: Ring, changes: Iterable[RingChange], instant: str) -> Rin
         child for change in changes if change.partition_path == ring.partition_path for child in change.children
     ]
     return with_children(ring, children, instant)
+
+
+def span_of(ranges: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
+    """Return the one range that adjacent ranges make together, each above its first hash, up to its last.
+
+    The whole ring is (-1, -1), wherever its ranges end. None: they are not adjacent.
+    """
+    befores, values = {before for before, _ in ranges}, {value for _, value in ranges}
+    starts, ends = befores - values, values - befores
+    if befores == values and befores:
+        return -1, -1
+    return (starts.pop(), ends.pop()) if len(starts) == len(ends) == 1 else None
+
+
+def holders_of(hashes: npt.NDArray[np.integer], ranges: Sequence[tuple[int, int]]) -> npt.NDArray[np.int16]:
+    """Return the number of the range that holds each hash; -1: none does."""
+    found = np.full(len(hashes), -1, np.int16)
+    for number, (before, value) in enumerate(ranges):
+        width = (value - before) % HASHES or HASHES
+        found[(hashes.astype(np.int64) - before - 1) % HASHES < width] = number
+    return found
 
 
 @dataclass(frozen=True, slots=True)

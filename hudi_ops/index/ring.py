@@ -190,8 +190,18 @@ def parse_ring(body: bytes, path: str, partition_path: str, instant: str) -> Rin
 
 def middle_of(ring: Ring, node: int) -> int:
     """Return the value in the middle of a node's range, where Apache Hudi splits it."""
-    before, value = ring.range_of(node)
+    return middle_between(*ring.range_of(node))
+
+
+def middle_between(before: int, value: int) -> int:
+    """Return the value in the middle of the hashes above `before`, up to `value`."""
     return ((before + value + (HASHES if value <= before else 0)) >> 1) & TOP
+
+
+def is_inside(before: int, value: int, point: int) -> bool:
+    """Return whether the range above `before`, up to `value`, has hashes on both sides of a point."""
+    width = (value - before) % HASHES or HASHES
+    return 0 <= point <= TOP and 0 < (point - before) % HASHES < width
 
 
 def split(ring: Ring, node: int, point: int, prefixes: tuple[str, str]) -> tuple[Child, Child]:
@@ -201,8 +211,7 @@ def split(ring: Ring, node: int, point: int, prefixes: tuple[str, str]) -> tuple
         InvalidRequest: the point is not inside the node's range, so that a child would have no hash.
     """
     before, value = ring.range_of(node)
-    width = (value - before) % HASHES or HASHES
-    if not (0 <= point <= TOP and 0 < (point - before) % HASHES < width):
+    if not is_inside(before, value, point):
         raise InvalidRequest(
             f"a node cannot be split at hash {point}",
             expected=f"a hash above {before} and below {value}, around the end of the ring if the second is the smaller",

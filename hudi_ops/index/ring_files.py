@@ -7,19 +7,20 @@ history or in the commit log; a ring file alone proves nothing, since an aborted
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Annotated, TypeAlias, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from hudi_ops.config.table import TableConfig
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import Conflict, Corrupt, NotFound
-from hudi_ops.index.ring import INITIAL, Ring, initial_ring, parse_ring, renewed
+from hudi_ops.index.ring import INITIAL, TOP, Child, Ring, initial_ring, parse_ring, renewed, with_children
 from hudi_ops.storage.claim import ensure
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
-from hudi_ops.timeline.content.commit_metadata import CommitMetadata
+from hudi_ops.timeline.content.commit_metadata import RING_CHILDREN_KEY, CommitMetadata
 from hudi_ops.timeline.log.commit_log import Log
 from hudi_ops.timeline.log.entries import Complete
 from hudi_ops.timeline.state import CommitReader, TableState
@@ -27,7 +28,10 @@ from hudi_ops.timeline.state import CommitReader, TableState
 RINGS_FOLDER = ".hoodie/.bucket_index/consistent_hashing_metadata"
 
 RINGS_KEY = "hudi_ops.rings"
-"""Entry of a commit's extra metadata: by partition path, the instant of the ring that an overwrite renews."""
+"""Entry of a commit's extra metadata: by partition path, the instant of the ring that an overwrite or a resize changes."""
+
+Entry = TypeVar("Entry")
+_Nodes: TypeAlias = dict[str, list[tuple[Annotated[int, Field(ge=0, le=TOP)], str | None]]]
 
 _RING, _COMMITTED = ".hashing_meta", ".commit"
 
@@ -204,43 +208,98 @@ def put_initial(storage: Storage, partition_path: str, buckets: int) -> Ring:
     return parse_ring(storage.get(path), path, partition_path, INITIAL)
 
 
+@dataclass(frozen=True)
+class NewRings:
+    """Rings that a completed file makes, from versions that count before it.
+
+    Attributes:
+        parents: by partition path, the instant of the ring that is changed.
+        children: changed nodes by partition path, where a resize makes the ring; an overwrite renews the others.
+    """
+
+    parents: Mapping[str, str]
+    children: Mapping[str, tuple[Child, ...]]
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the paths of the partitions."""
+        return iter(self.parents)
+
+
+NO_RINGS = NewRings({}, {})
+
+
 def renewal_text(rings: Mapping[str, str]) -> str:
     """Return the entry of a commit's extra metadata for the rings that it renews."""
     return json.dumps(dict(sorted(rings.items())), separators=(",", ":"), ensure_ascii=False)
 
 
-def renewals_of(body: bytes, path: str) -> dict[str, str]:
-    """Return the rings that a completed file renews, by partition path.
+def resize_extra(rings: Mapping[str, str], children: Mapping[str, Iterable[Child]]) -> dict[str, str]:
+    """Return the entries of a commit's extra metadata for the rings that a resize changes, and how."""
+    nodes = {path: [[child.value, child.prefix] for child in children[path]] for path in sorted(children)}
+    return {
+        RINGS_KEY: renewal_text(rings),
+        RING_CHILDREN_KEY: json.dumps(nodes, separators=(",", ":"), ensure_ascii=False),
+    }
+
+
+def new_rings(body: bytes, path: str) -> NewRings:
+    """Return the rings that a completed file makes.
 
     Raises:
-        Corrupt: the file is no commit metadata, or its entry is damaged.
+        Corrupt: the file is no commit metadata, or its entries are damaged.
     """
     if RINGS_KEY.encode() not in body:
-        return {}
-    text = CommitMetadata.from_bytes(body, path).extra.get(RINGS_KEY, "{}")
+        return NO_RINGS
+    extra = CommitMetadata.from_bytes(body, path).extra
+    parents = _entry(TypeAdapter(dict[str, str]), extra, RINGS_KEY, path)
+    nodes = _entry(TypeAdapter(_Nodes), extra, RING_CHILDREN_KEY, path)
+    if nodes and nodes.keys() != parents.keys():
+        raise Corrupt(
+            f"{path}: {RINGS_KEY} and {RING_CHILDREN_KEY} name different partitions",
+            file=path,
+            expected=", ".join(sorted(parents)),
+            found=", ".join(sorted(nodes)),
+            next_step="restore the file from a copy of the table",
+        )
+    return NewRings(
+        parents, {name: tuple(Child(value, prefix) for value, prefix in held) for name, held in nodes.items()}
+    )
+
+
+def _entry(kind: TypeAdapter[Entry], extra: Mapping[str, str], key: str, path: str) -> Entry:
+    text = extra.get(key, "{}")
     try:
-        return TypeAdapter(dict[str, str]).validate_json(text)
+        return kind.validate_json(text)
     except ValidationError:
         raise Corrupt(
-            f"{path}: {RINGS_KEY} cannot be read",
+            f"{path}: {key} cannot be read",
             file=path,
-            expected="a JSON object of partition paths and instants",
+            expected="a JSON object of partition paths, as the commit that changes a hash ring has it",
             found=text[:100],
             next_step="restore the file from a copy of the table",
         ) from None
 
 
-def put_renewed(storage: Storage, renewals: Mapping[str, str], instant: str) -> None:
-    """Put the rings of an overwrite: the same ranges with new file groups.
+def put_rings(storage: Storage, rings: NewRings, instant: str) -> None:
+    """Put the rings that an instant makes, from the versions before it.
+
+    A foreign executor of a resize may have left a ring of the same instant, for groups that the decided commit leaves out. It is
+    replaced.
 
     Raises:
-        Corrupt: a ring that it renews cannot be read.
-        NotFound: a ring that it renews is gone.
+        Corrupt: a ring that is changed cannot be read.
+        NotFound: a ring that is changed is gone.
+        OutcomeUnknown: it could not be settled whether a ring exists.
     """
-    for partition_path, parent in renewals.items():
+    for partition_path, parent in rings.parents.items():
         path = ring_path(partition_path, parent)
-        ring = renewed(parse_ring(storage.get(path), path, partition_path, parent), instant)
-        ensure(storage, ring_path(partition_path, instant), ring.to_bytes())
+        ring = parse_ring(storage.get(path), path, partition_path, parent)
+        children = rings.children.get(partition_path)
+        made = renewed(ring, instant) if children is None else with_children(ring, children, instant)
+        path, body = ring_path(partition_path, instant), made.to_bytes()
+        ensure(storage, path, body)
+        if children is not None and storage.get(path) != body:
+            storage.put(path, body)
 
 
 def commit_rings(storage: Storage, partitions: Iterable[str], instant: str) -> None:

@@ -31,7 +31,7 @@ def changed_slices(
 
     Groups that one of the writes replaced are left out: their rows are gone, or lie in a new group among those files. A log file
     older than the newest base file of its group is in that base file already. What a write put into the groups that a resize is
-    making lies in the old groups as well: of the two, those count that the resize leaves.
+    making lies in the old groups as well: of the two, those count that the resize leaves. It may have left some of them out.
 
     Args:
         logs_name_their_base: log files carry the instant of their base file (version 6), not their writer's.
@@ -49,11 +49,14 @@ def changed_slices(
         for file_id in ids
     }
     completed = {write.time: write.completion_time for write in (*writes, *earlier)}
+    made = {write.time: write.metadata.made_groups for write in (*writes, *earlier)}
     groups: dict[tuple[str, str], dict[str, DataFile]] = {}
     for write, file in _files(writes):
         key = (file.partition_path, file.file_id)
         is_hidden = file.instant != write.time and file.instant not in completed and not logs_name_their_base
-        if key not in replaced and not is_hidden:
+        resized = made.get(file.instant) if file.instant != write.time else None
+        is_left_out = resized is not None and key not in resized
+        if key not in replaced and not is_hidden and not is_left_out:
             groups.setdefault(key, {})[file.path] = file
     slices = []
     for key, files in sorted(groups.items()):

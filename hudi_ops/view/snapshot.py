@@ -10,6 +10,7 @@ from operator import attrgetter
 
 from hudi_ops.config.table import TableConfig
 from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.file_group import CDC_SUFFIX, DataFile
 
@@ -91,9 +92,23 @@ class TableView:
             return (is_planned and (as_of is None or file.instant <= as_of)) or self._instant_counts(
                 file.instant, as_of
             )
+        if writer is not None and writer.kind == "deltacommit":
+            return self._is_visible(file, as_of)
         # Logs that carry a resize's instant were written by others, which name them.
-        is_own = writer is not None and writer.kind == "deltacommit"
-        return self._is_visible(file, as_of) if is_own else self._instant_counts(file.instant, as_of)
+        made = self._made_by(writer) if writer is not None else None
+        is_left_out = made is not None and (file.partition_path, file.file_id) not in made
+        return not is_left_out and self._instant_counts(file.instant, as_of)
+
+    def _made_by(self, writer: Instant) -> frozenset[tuple[str, str]] | None:
+        """Return the groups that a resize of ours made; None for other instants.
+
+        It may have left some groups of its plan out, into whose children others had written.
+        """
+        if writer.time not in self._made:
+            is_read = writer.is_completed and writer.kind == "replacecommit"
+            metadata = self.commits.metadata(self.timeline, writer) if is_read else None
+            self._made[writer.time] = metadata.made_groups if metadata is not None else None
+        return self._made[writer.time]
 
     def _is_told(self, file: DataFile, kind: str, as_of: str | None) -> bool:
         """Return whether a completed write of a kind, read before, names a file."""
@@ -125,6 +140,10 @@ class TableView:
             is_read = found is not None and metadata is not None
             self._named[instant] = self.commits.files_named(self.timeline, found) if found and is_read else None
         return self._named[instant]
+
+    @cached_property
+    def _made(self) -> dict[str, frozenset[tuple[str, str]] | None]:
+        return {}
 
     @cached_property
     def _named(self) -> dict[str, frozenset[str] | None]:

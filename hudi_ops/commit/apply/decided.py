@@ -17,7 +17,7 @@ from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writes
 from hudi_ops.concurrency.transaction import Applier
 from hudi_ops.context import TableContext
 from hudi_ops.errors import NotFound
-from hudi_ops.index.ring_files import commit_rings, delete_rings, put_renewed, renewals_of
+from hudi_ops.index.ring_files import commit_rings, delete_rings, new_rings, put_rings
 from hudi_ops.metadata.writer.commit import apply_delta, undo_delta
 from hudi_ops.metadata.writer.delta import MetadataDelta
 from hudi_ops.storage.claim import claim, ensure
@@ -161,8 +161,8 @@ class TimelineApplier(Applier):
 
     def _put_completed(self, state: TableState, slot: int, entry: Complete, body: bytes) -> bool:
         path = state.timeline.path(completed_name(entry.instant, entry.action, entry.completion_time))
-        rings = renewals_of(body, entry.payload)
-        put_renewed(self._ctx.storage, rings, entry.instant)
+        rings = new_rings(body, entry.payload)
+        put_rings(self._ctx.storage, rings, entry.instant)
         # Name and bytes both follow from the slot: every applier puts the same file.
         ensure(self._ctx.storage, path, body)
         # Before it can be archived: afterwards only these files prove to Apache Hudi that the rings count.
@@ -255,8 +255,8 @@ class TimelineApplier(Applier):
                 name = completed_name(entry.instant, entry.action, entry.completion_time)
                 self._ctx.storage.delete(state.timeline.path(name))
                 self._undo_metadata(entry)
-                if entry.action == "replacecommit":
-                    rings = renewals_of(self._bytes(entry.payload), entry.payload)
+                if completes_as(entry.action) == "replacecommit":
+                    rings = new_rings(self._bytes(entry.payload), entry.payload)
                     delete_rings(self._ctx.storage, rings, entry.instant)
         return outcome.won
 

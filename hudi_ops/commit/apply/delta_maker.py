@@ -39,6 +39,7 @@ class DeltaMaker(ABC):
     _path: str = field(default="", init=False)
     _delta: MetadataDelta | None = field(default=None, init=False)
     _records: Mapping[MetadataPartition, Records] = field(default_factory=dict, init=False)
+    _raised: Sequence[Records] = field(default=(), init=False)
     _is_overtaken: bool = field(default=False, init=False)
     _upon: frozenset[str] | None = field(default=None, init=False)
     """Completed writes that the delta has records of; None when it only describes its own write."""
@@ -55,6 +56,10 @@ class DeltaMaker(ABC):
             Conflict: the action lacks facts that a new partition needs.
         """
 
+    def raised(self, state: TableState) -> Sequence[Records]:
+        """Return records that count above those of later requests, even if the action is voided in the end."""
+        return ()
+
     def make(self, state: TableState) -> None:
         """Make the delta for the current metadata table and put it; called without the lock.
 
@@ -64,14 +69,14 @@ class DeltaMaker(ABC):
                 the write's files do not say which keys it removed; or a later request that completed first contradicts it.
         """
         if not state.config.all_metadata_partitions:
-            self._basis, self._path, self._delta, self._records = None, "", None, {}
+            self._basis, self._path, self._delta, self._records, self._raised = None, "", None, {}, ()
             return
         storage = self.session.ctx.storage
         # That of the last `fits` is new enough: if it is not, the next `fits` says so, and leaves the present one here.
         own = self.session.metadata_timeline or load_metadata_timeline(storage)
         basis = basis_of(storage, state, own)
         self._upon = None
-        self._records = self.made(state)
+        self._records, self._raised = self.made(state), self.raised(state)
         self._compared.clear()
         self._compare_later(state, own)
         self._delta = self._delta_of(list(self._records.values()), basis, state, self.attempt.instant)
@@ -125,12 +130,14 @@ class DeltaMaker(ABC):
     def path_at(self, completion_time: str, state: TableState) -> str:
         """Return the path of the delta to decide, once it `fits`; empty without a metadata table.
 
-        After a later foreign request completed first, `partition_stats` are added again at the completion time.
+        Some records are put at the completion time, above those of later requests that completed first: those of `raised`, and
+        `partition_stats` if such a request is foreign.
         """
         stats = self._records.get(MetadataPartition.PARTITION_STATS)
-        if self._is_overtaken and self._delta is not None and self._basis is not None and stats:
-            above = self._delta_of([stats], self._basis, state, completion_time)
-            return self.session.put_delta(replace(self._delta, above=above))
+        above = [*([stats] if self._is_overtaken and stats else []), *self._raised]
+        if self._delta is not None and self._basis is not None and above:
+            made = self._delta_of(above, self._basis, state, completion_time)
+            return self.session.put_delta(replace(self._delta, above=made))
         return self._path
 
     def _delta_of(self, records: Sequence[Records], basis: Basis, state: TableState, instant: str) -> MetadataDelta:

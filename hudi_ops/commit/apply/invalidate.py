@@ -11,10 +11,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 
-from hudi_ops.commit.pending import plan_inputs
 from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.concurrency.lease.monitor import GAP_S_MAX
+from hudi_ops.concurrency.pending import plan_inputs
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Corrupt, NotFound
 from hudi_ops.metadata.reader.instants import completed_beside, load_metadata_timeline

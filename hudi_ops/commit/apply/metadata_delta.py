@@ -102,6 +102,10 @@ class WriteDeltaMaker(DeltaMaker):
                 self.puts_each_key_once = len(made[partition].keys) == added
         return made
 
+    def raised(self, state: TableState) -> Sequence[Records]:
+        """Return deletes of files that later requests, completed before, have added."""
+        return list(_removals(self.session, state, self.write.removed).values()) if self.write.removed else ()
+
     def _nulls_of_added_columns(self, state: TableState) -> list[FileStatistics]:
         """Return statistics of added columns: null in every partition so far.
 
@@ -175,20 +179,25 @@ class RemovalDeltaMaker(DeltaMaker):
         Raises:
             Unsupported: the metadata table has a partition that hudi_ops does not keep.
         """
-        config, version, storage = state.config, state.config.version, self.session.ctx.storage
-        files = [(path, name) for path, names in sorted(self.removed.items()) for name in names]
-        made: dict[MetadataPartition, Records] = {}
-        for partition in kept_partitions(config):
-            if partition is MetadataPartition.FILES:
-                changes = {path: FileChanges(removed=names) for path, names in self.removed.items() if names}
-                made[partition] = files_records(changes, version=version)
-            elif partition is MetadataPartition.COLUMN_STATS:
-                schema = table_schema(config, state.timeline, self.session.commits)
-                columns = statistics_of(schema, config, load_index_definitions(storage)).columns
-                made[partition] = removed_stats(files, columns, version=version)
-            elif partition is MetadataPartition.BLOOM_FILTERS:
-                made[partition] = removed_filters(files, version=version)
-        return made
+        return _removals(self.session, state, self.removed)
+
+
+def _removals(session: Session, state: TableState, removed: FilesByPartition) -> dict[MetadataPartition, Records]:
+    """Return deletes of files, and of their statistics and filters."""
+    config, version = state.config, state.config.version
+    files = [(path, name) for path, names in sorted(removed.items()) for name in names]
+    made: dict[MetadataPartition, Records] = {}
+    for partition in kept_partitions(config):
+        if partition is MetadataPartition.FILES:
+            changes = {path: FileChanges(removed=names) for path, names in removed.items() if names}
+            made[partition] = files_records(changes, version=version)
+        elif partition is MetadataPartition.COLUMN_STATS:
+            schema = table_schema(config, state.timeline, session.commits)
+            columns = statistics_of(schema, config, load_index_definitions(session.ctx.storage)).columns
+            made[partition] = removed_stats(files, columns, version=version)
+        elif partition is MetadataPartition.BLOOM_FILTERS:
+            made[partition] = removed_filters(files, version=version)
+    return made
 
 
 def file_changes(stats: Sequence[WriteStat]) -> Mapping[str, FileChanges]:

@@ -19,6 +19,7 @@ from hudi_ops.errors import Corrupt, NotFound
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.content.archived import load_history
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
+from hudi_ops.timeline.content.footprint import is_child_log
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.commit_log import Log, payload_folder, read_slot
 from hudi_ops.timeline.log.entries import Cancel, Complete, Entry, Restore, Void
@@ -115,12 +116,17 @@ def _against(storage: Storage, commits: CommitReader, state: TableState, entry: 
         said = CommitMetadata.from_bytes(storage.get(entry.payload), entry.payload)
     except NotFound:
         return f"its bytes {entry.payload} are gone"
-    lost = next(_unexplained(storage, commits, state, said), "")
+    lost = next(_unexplained(storage, commits, state, said, entry.instant), "")
     return f"{lost}, which it names, is missing, and no clean or replace explains that" if lost else ""
 
 
-def _unexplained(storage: Storage, commits: CommitReader, state: TableState, said: CommitMetadata) -> Iterator[str]:
-    paths = sorted({stat.path.lstrip("/"): stat for stat in said.stats if stat.path not in {"", "null"}}.items())
+def _unexplained(
+    storage: Storage, commits: CommitReader, state: TableState, said: CommitMetadata, instant: str
+) -> Iterator[str]:
+    named = {stat.path.lstrip("/"): stat for stat in said.stats if stat.path not in {"", "null"}}
+    # Log files for a resize go if it is aborted, or leaves their group out.
+    kept = sorted(path for path, stat in named.items() if not is_child_log(stat, instant))
+    paths = [(path, named[path]) for path in kept]
     heads = LocalEngine().map(storage.head, [path for path, _ in paths])
     missing = [item for item, head in zip(paths, heads, strict=True) if head is None]
     if not missing:

@@ -12,13 +12,11 @@ from typing import Any
 from hudi_ops.commit.recover.sweep import release_rolled_back
 from hudi_ops.commit.session import Session, best_effort
 from hudi_ops.commit.undo.rollback_files import delete_own_notes, delete_pending
+from hudi_ops.commit.undo.unclaimed_files import resize_of
 from hudi_ops.concurrency.markers import FOLDER as MARKERS
-from hudi_ops.errors import Corrupt, NotFound
-from hudi_ops.index.resizes import is_resize
+from hudi_ops.errors import NotFound
 from hudi_ops.storage.claim import ensure
 from hudi_ops.timeline.cancel.aborted import AbortedPlan, aborted_path, mark_swept, queue_path
-from hudi_ops.timeline.cancel.aborted_history import find_aborted
-from hudi_ops.timeline.content.plans import Plan, read_plan
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import fate_of
 from hudi_ops.timeline.log.entries import Takeover, cancel_of
@@ -43,19 +41,12 @@ def may_have_files(session: Session, state: TableState, plan: Instant) -> bool:
     """
     if plan.action not in REWRITING_ACTIONS:
         return False
-    if is_resize(_plan_of(session, state, plan)):
+    if resize_of(session, state, plan.time) is not None:
         return True
     if State.INFLIGHT in plan.states or epochs_of(session, state, plan.time):
         return True
     folder = session.ctx.storage.list_folder(f"{MARKERS}/{plan.time}")
     return bool(folder.files or folder.folders)
-
-
-def _plan_of(session: Session, state: TableState, plan: Instant) -> Plan | None:
-    try:
-        return read_plan(session.ctx.storage, state.timeline, plan)
-    except Corrupt:
-        return None
 
 
 def remove_plan(session: Session, state: TableState, plan: Instant) -> None:
@@ -65,24 +56,6 @@ def remove_plan(session: Session, state: TableState, plan: Instant) -> None:
     delete_pending(session, state.timeline.folder, plan)
     release_aborted(session, state, plan)
     logger.warning("removed the cancelled %s %s from the timeline", plan.action, plan.time)
-
-
-def record_withdrawn(session: Session, state: TableState, instant: str) -> bool:
-    """Record a cancelled plan whose requested file is gone; return False if that was done.
-
-    `state` was read after the CANCEL.
-    """
-    storage = session.ctx.storage
-    try:
-        if state.timeline.find(instant) is not None or find_aborted(storage, state.timeline, instant) is not None:
-            return False
-    except Corrupt:
-        return False  # `verify` reports the record
-    entry = plan_entry(storage, state, instant)
-    if entry is None or not session.was_cancelled(state, instant):
-        return False
-    remove_plan(session, state, Instant(instant, entry.action, State.REQUESTED))
-    return True
 
 
 def record_aborted(session: Session, state: TableState, plan: Instant, **facts: Any) -> None:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Literal, Self, TypeAlias
 
 from hudi_ops.commit.session import Session, best_effort
-from hudi_ops.commit.undo.abort import record_withdrawn
+from hudi_ops.commit.undo.rollback import record_withdrawn
 from hudi_ops.commit.undo.withdraw import put_back_plans, withdraw
 from hudi_ops.concurrency.conflicts import Contender
 from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writes
@@ -62,8 +62,7 @@ class PlanCancels:
 
         Before it all of them are withdrawn, where Apache Hudi writes too.
 
-        A plan that an executor of ours began is not withdrawn: its requested file stays until its data files are gone. Nor is a
-        resize, for which writers put data files.
+        A plan that an executor of ours began is not withdrawn: its requested file stays until its data files are gone.
         """
         mine, plan = self._mine, plans[0]
         entry = Cancel(
@@ -80,8 +79,7 @@ class PlanCancels:
         def before(still_mine: Callable[[], bool]) -> None:
             if not self.is_shared(state):
                 return
-            kept = {*self._withdrawn, *(resize.instant for resize in self._session.resizes.pending(state))}
-            fresh = {one.instant: one for one in plans if not one.is_taken and one.instant not in kept}
+            fresh = {one.instant: one for one in plans if not one.is_taken and one.instant not in self._withdrawn}
             if fresh and withdraw(self._session, state, list(fresh), slot, still_mine):
                 self._withdrawn |= fresh
 

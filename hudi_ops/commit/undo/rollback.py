@@ -11,7 +11,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hudi_ops.commit.complete import Body, complete_action
+from hudi_ops.commit.completion import Body, complete_action
 from hudi_ops.commit.recover.dead_writers import is_foreign
 from hudi_ops.commit.recover.sweep import remove_zombie_files
 from hudi_ops.commit.session import Session
@@ -37,11 +37,13 @@ from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt, HudiOpsError
 from hudi_ops.index.ring_files import delete_rings_of
 from hudi_ops.metadata.writer.commit import undo_delta
 from hudi_ops.storage.claim import ensure
+from hudi_ops.timeline.cancel.aborted_history import find_aborted
 from hudi_ops.timeline.content.archived import is_archived_write
 from hudi_ops.timeline.content.plans import RollbackPlan, read_plan
 from hudi_ops.timeline.content.rollbacks import rollback_of, targets_of
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import mark_cancelled, refuse_uncancelled
+from hudi_ops.timeline.log.plan_slots import plan_entry
 from hudi_ops.timeline.names import (
     SERVICE_ACTIONS,
     WRITE_ACTIONS,
@@ -133,7 +135,7 @@ def roll_back(
     try:
         with session.keep(attempt.instant, "rollback", epoch=attempt.epoch, leased_s=attempt.leased_s) as monitor:
             delete_files(storage, paths, foreign=foreign, check=monitor.check)
-            if target.action == "clustering" and state.log.properties.facts.has_ring:
+            if target.kind == "replacecommit" and state.log.properties.facts.has_ring:
                 # Before the instant is gone: Apache Hudi would take a ring file for one that counts (docs/format.md §10.3).
                 delete_rings_of(storage, target.time)
             delete_own_notes(session, target.time)
@@ -157,6 +159,23 @@ def roll_back(
     session.release(attempt.instant)
     logger.warning("rolled back %s: %s files deleted", target, len(paths))
     return RolledBackWrite(target.time, target.kind, attempt.instant, tuple(paths))
+
+
+def record_withdrawn(session: Session, state: TableState, instant: str) -> bool:
+    """Remove and record a cancelled plan whose requested file is gone; return False if that was done.
+
+    `state` was read after the CANCEL.
+    """
+    storage = session.ctx.storage
+    try:
+        if state.timeline.find(instant) is not None or find_aborted(storage, state.timeline, instant) is not None:
+            return False
+    except Corrupt:
+        return False  # `verify` reports the record
+    entry = plan_entry(storage, state, instant)
+    if entry is None or not session.was_cancelled(state, instant):
+        return False
+    return roll_back(session, Instant(instant, entry.action, State.REQUESTED)) is not None
 
 
 def may_be_foreign(target: Instant, lease: Lease | None) -> bool:

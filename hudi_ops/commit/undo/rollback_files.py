@@ -49,7 +49,7 @@ def child_logs(target: Instant, paths: Sequence[str]) -> dict[str, tuple[str, ..
     The metadata table lists those of completed writers, and has to forget them.
     """
     found: dict[str, tuple[str, ...]] = {}
-    for path in paths if target.action == "clustering" else ():
+    for path in paths if target.kind == "replacecommit" else ():
         partition, _, name = path.rpartition("/")
         parsed = parse_data_file(name)
         if parsed is not None and parsed.is_log:

@@ -13,7 +13,9 @@ from hudi_ops.concurrency.markers import read_markers
 from hudi_ops.errors import Corrupt, NotFound, Unsupported
 from hudi_ops.files.log.log_file import LogFileReader
 from hudi_ops.files.names import DataFileName, is_child_log_of, parse_data_file
-from hudi_ops.timeline.content.plans import ReplacePlan, RollbackPlan, read_plan
+from hudi_ops.index.resizes import is_resize
+from hudi_ops.timeline.content.plans import ReplacePlan, RollbackPlan, decode_plan, read_plan
+from hudi_ops.timeline.log.plan_slots import plan_entry
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
@@ -106,15 +108,26 @@ def _written_ahead(
 
 def _children(session: Session, state: TableState, time: str) -> frozenset[tuple[str, str]]:
     """Return the groups that a resize makes; empty for another action or an unreadable plan."""
-    resize = state.timeline.find(time, "clustering")
-    if resize is None:
-        return frozenset()
+    plan = resize_of(session, state, time)
+    return plan.children if plan is not None else frozenset()
+
+
+def resize_of(session: Session, state: TableState, time: str) -> ReplacePlan | None:
+    """Return the plan of a pending resize, also of one that was taken off the timeline; None for another action."""
+    storage, found = session.ctx.storage, state.timeline.find(time, "clustering")
     try:
-        plan = read_plan(session.ctx.storage, state.timeline, resize)
+        if found is not None:
+            plan = read_plan(storage, state.timeline, found)
+        elif state.log.properties.facts.has_ring and (entry := plan_entry(storage, state, time)) is not None:
+            plan = decode_plan(entry.action, storage.get(entry.payload), entry.payload)
+        else:
+            return None
+    except NotFound:
+        return None  # its payload went with the plan
     except Corrupt as error:
-        logger.warning("the plan of %s cannot be read, and files under its instant stay: %s", resize, error)
-        return frozenset()
-    return plan.children if isinstance(plan, ReplacePlan) else frozenset()
+        logger.warning("the plan of %s cannot be read, and files under its instant stay: %s", time, error)
+        return None
+    return plan if isinstance(plan, ReplacePlan) and is_resize(plan) else None
 
 
 def _prefix(name: DataFileName) -> str:

@@ -15,7 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from hudi_ops.commit.checks import refuse_unfit
-from hudi_ops.commit.complete import Body, complete_action, complete_write, landed
+from hudi_ops.commit.complete import complete_write
+from hudi_ops.commit.completion import Body, complete_action, landed
 from hudi_ops.commit.recover.recover import recover
 from hudi_ops.commit.recover.sweep import release_completed
 from hudi_ops.commit.session import Session
@@ -91,7 +92,7 @@ def execute(session: Session, service: Service, instant: str | None, how: Execut
         else named_pending(session, service, state, instant)
     )
     if found is None:
-        return _nothing(service, state, None, f"no {service.action} is planned")
+        return _nothing(service, state, None, f"no {service.name} is planned")
     if found.is_completed:
         return _nothing(service, state, found, "it was completed before")
     session.silent.refuse(state, found.time)
@@ -218,6 +219,7 @@ def _work(session: Session, service: Service, attempt: Attempt, how: Execution, 
     run: AnyRun = Run(session, attempt, plan, inputs, engine, reason, how.task_bytes(engine), arrow_bytes)
     run.tasks = service.tasks(run)
     leave_out_touched(service, run)
+    service.check_groups(run, attempt.begun)
     run.done = run_tasks(engine, service.run, run.tasks, monitor, how.progress, "file slices")
     return run
 
@@ -267,6 +269,7 @@ def _complete(service: Service, run: AnyRun, outcome: Any) -> Complete | None:
 
     def check(state: TableState) -> None:
         service.check(session, state, attempt, run.plan)
+        service.check_groups(run, state)
 
     def check_action(state: TableState) -> bool:
         found = state.timeline.find(attempt.instant, attempt.action)

@@ -8,7 +8,7 @@ from hudi_ops.commit.session import Session
 from hudi_ops.commit.takeover import refuse_leased
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.errors import Busy, Cancelled, Corrupt, InvalidRequest, Unsupported
-from hudi_ops.services.base.service import TableService
+from hudi_ops.services.base.service import REGISTRY, TableService
 from hudi_ops.timeline.content.archived import load_history
 from hudi_ops.timeline.content.plans import read_plan
 from hudi_ops.timeline.instant import Instant
@@ -33,6 +33,8 @@ def next_pending(session: Session, service: Service, state: TableState, *, aband
     for instant in state.timeline.pending:
         if instant.action != service.action or session.was_cancelled(state, instant.time):
             continue
+        if kind_of(session, service, state, instant) != service.name:
+            continue
         try:
             refuse_leased(session, state, read_lease(session.ctx.storage, instant.time), instant.time)
             if not abandoned:
@@ -56,20 +58,26 @@ def named_pending(session: Session, service: Service, state: TableState, instant
     """
     found = state.timeline.find(instant)
     if found is not None:
-        if found.action == service.action or (found.is_completed and service.is_own(session, state, found)):
+        kind = kind_of(session, service, state, found)
+        if found.action == service.action and kind == service.name:
             return found
+        if found.action != service.action and found.is_completed and service.is_own(session, state, found):
+            return found
+        other = REGISTRY.get(kind)
         raise Unsupported(
-            f"{instant} is a {found.action}, not a {service.action}",
+            f"{instant} is a {kind}, not a {service.name}",
             table=state.config.name,
             instant=instant,
-            expected=f"a pending {service.action}",
+            expected=f"a pending {service.name}",
             found=str(found),
-            next_step=f"copy the instant of a {service.action} from `hudi-ops timeline`",
+            next_step=f"run `{other.command} TABLE execute --instant {instant}`"
+            if other is not None and found.action == service.action
+            else f"copy the instant of a {service.name} from `hudi-ops timeline`",
         )
     fate = fate_of(session.ctx.storage, state, instant)
     if (cancel := cancel_of(fate)) is not None:
         raise Cancelled(
-            f"the {service.action} was cancelled: {cancel.reason}",
+            f"the {service.name} was cancelled: {cancel.reason}",
             table=state.config.name,
             instant=instant,
             next_step="plan again: the next plan is made from the table as it is now",
@@ -78,13 +86,28 @@ def named_pending(session: Session, service: Service, state: TableState, instant
     if archived or (fate is not None and isinstance(fate[1], Complete)):
         return Instant(instant, service.action, State.COMPLETED)
     raise InvalidRequest(
-        f"no such {service.action}",
+        f"no such {service.name}",
         table=state.config.name,
         instant=instant,
-        expected=f"the instant of a pending {service.action}",
+        expected=f"the instant of a pending {service.name}",
         found="no instant of that time on the timeline",
         next_step="copy an instant from `hudi-ops timeline`",
     )
+
+
+def kind_of(session: Session, service: Service, state: TableState, instant: Instant) -> str:
+    """Return the name of the kind of an instant, by its plan where kinds share the action.
+
+    A plan that cannot be read is of the kind that is named like the action.
+    """
+    if instant.action != service.action or type(service).is_kind is TableService.is_kind:
+        return instant.action
+    try:
+        plan = read_plan(session.ctx.storage, state.timeline, instant)
+    except Corrupt:
+        return instant.action
+    kinds = (kind for kind in (service, *REGISTRY.values()) if kind.action == instant.action)
+    return next((kind.name for kind in kinds if kind.is_kind(plan)), f"{instant.action} of another kind")
 
 
 def read_pending(session: Session, service: Service, state: TableState, instant: Instant) -> Any:
@@ -96,10 +119,10 @@ def read_pending(session: Session, service: Service, state: TableState, instant:
     plan = read_plan(session.ctx.storage, state.timeline, instant)
     if not isinstance(plan, service.plan_type):
         raise Corrupt(
-            f"a pending {service.action} without a plan",
+            f"a pending {service.name} without a plan",
             table=state.config.name,
             instant=instant.time,
-            expected=f"a requested file that holds a plan of a {service.action}",
+            expected=f"a requested file that holds a plan of a {service.name}",
             found="no plan in it",
             next_step=cancel_advice(instant.time, service.action),
         )

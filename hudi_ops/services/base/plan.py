@@ -94,7 +94,7 @@ def left_plan(session: Session, service: Service, *, abandoned: bool = False) ->
 
 def left_plan_result(session: Session, service: Service, request: Any, instant: str) -> PlanResult:
     """Return the result of planning nothing, because a pending plan has no live executor."""
-    note = f"{service.action} {instant} was planned before and has no live executor: it is executed first"
+    note = f"{service.name} {instant} was planned before and has no live executor: it is executed first"
     choice = service.empty_choice(request)
     return replace(_result(session, service, session.loader.load(), choice), instant=instant, note=note)
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 
 from hudi_ops.commit.checks import refuse_pending_restore, refuse_restored
-from hudi_ops.commit.pending import pending_inputs
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.undo.plan_cancels import PlanCancels
 from hudi_ops.concurrency.attempt import Attempt, take_named_lease
 from hudi_ops.concurrency.conflicts import Contender
+from hudi_ops.concurrency.pending import pending_inputs
 from hudi_ops.concurrency.transaction import First
 from hudi_ops.errors import Busy, Cancelled, Conflict, Internal
 from hudi_ops.services.base.choice import Choice

@@ -13,11 +13,11 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
-from hudi_ops.commit.complete import Body
+from hudi_ops.commit.completion import Body
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt
-from hudi_ops.concurrency.conflicts import Role
+from hudi_ops.concurrency.conflicts import Contender, Role
 from hudi_ops.config.requests import checked_engine
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.progress import Progress
@@ -27,6 +27,7 @@ from hudi_ops.services.base.cost import Cost
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.base.result import ServiceResult
 from hudi_ops.timeline.content.footprint import Footprint
+from hudi_ops.timeline.content.plans import FilesByPartition
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.entries import Complete
 from hudi_ops.timeline.names import completes_as
@@ -93,6 +94,7 @@ class Run(Generic[Plan, Inputs, Task, Outcome]):
         tasks: result of `TableService.tasks`.
         done: outcomes in the order of `tasks`.
         left_out: tasks that other writes touched; they are not among `tasks` any more.
+        removed: files that other writes made for these and their commits name, by partition path: the metadata table forgets them.
         entry: the COMPLETE that decided the instant.
         seconds: time since this process took the plan over.
         arrow_bytes_before: highest Arrow allocation of this process before the run; a higher one afterwards is the run's.
@@ -109,6 +111,7 @@ class Run(Generic[Plan, Inputs, Task, Outcome]):
     tasks: Sequence[Task] = ()
     done: Sequence[Outcome] = ()
     left_out: Sequence[Task] = ()
+    removed: FilesByPartition = field(default_factory=dict)
     entry: Complete = field(init=False)
     seconds: float = 0.0
 
@@ -126,7 +129,8 @@ class TableService(ABC, Generic[Request, Plan, Inputs, Task, Outcome, Result]):
     """One kind of planned table service.
 
     Attributes:
-        action: word of its pending instants, for example `compaction`.
+        action: word of its pending instants, for example `compaction`. Several kinds may share it.
+        name: word of the kind, for messages and the registry; by default the action.
         command: how a user runs it, for messages.
         plan_type: class of its decoded plan.
         result_type: class of its result; made with table, instant, completion time and note alone where nothing was done.
@@ -135,11 +139,21 @@ class TableService(ABC, Generic[Request, Plan, Inputs, Task, Outcome, Result]):
     """
 
     action: ClassVar[str]
+    name: ClassVar[str]
     command: ClassVar[str]
     plan_type: ClassVar[type]
     result_type: ClassVar[type[ServiceResult]] = ServiceResult
     cancellable: ClassVar[bool] = True
     role: ClassVar[Role] = "service"
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "action" in cls.__dict__ and "name" not in cls.__dict__:
+            cls.name = cls.action
+
+    def is_kind(self, plan: Any) -> bool:
+        """Return whether a plan of the service's action is of this kind."""
+        return True
 
     @abstractmethod
     def refuse_table(self, state: TableState) -> None:
@@ -201,6 +215,13 @@ class TableService(ABC, Generic[Request, Plan, Inputs, Task, Outcome, Result]):
     def check(self, session: Session, state: TableState, attempt: Attempt, plan: Plan) -> None:
         """Check the state in which the plan completes. Called under the lock: it lists nothing."""
 
+    def check_groups(self, run: Run[Plan, Inputs, Task, Outcome], state: TableState) -> None:
+        """Check the tasks that are left before the work, and under the lock: it lists nothing.
+
+        Raises:
+            Conflict: they cannot complete together.
+        """
+
     def refuse_plan(self, session: Session, state: TableState, plan: Plan, instant: str) -> None:
         """Refuse a plan that must not be begun; called before the takeover, without the lock."""
 
@@ -214,6 +235,13 @@ class TableService(ABC, Generic[Request, Plan, Inputs, Task, Outcome, Result]):
         A task whose groups other writes touched since is left out. None: the plan completes whole.
         """
         return None
+
+    def overtaking(self, run: Run[Plan, Inputs, Task, Outcome], other: Contender) -> Contender | None:
+        """Return a write with what it touches of the plan so that tasks are left out; None: nothing."""
+        return other
+
+    def clear_left_out(self, run: Run[Plan, Inputs, Task, Outcome]) -> None:
+        """Delete what other writers put for tasks that were left out, and set `run.removed`."""
 
     def files_unannounced(self, session: Session, attempt: Attempt, plan: Plan) -> Sequence[str]:
         """Return data files of the instant that earlier executors may have written without markers."""
@@ -232,12 +260,12 @@ class TableService(ABC, Generic[Request, Plan, Inputs, Task, Outcome, Result]):
 
 
 REGISTRY: dict[str, TableService[Any, Any, Any, Any, Any, Any]] = {}
-"""Service kinds by the word of their pending instants. Cancel finds a kind here and imports none."""
+"""Service kinds by name. Cancel finds a kind here and imports none."""
 
 S = TypeVar("S", bound=TableService[Any, Any, Any, Any, Any, Any])
 
 
 def register(service: S) -> S:
     """Add a service kind to the registry and return it."""
-    REGISTRY[service.action] = service
+    REGISTRY[service.name] = service
     return service

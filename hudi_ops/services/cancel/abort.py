@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.abort import record_withdrawn
 from hudi_ops.commit.undo.cancel import CancelReason
-from hudi_ops.commit.undo.rollback import roll_back
+from hudi_ops.commit.undo.rollback import record_withdrawn, roll_back
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, read_lease
 from hudi_ops.errors import Busy, Corrupt
 from hudi_ops.services.base.result import Result

@@ -12,8 +12,8 @@ import logging
 from dataclasses import dataclass
 
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.abort import record_withdrawn
 from hudi_ops.commit.undo.cancel import CancelReason
+from hudi_ops.commit.undo.rollback import record_withdrawn
 from hudi_ops.commit.undo.withdraw import lock_and_put_back
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, read_lease
 from hudi_ops.concurrency.lock.locks import hold_lock

@@ -9,11 +9,13 @@ from hudi_ops.commit.undo.rollback import may_be_foreign
 from hudi_ops.commit.undo.unclaimed_files import needs_listing
 from hudi_ops.concurrency.lease.lease import Lease, read_lease
 from hudi_ops.errors import Corrupt, InvalidRequest, NotFound
+from hudi_ops.index.resizes import is_resize
 from hudi_ops.services.base.result import Result
 from hudi_ops.timeline.cancel.aborted import AbortedPlan, read_aborted
 from hudi_ops.timeline.cancel.aborted_history import load_aborted
 from hudi_ops.timeline.cancel.policy import CancelPolicy, OnOverlap
 from hudi_ops.timeline.content.footprint import inputs_of
+from hudi_ops.timeline.content.plans import Plan as PlanContent
 from hudi_ops.timeline.content.plans import read_plan
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import fate_of
@@ -89,19 +91,22 @@ def _pending(session: Session, state: TableState, plan: Instant) -> PlanRow:
     lease = read_lease(storage, plan.time)
     is_live = lease is not None and not lease.is_dead(session.ctx.clock)
     cancel = cancel_of(fate_of(storage, state, plan.time))
+    content = _content(session, state, plan)
     word = "running" if is_live else "left" if taken is not None or len(plan.states) > 1 else "planned"
     return PlanRow(
         instant=plan.time,
         action=plan.action,
         state="cancelled" if cancel is not None else word,
         age_s=_age_s(session, state, plan.time),
-        groups=_groups(session, state, plan),
+        groups=_groups(content),
         policy=str(policy_of(entry)) if entry is not None else "planned by another program",
         executor=_executor(lease) if is_live else taken.owner if taken is not None else "",
         epoch=taken.epoch if taken is not None else 0,
         cancelled_by=(cancel.requester or cancel.owner) if cancel is not None else "",
         reason=cancel.reason if cancel is not None else "",
-        next=_removal(session, plan, lease, is_live=is_live) if cancel is not None else _next(plan, word),
+        next=_removal(session, plan, lease, is_live=is_live)
+        if cancel is not None
+        else _next(plan, word, is_a_resize=is_resize(content)),
     )
 
 
@@ -153,20 +158,26 @@ def _removal(session: Session, plan: Instant, lease: Lease | None, *, is_live: b
     return f"the next {'clean' if is_listed else 'write'}, or `hudi-ops cancel TABLE {plan.time}`, removes it"
 
 
-def _next(plan: Instant, word: str) -> str:
+def _next(plan: Instant, word: str, *, is_a_resize: bool) -> str:
     if word == "running":
         return "its executor completes it"
-    command = {"compaction": "compact", "clean": "clean"}.get(plan.action)
+    command = {"compaction": "compact", "clustering": "cluster", "clean": "clean"}.get(plan.action)
+    if is_a_resize:
+        command = "resize"
     if command is None:
         return f"the program that planned this {plan.action} executes it"
     return f"`hudi-ops {command} TABLE execute --instant {plan.time}` executes it"
 
 
-def _groups(session: Session, state: TableState, plan: Instant) -> int | None:
+def _content(session: Session, state: TableState, plan: Instant) -> PlanContent | None:
     try:
-        found = inputs_of(read_plan(session.ctx.storage, state.timeline, plan))
+        return read_plan(session.ctx.storage, state.timeline, plan)
     except Corrupt:
         return None
+
+
+def _groups(content: PlanContent | None) -> int | None:
+    found = inputs_of(content)
     return len(found.groups) or None if found is not None else None
 
 

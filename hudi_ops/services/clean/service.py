@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
-from hudi_ops.commit.complete import Body
+from hudi_ops.commit.completion import Body
 from hudi_ops.commit.holds import drop_expired_holds
 from hudi_ops.commit.session import Session, best_effort
 from hudi_ops.commit.support import refuse_unserviced

@@ -8,17 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from hudi_ops.commit.session import Session
+from hudi_ops.services.base.planned.groups import planned_group
 from hudi_ops.services.base.planned.revise import completed_between, other_plans, refuse_none_left
 from hudi_ops.services.base.publish import Draft
-from hudi_ops.services.clustering.choose import ClusteringChoice, OutputGroup
+from hudi_ops.services.clustering.choose import ClusteringChoice
 from hudi_ops.services.clustering.layout import SORT_AND_SIZE, SORT_IN_FILE, strategy_params
-from hudi_ops.storage.protocol import Storage
-from hudi_ops.timeline.content.clean_bytes import planned_path
 from hudi_ops.timeline.content.footprint import Footprint, footprint_of
-from hudi_ops.timeline.content.plan_bytes import encode_clustering, group_metrics
-from hudi_ops.timeline.content.plans import PlannedGroup, PlannedSlice, ReplacePlan
+from hudi_ops.timeline.content.plan_bytes import encode_clustering
+from hudi_ops.timeline.content.plans import ReplacePlan
 from hudi_ops.timeline.state import TableState
-from hudi_ops.view.slices import Slice
 
 
 @dataclass
@@ -66,7 +64,7 @@ class ClusteringDraft:
         storage, has_buckets = self.session.ctx.storage, self.begun.log.properties.facts.has_buckets
         plan = ReplacePlan(
             "CLUSTER",
-            tuple(_planned(storage, group) for group in kept),
+            tuple(planned_group(storage, group.slices, group.outputs) for group in kept),
             SORT_IN_FILE if has_buckets else SORT_AND_SIZE,
             strategy_params(choice.order),
             choice.cancel.extra(),
@@ -84,20 +82,3 @@ class ClusteringDraft:
             groups_dropped=len(left),
             cancel=choice.cancel,
         )
-
-
-def _planned(storage: Storage, group: OutputGroup) -> PlannedGroup:
-    sizes = [
-        (one.base.size_bytes if one.base is not None else None, [file.size_bytes for file in one.logs])
-        for one in group.slices
-    ]
-    slices = tuple(_planned_slice(storage, one) for one in group.slices)
-    return PlannedGroup(slices, group.outputs, group_metrics(sizes))
-
-
-def _planned_slice(storage: Storage, one: Slice) -> PlannedSlice:
-    """Return a slice with whole paths, as Apache Hudi's executor needs them; newest log first."""
-    base = planned_path(storage, one.base.path) if one.base is not None else ""
-    logs = tuple(planned_path(storage, file.path) for file in reversed(one.logs))
-    base_instant = one.base.instant if one.base is not None else min(file.instant for file in one.logs)
-    return PlannedSlice(one.partition_path, one.file_id, base, logs, base_instant, {})

@@ -6,7 +6,7 @@ Source: docs/protocol.md §14, §28; docs/format.md §6.12.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -18,9 +18,11 @@ from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.config.requests import ClusteringRequest
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.files.base.base_file import WriterSettings, stored_schema
+from hudi_ops.index.resizes import is_resize
 from hudi_ops.services.base.choice import Choice
 from hudi_ops.services.base.cost import Cost, tasks_at_a_time
 from hudi_ops.services.base.merging import merging_of
+from hudi_ops.services.base.planned.instant_files import files_of_instant
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.base.service import Run, TableService, register
 from hudi_ops.services.clustering.choose import ClusteringChoice, choose, empty_choice, refuse_unknown_index
@@ -35,7 +37,6 @@ from hudi_ops.timeline.content.footprint import Footprint
 from hudi_ops.timeline.content.plans import ReplacePlan
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.state import TableState
-from hudi_ops.view.listing import StorageListing
 from hudi_ops.view.schema import table_schema
 
 ClusteringRun = Run[ReplacePlan, PlanInputs, ClusterTask, ClusteredGroup]
@@ -49,6 +50,10 @@ class Clustering(TableService[ClusteringRequest, ReplacePlan, PlanInputs, Cluste
     plan_type = ReplacePlan
     result_type = ClusterResult
     run = staticmethod(cluster_group)
+
+    def is_kind(self, plan: Any) -> bool:
+        """Return whether a plan does not resize buckets."""
+        return not is_resize(plan)
 
     def refuse_table(self, state: TableState) -> None:
         """Refuse tables that cannot be written, or whose rows may not move."""
@@ -131,14 +136,8 @@ class Clustering(TableService[ClusteringRequest, ReplacePlan, PlanInputs, Cluste
 
     def files_unannounced(self, session: Session, attempt: Attempt, plan: ReplacePlan) -> list[str]:
         """List base files of the plan's partitions that carry its instant."""
-        listing = StorageListing(session.ctx.storage, is_partitioned=True, engine=session.ctx.local_engine)
-        held = listing.files(sorted({planned.partition_path for planned in plan.slices}))
-        return [
-            file.path
-            for files in held.values()
-            for file in files
-            if file.instant == attempt.instant and not file.is_log
-        ]
+        found = files_of_instant(session, {planned.partition_path for planned in plan.slices}, attempt.instant)
+        return [file.path for file in found if not file.is_log]
 
     def files_written(self, run: ClusteringRun) -> Sequence[str]:
         """Return the new base files."""
@@ -155,7 +154,7 @@ class Clustering(TableService[ClusteringRequest, ReplacePlan, PlanInputs, Cluste
     def is_own(self, session: Session, state: TableState, found: Instant) -> bool:
         """Return whether a completed replace commit was a clustering."""
         metadata = session.commits.metadata(state.timeline, found) if found.kind == "replacecommit" else None
-        return metadata is not None and metadata.operation == "CLUSTER"
+        return metadata is not None and metadata.operation == "CLUSTER" and metadata.made_groups is None
 
 
 def _own(choice: Choice) -> ClusteringChoice:

@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 from hudi_ops.errors import Internal
 from hudi_ops.files.base.base_file import BaseFileReader
 from hudi_ops.files.base.writer import NOTHING_REPLACED, ROW_GROUP_BYTES, BaseFileWriter, ReplacedFile
-from hudi_ops.files.slice.file_scan import FileScan, FileTask
-from hudi_ops.files.slice.slice_scan import NOTHING_MERGED, MergeCounts, SliceScan, SliceTask
+from hudi_ops.files.slice.slice_scan import NOTHING_MERGED, MergeCounts, SliceScan
 from hudi_ops.formats.large_arrays import joined
 from hudi_ops.kernels.sorting.curves import curve_keys
 from hudi_ops.kernels.sorting.cuts import ends_of_shares
@@ -24,7 +23,6 @@ from hudi_ops.kernels.sorting.order import SortOrder
 from hudi_ops.kernels.sorting.ranks import ranks_among
 from hudi_ops.services.base.cost import ARROW_PER_STORED
 from hudi_ops.services.clustering.disk_sort import DiskSort, sampled
-from hudi_ops.view.slices import Slice
 
 if TYPE_CHECKING:
     from hudi_ops.services.clustering.tasks import ClusterTask, WrittenFile
@@ -53,14 +51,14 @@ def stream_group(task: ClusterTask, base_bytes: float) -> tuple[list[WrittenFile
     """
     held, counts = [], NOTHING_MERGED
     for source in task.sources:
-        scan = _scan(task, source, task.scanned)
+        scan = task.reading.scan(source, task.scanned)
         held.append(scan.count())
         counts += scan.counts if isinstance(scan, SliceScan) else NOTHING_MERGED
     rows = sum(held)
     share_bytes = max(1, min(task.memory_bytes // _SHARES, _SHARE_BYTES_MAX))
     with ExitStack() as stack:
         if task.order.curve == "none" or not rows:
-            pieces = _pieces(task, task.scanned)
+            pieces = task.reading.pieces(task.scanned)
             sizes = [source.bytes_in for source in task.sources]
         else:
             expected = base_bytes + ARROW_PER_STORED * sum(source.log_bytes for source in task.sources)
@@ -78,8 +76,8 @@ def _sorted(
     The stack releases the disk.
     """
     heads = pa.schema([task.scanned.field(name) for name in task.order.columns])
-    sample = sampled(_pieces(task, heads), rows)
-    order, pieces = task.order, _pieces(task, task.scanned)
+    sample = sampled(task.reading.pieces(heads), rows)
+    order, pieces = task.order, task.reading.pieces(task.scanned)
     if task.order.is_curve:
         keyed = _keyed(task.order, sample)
         sample, pieces = keyed(sample), map(keyed, pieces)
@@ -99,19 +97,6 @@ def _keyed(order: SortOrder, sample: pa.Table) -> Callable[[pa.Table], pa.Table]
         return rows.append_column(_KEY, pa.array(curve_keys(order.curve, ranks, quantiles.num_rows + 1)))
 
     return keyed
-
-
-def _scan(task: ClusterTask, source: Slice, schema: pa.Schema) -> SliceScan | FileScan:
-    if source.logs or source.base is None:
-        return SliceScan(SliceTask.of(task.storage, source, *task.merging, schema), streaming=True)
-    base = FileTask(task.storage, source.base.path, source.base.size_bytes, schema, tuple(schema.names))
-    return FileScan(base, streaming=True)
-
-
-def _pieces(task: ClusterTask, schema: pa.Schema) -> Iterator[pa.Table]:
-    for source in task.sources:
-        for batch in _scan(task, source, schema).batches():
-            yield pa.Table.from_batches([batch])
 
 
 class _Pieces:

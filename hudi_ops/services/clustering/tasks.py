@@ -18,20 +18,20 @@ import pyarrow.compute as pc
 
 from hudi_ops.config.columns import FILE_NAME, RECORD_KEY
 from hudi_ops.engine.stopping import check_stop
-from hudi_ops.files.base.base_file import BaseFileReader, WriterSettings, conform, encode_base_file
+from hudi_ops.files.base.base_file import BaseFileReader, WriterSettings, encode_base_file
 from hudi_ops.files.base.output import BaseFileOutput
-from hudi_ops.files.base.repeated_columns import decode_columns, joined_rows
+from hudi_ops.files.base.repeated_columns import joined_rows
 from hudi_ops.files.log.merge_rules import MergeRules
 from hudi_ops.files.log.visible_blocks import BlockInstants
 from hudi_ops.files.names import base_file_name
-from hudi_ops.files.slice.slice_scan import NOTHING_MERGED, MergeCounts, SliceScan, SliceTask
+from hudi_ops.files.slice.slice_scan import NOTHING_MERGED, MergeCounts
 from hudi_ops.files.statistics.collect import statistics_of_base
 from hudi_ops.files.statistics.statistics import NO_FACTS, FileStatistics, StatisticsRequest
 from hudi_ops.formats.large_arrays import joined
 from hudi_ops.kernels.sorting.cuts import ends_of_shares
 from hudi_ops.kernels.sorting.order import SortOrder
 from hudi_ops.kernels.sorting.sort import sort_indices
-from hudi_ops.services.base.cost import COPIES, FOLDED_MAX, memory_of
+from hudi_ops.services.base.rewrite.sources import Sources
 from hudi_ops.services.clustering.stream import stream_group
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.content.commit_metadata import WriteStat
@@ -43,8 +43,6 @@ WrittenFile: TypeAlias = tuple[WriteStat, FileStatistics | None]
 
 _BLOCKS = 64
 """Blocks of rows whose sizes are taken for each output, to find where it ends."""
-_HELD_BYTES_MAX = 2 << 30
-"""Most memory of rows that are held whole, with their copy: Arrow's arrays of texts hold 2 GiB."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +85,11 @@ class ClusterTask:
     def scanned(self) -> pa.Schema:
         """Return the columns that are read: all but the file name."""
         return pa.schema([column for column in self.stored if column.name != FILE_NAME])
+
+    @property
+    def reading(self) -> Sources:
+        """Return how its slices are read."""
+        return Sources(self.storage, self.sources, self.merging, self.scanned)
 
     @property
     def only_base(self) -> DataFile | None:
@@ -149,34 +152,18 @@ def cluster_group(task: ClusterTask) -> ClusteredGroup:
         Unavailable: the storage does not answer, or the disk is too small for a group that is larger than memory.
         InvalidRequest: a sort column has a nested type.
     """
-    base_bytes = _unfolded_bytes(task)
+    base_bytes = task.reading.unfolded_bytes(task.memory_bytes)
     streaming = base_bytes is not None
     files, counts, rows = _rewritten(task) if base_bytes is None else stream_group(task, base_bytes)
     facts = tuple(found for _, found in files if found is not None)
     return ClusteredGroup(tuple(stat for stat, _ in files), facts, counts, rows, streaming)
 
 
-def _unfolded_bytes(task: ClusterTask) -> float | None:
-    """Return the expected bytes of base rows in memory, or None where memory holds them.
-
-    With a number, the group is streamed. File sizes decide, and where the limit is near the first rows of each file: repeated
-    values compress well. So every attempt gets the same answer.
-    """
-    limit_bytes = min(task.memory_bytes, _HELD_BYTES_MAX)
-    expected = memory_of(task.bytes_in)
-    if FOLDED_MAX * expected <= limit_bytes:
-        return None
-    bases = [BaseFileReader(task.storage, source.base.path) for source in task.sources if source.base is not None]
-    base_bytes = sum(reader.unfolded_bytes(task.scanned.names) for reader in bases)
-    log_bytes = sum(source.log_bytes for source in task.sources)
-    return base_bytes if max(expected, base_bytes * COPIES + memory_of(log_bytes)) > limit_bytes else None
-
-
 def _rewritten(task: ClusterTask) -> tuple[list[WrittenFile], MergeCounts, int]:
     """Rewrite a group whose rows fit into memory."""
     parts, counts = [task.scanned.empty_table()], NOTHING_MERGED
     for source in task.sources:
-        part, merged = _read(task, source)
+        part, merged = task.reading.table(source)
         parts.append(part)
         counts += merged
     rows = joined_rows(parts[1:] or parts)
@@ -190,17 +177,6 @@ def _rewritten(task: ClusterTask) -> tuple[list[WrittenFile], MergeCounts, int]:
             files.append(_put(task, task.output(place), rows.slice(begin, end - begin)))
         begin = end
     return files, counts, rows.num_rows
-
-
-def _read(task: ClusterTask, source: Slice) -> tuple[pa.Table, MergeCounts]:
-    """Read a slice; a column of few values stays a dictionary if no log files are merged."""
-    if source.logs or source.base is None:
-        scan = SliceScan(SliceTask.of(task.storage, source, *task.merging, task.scanned))
-        return scan.table(), scan.counts
-    reader = BaseFileReader(task.storage, source.base.path, keep_encoded=True)
-    check_stop()
-    rows = conform(reader.read(task.scanned.names), task.scanned, source.base.path)
-    return decode_columns(rows, task.merging[0].key_columns.names), NOTHING_MERGED
 
 
 def _taken(rows: pa.Table, order: pa.Array) -> pa.Table:

@@ -1,7 +1,7 @@
 """Draft the plan of a compaction, and revise it under the lock from the metadata of commits.
 
-A log file that completes below the plan's instant and is not in the plan would be hidden by the new base file. So log files that
-completed since the slices were chosen join the plan. Nothing is listed, and steady ingestion never makes planning start over.
+Log files that completed since the slices were chosen join the plan. Nothing is listed, and steady ingestion never makes planning
+start over.
 
 Source: docs/protocol.md §17.
 """
@@ -12,23 +12,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from hudi_ops.commit.session import Session
-from hudi_ops.files.names import parse_data_file
 from hudi_ops.services.base.choice import Candidate, Choice, Measured
+from hudi_ops.services.base.planned.late_logs import Key, join_logs
 from hudi_ops.services.base.planned.revise import completed_between, other_plans, refuse_none_left
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.timeline.cancel.policy import NEVER
-from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS, Footprint
 from hudi_ops.timeline.content.plan_bytes import encode_compaction, slice_metrics
 from hudi_ops.timeline.content.plans import CompactionPlan, PlannedSlice
-from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.names import REWRITING_ACTIONS
 from hudi_ops.timeline.state import TableState
-from hudi_ops.view.file_group import DataFile
-from hudi_ops.view.slices import merge_order
-
-Key = tuple[str, str]
-"""Partition path and file id."""
 
 
 @dataclass
@@ -57,13 +49,7 @@ class CompactionDraft:
         groups = {group.key: group for group in self.chosen}
         left: dict[Key, str] = {}
         for other, metadata in completed_between(self.session, self.begun, state):
-            for key in _rewritten(other, metadata):
-                if key in groups:
-                    left[key] = f"{other.action} {other.time} replaced it while the plan was made"
-            for file in _logs_of(other, metadata):
-                key = (file.partition_path, file.file_id)
-                if key in groups:
-                    groups[key] = _with_log(groups[key], file, other)
+            left |= join_logs(groups, other, metadata)
         for instant, inputs in other_plans(self.session, state, "compaction"):
             for key in groups:
                 if inputs is not None and (key[0], key[1][:BUCKET_DIGITS]) in inputs.groups:
@@ -115,39 +101,3 @@ def planned_slice(group: Candidate) -> PlannedSlice:
         base_instant=group.base.instant if group.base is not None else min(file.instant for file in group.logs),
         metrics=slice_metrics(base_bytes, len(group.logs), group.log_bytes),
     )
-
-
-def _with_log(group: Candidate, file: DataFile, other: Instant) -> Candidate:
-    if group.base is not None and other.completion_time < group.base.instant:
-        return group  # the writer's clock lags: the file is older than the base file, and no reader sees it
-    if any(known.path == file.path for known in group.logs):
-        return group
-    return replace(group, logs=merge_order((*group.logs, file)))
-
-
-def _logs_of(other: Instant, metadata: CommitMetadata) -> Iterable[DataFile]:
-    """Yield the log files that a write put under its own instant.
-
-    Log files of a dual writer of a resize carry the instant of the resize plan.
-    """
-    for stat in metadata.stats:
-        named = parse_data_file(stat.file_name)
-        if named is not None and named.is_log and not named.is_cdc and named.instant == other.time:
-            yield DataFile(
-                stat.partition_path,
-                stat.path.lstrip("/"),
-                stat.file_id,
-                other.time,
-                stat.file_size_in_bytes,
-                is_log=True,
-            )
-
-
-def _rewritten(other: Instant, metadata: CommitMetadata) -> Iterable[Key]:
-    """Yield the file groups that a write gave a new base file or replaced."""
-    for stat in metadata.stats:
-        named = parse_data_file(stat.file_name)
-        if (named is not None and not named.is_log) or other.action in REWRITING_ACTIONS:
-            yield stat.partition_path, stat.file_id
-    for partition, file_ids in (metadata.replaced or {}).items():
-        yield from ((partition, file_id) for file_id in file_ids)

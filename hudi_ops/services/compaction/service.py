@@ -17,6 +17,7 @@ from hudi_ops.config.requests import CompactionRequest
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.services.base.choice import Choice
 from hudi_ops.services.base.cost import Cost, tasks_at_a_time
+from hudi_ops.services.base.planned.instant_files import files_of_instant
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.base.service import Run, TableService, register
 from hudi_ops.services.compaction.choose import (
@@ -35,7 +36,6 @@ from hudi_ops.services.metadata_table.compact import after_write
 from hudi_ops.timeline.content.plans import CompactionPlan
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.state import TableState
-from hudi_ops.view.listing import StorageListing
 from hudi_ops.view.schema import table_schema
 
 CompactionRun = Run[CompactionPlan, PlanInputs, CompactTask, CompactedSlice]
@@ -105,15 +105,9 @@ class Compaction(
 
     def files_unannounced(self, session: Session, attempt: Attempt, plan: CompactionPlan) -> list[str]:
         """List base files of the plan's groups that carry its instant."""
-        listing = StorageListing(session.ctx.storage, is_partitioned=True, engine=session.ctx.local_engine)
-        held = listing.files(sorted({planned.partition_path for planned in plan.slices}))
+        found = files_of_instant(session, {planned.partition_path for planned in plan.slices}, attempt.instant)
         groups = {(planned.partition_path, planned.file_id) for planned in plan.slices}
-        return [
-            file.path
-            for files in held.values()
-            for file in files
-            if file.instant == attempt.instant and not file.is_log and (file.partition_path, file.file_id) in groups
-        ]
+        return [file.path for file in found if not file.is_log and (file.partition_path, file.file_id) in groups]
 
     def files_written(self, run: CompactionRun) -> Sequence[str]:
         """Return the new base files."""

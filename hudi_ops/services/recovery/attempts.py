@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from hudi_ops.commit.checks import was_completed
@@ -21,8 +22,10 @@ from hudi_ops.commit.undo.foreign_rollbacks import (
 from hudi_ops.commit.undo.rollback import RolledBackWrite, may_be_foreign, roll_back
 from hudi_ops.commit.undo.unclaimed_files import files_of
 from hudi_ops.concurrency.lease.lease import Lease, read_lease
-from hudi_ops.errors import Busy, Conflict, InvalidRequest, Unsupported
+from hudi_ops.errors import Busy, Conflict, Corrupt, InvalidRequest, Unsupported
+from hudi_ops.index.resizes import is_resize
 from hudi_ops.services.base.result import Result
+from hudi_ops.timeline.content.plans import read_plan
 from hudi_ops.timeline.content.rollbacks import rollback_of
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import SERVICE_ACTIONS, WRITE_ACTIONS, State
@@ -94,7 +97,7 @@ def recover_table(session: Session, *, abandoned: bool = False) -> RecoverResult
             instant.time,
             instant.action,
             instant.state.name.lower(),
-            refused.get(instant.time) or _why_left(session, instant),
+            refused.get(instant.time) or _why_left(session, state, instant),
         )
         for instant in state.timeline.pending
     )
@@ -121,7 +124,7 @@ def rollback_write(session: Session, instant: str, *, abandoned: bool = False, d
     found = state.timeline.find(instant)
     begun = list(abandoned_rollbacks(session, state, instant))
     if found is not None:
-        _refuse_other_kinds(state, found)
+        _refuse_other_kinds(session, state, found)
     if begun:
         return _finish(session, state, begun, abandoned=abandoned, dry_run=dry_run)
     if found is None:
@@ -212,7 +215,7 @@ def _finish(
     return RollbackResult(name, first.target.time, first.target.kind, _owner(lease), undone[0].rollback, tuple(files))
 
 
-def _refuse_other_kinds(state: TableState, found: Instant) -> None:
+def _refuse_other_kinds(session: Session, state: TableState, found: Instant) -> None:
     if found.is_completed:
         raise InvalidRequest(
             f"this {found.kind} is completed: its rows are in the table",
@@ -238,7 +241,7 @@ def _refuse_other_kinds(state: TableState, found: Instant) -> None:
             instant=found.time,
             expected="a pending write",
             found=str(found),
-            next_step=_finished_by(found)
+            next_step=_finished_by(session, state, found)
             or "`hudi-ops recover` finishes rollbacks of hudi-ops; Apache Hudi finishes or rolls back its own services",
         )
 
@@ -268,11 +271,11 @@ def _absent(session: Session, state: TableState, instant: str) -> RollbackResult
     )
 
 
-def _why_left(session: Session, instant: Instant) -> str:
+def _why_left(session: Session, state: TableState, instant: Instant) -> str:
     lease = read_lease(session.ctx.storage, instant.time)
     if lease is not None and not lease.is_dead(session.ctx.clock):
         return f"{_owner(lease)} is working on it"
-    if finished := _finished_by(instant):
+    if finished := _finished_by(session, state, instant):
         begun = "begun and not completed" if lease is not None or State.INFLIGHT in instant.states else "planned"
         return f"a {instant.action} that is {begun}: {finished}"
     if instant.kind == "rollback" and lease is None:
@@ -284,11 +287,14 @@ def _why_left(session: Session, instant: Instant) -> str:
     return "another process is rolling it back"
 
 
-def _finished_by(instant: Instant) -> str:
+def _finished_by(session: Session, state: TableState, instant: Instant) -> str:
     """Return the command that finishes a pending service, or an empty text."""
-    execute = {"compaction": "compact", "clustering": "cluster", "clean": "clean"}
-    if instant.action in execute:
-        return f"`hudi-ops {execute[instant.action]} TABLE execute --instant {instant.time}` executes it"
+    command = {"compaction": "compact", "clustering": "cluster", "clean": "clean"}.get(instant.action)
+    if instant.action == "clustering":
+        with suppress(Corrupt):
+            command = "resize" if is_resize(read_plan(session.ctx.storage, state.timeline, instant)) else command
+    if command is not None:
+        return f"`hudi-ops {command} TABLE execute --instant {instant.time}` executes it"
     return "`hudi-ops restore TABLE` finishes it" if instant.action == "restore" else ""
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from hudi_ops.commit.checks import pending_restore
-from hudi_ops.commit.complete import Body, complete_action
+from hudi_ops.commit.completion import Body, complete_action
 from hudi_ops.commit.recover.dead_writers import is_dead
 from hudi_ops.commit.recover.recover import finish_unfinished, recover
 from hudi_ops.commit.session import Session

@@ -5,6 +5,7 @@ Source: docs/format.md §2.4, §3.1, §4.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -13,6 +14,9 @@ from hudi_ops.errors import Corrupt
 from hudi_ops.formats.avro import container as avro
 from hudi_ops.formats.json_text import load_json
 from hudi_ops.formats.timeline.timeline_schemas import COMMIT_METADATA, REPLACE_COMMIT_METADATA
+
+RING_CHILDREN_KEY = "hudi_ops.ring_children"
+"""Entry of a resize's extra metadata: by partition path, the nodes that it changed, each as [value, prefix or null]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +91,27 @@ class CommitMetadata:
     def is_merge(self) -> bool:
         """Whether it merged files within their groups: it neither adds nor removes rows."""
         return self.compacted or self.operation in {"COMPACT", "LOG_COMPACT"}
+
+    @property
+    def made_groups(self) -> frozenset[tuple[str, str]] | None:
+        """Return (partition path, file id) of the groups that a resize of ours made; None for other commits.
+
+        Raises:
+            Corrupt: its entry is damaged.
+        """
+        text = self.extra.get(RING_CHILDREN_KEY)
+        if text is None:
+            return None
+        try:
+            nodes = json.loads(text)
+            return frozenset((path, f"{prefix}-0") for path in nodes for _, prefix in nodes[path] if prefix is not None)
+        except (ValueError, TypeError) as error:
+            raise Corrupt(
+                f"{RING_CHILDREN_KEY} of a resize cannot be read: {error}",
+                expected="a JSON object of partition paths and nodes",
+                found=text[:100],
+                next_step="restore the completed file from a copy of the table",
+            ) from None
 
     def to_bytes(self) -> bytes:
         """Encode an Avro container, the form of layout 2; equal values give equal bytes."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from hudi_ops.commit.pending import pending_inputs
 from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.pending import pending_inputs
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.base.planned.outrank import outranked
 from hudi_ops.services.base.slices import live_slices
-from hudi_ops.timeline.content.footprint import BUCKET_DIGITS
+from hudi_ops.timeline.content.footprint import BUCKET_DIGITS, Footprint
+from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.partitions import choose as choose_partitions
 from hudi_ops.view.partitions import plain_paths
@@ -43,16 +44,26 @@ def slices_of(session: Session, state: TableState, wanted: Sequence[str]) -> tup
     return [slice_ for slice_ in found if slice_.partition_path in chosen], found
 
 
+def standing_plans(session: Session, state: TableState, action: str) -> Iterator[tuple[Instant, Footprint | None]]:
+    """Yield the pending plans that a plan of `action` does not cancel, with inputs; None: unreadable plan."""
+    lower = outranked(session, state, action, reach_back=True)
+    for instant, inputs in pending_inputs(session.ctx, state):
+        if instant.time not in lower and not session.was_cancelled(state, instant.time):
+            yield instant, inputs
+
+
 def pending_plans(session: Session, state: TableState, action: str) -> Callable[[Slice], str | None]:
     """Return a function that names the pending plan of a slice, or None.
 
-    A plan that cannot be read may name any slice. Plans that one of `action` cancels do not count.
+    Plans that one of `action` cancels do not count.
     """
+    return naming(standing_plans(session, state, action))
+
+
+def naming(plans: Iterable[tuple[Instant, Footprint | None]]) -> Callable[[Slice], str | None]:
+    """Return a function that names the plan of a slice, or None; a plan that cannot be read may name any slice."""
     found: dict[str, str] = {}
-    lower = outranked(session, state, action, reach_back=True)
-    for instant, inputs in pending_inputs(session.ctx, state):
-        if instant.time in lower or session.was_cancelled(state, instant.time):
-            continue
+    for instant, inputs in plans:
         plan = f"{instant.action} {instant.time}"
         if inputs is None:
             found[""] = f"{plan}, which cannot be read"

@@ -16,10 +16,11 @@ from typing import Any
 
 from hudi_ops.clock import Clock
 from hudi_ops.commit.undo.rollback_files import delete_files
-from hudi_ops.concurrency.conflicts import Contender
+from hudi_ops.concurrency.conflicts import Contender, refuse_completed
 from hudi_ops.errors import Conflict, Overtaken
 from hudi_ops.services.base.service import Run, TableService
 from hudi_ops.timeline.content.footprint import Footprint
+from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +55,8 @@ def leave_out_touched(service: Service, run: AnyRun) -> int:
     """Leave out tasks that other writes touched since the plan, and delete their files.
 
     Returns:
-        The number of tasks that this call left out; 0 for kinds whose plans complete whole.
+        The number of tasks that this call left out, or of files that other writes made for such tasks and that are known since; 0
+        for kinds whose plans complete whole.
 
     Raises:
         Overtaken: no task remains.
@@ -69,7 +71,7 @@ def leave_out_touched(service: Service, run: AnyRun) -> int:
         is_left = with_running
     # A running write may still fail: the plan waits for one that touches all that remains (`refuse_running`).
     if not any(is_left):
-        return 0
+        return _clear_left_out(service, run)
     is_kept = [not one for one in is_left]
     dropped = replace(run, tasks=[*compress(run.tasks, is_left)], done=[*compress(run.done, is_left)])
     delete_files(run.session.ctx.storage, service.files_written(dropped))
@@ -94,7 +96,40 @@ def leave_out_touched(service: Service, run: AnyRun) -> int:
             found=f"{len(run.left_out)} groups, all of them touched",
             next_step="plan again; smaller plans, or plans of partitions with few writes, lose fewer groups",
         )
-    return len(dropped.tasks)
+    return len(dropped.tasks) + _clear_left_out(service, run)
+
+
+def refuse_touched(service: Service, run: AnyRun, state: TableState) -> None:
+    """Refuse to complete tasks that a completed write touched; for kinds that conflict with no write otherwise.
+
+    Called under the lock: it reads commit metadata.
+
+    Raises:
+        Conflict: names the write.
+    """
+    known = [one for one in map(service.replaced_by, run.tasks) if one is not None]
+    mine = _contender(service, run, _union(known))
+    refuse_completed(mine, _completed(service, run, mine, state))
+
+
+def _clear_left_out(service: Service, run: AnyRun) -> int:
+    if not run.left_out:
+        return 0
+    before = sum(map(len, run.removed.values()))
+    service.clear_left_out(run)
+    return sum(map(len, run.removed.values())) - before
+
+
+def _contender(service: Service, run: AnyRun, planned: Footprint | None) -> Contender:
+    attempt = run.attempt
+    return Contender(attempt.instant, attempt.action, planned, service.role, owner=str(run.session.ctx.owner))
+
+
+def _completed(service: Service, run: AnyRun, mine: Contender, state: TableState) -> list[Contender]:
+    """Return the writes that completed since, and touch groups of the plan."""
+    since = run.session.contenders.completed_since(run.attempt.begun, mine, state)
+    seen = (service.overtaking(run, one) for one in since)
+    return [one for one in seen if one is not None and mine.shared(one)]
 
 
 def _touching(service: Service, run: AnyRun, planned: Footprint | None) -> tuple[list[Contender], list[Contender]]:
@@ -104,8 +139,8 @@ def _touching(service: Service, run: AnyRun, planned: Footprint | None) -> tuple
     """
     session, attempt = run.session, run.attempt
     state = session.loader.load()
-    mine = Contender(attempt.instant, attempt.action, planned, service.role, owner=str(session.ctx.owner))
-    completed = [one for one in session.contenders.completed_since(attempt.begun, mine, state) if mine.shared(one)]
+    mine = _contender(service, run, planned)
+    completed = _completed(service, run, mine, state)
     if not session.strategy.looks_at_running(mine.role):
         return completed, []
     others = session.contenders.running(session.ctx, state, attempt.instant)

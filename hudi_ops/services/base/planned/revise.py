@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hudi_ops.commit.pending import pending_inputs
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.contenders import vanished
+from hudi_ops.concurrency.pending import pending_inputs
 from hudi_ops.errors import Conflict
 from hudi_ops.services.base.planned.outrank import outranked
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata

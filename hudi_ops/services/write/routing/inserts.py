@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hudi_ops.commit.pending import pending_inputs
 from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.pending import pending_inputs
 from hudi_ops.config.write_settings import FileSizes
 from hudi_ops.index.packing import shares_of
 from hudi_ops.services.write.routing.routes import Target

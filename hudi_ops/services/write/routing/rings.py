@@ -20,13 +20,13 @@ from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.config.columns import RECORD_KEY
 from hudi_ops.engine.protocol import Chunk, Produced, Scattered
-from hudi_ops.errors import Conflict, Corrupt, Unsupported
+from hudi_ops.errors import Conflict
 from hudi_ops.formats.large_arrays import joined
 from hudi_ops.index.bucket_engine import RingEngine, RingLookup, ring_engine_of
 from hudi_ops.index.ring import Ring, initial_ring
 from hudi_ops.index.ring_files import RingReader, put_initial
 from hudi_ops.kernels.merging.split import split_groups
-from hudi_ops.metadata.records.partitions import MetadataPartition
+from hudi_ops.services.base.planned.rings import refuse_record_index, refuse_stray_groups
 from hudi_ops.services.base.slices import live_slices
 from hudi_ops.services.write.operations import Replaces, WriteOperation
 from hudi_ops.services.write.routing.routes import Routes, Target
@@ -182,18 +182,7 @@ def live_nodes(session: Session, state: TableState, rings: dict[str, Ring]) -> d
         Corrupt: a file group belongs to no node, so that no write would find its rows.
     """
     live = {slice_.key: slice_ for slice_ in live_slices(session, state, sorted(rings))}
-    named = {(path, ring.file_id(node)) for path, ring in rings.items() for node in range(len(ring.prefixes))}
-    stray = min(live.keys() - named, default=None)
-    if stray is not None:
-        path, file_id = stray
-        raise Corrupt(
-            f"file group {file_id} in partition {path or '.'} belongs to no node of the partition's hash ring",
-            table=state.config.name,
-            instant=rings[path].instant,
-            expected=f"one of the {len(rings[path].prefixes)} groups of ring {rings[path].instant}",
-            found=file_id,
-            next_step="run `hudi-ops verify`; another writer of this table has another index, or a ring file was lost",
-        )
+    refuse_stray_groups(state.config.name, live, rings)
     return live
 
 
@@ -219,19 +208,3 @@ def unchanged_rings(session: Session, attempt: Attempt, rings: Mapping[str, str]
                 )
 
     return check
-
-
-def refuse_record_index(state: TableState) -> None:
-    """Refuse to write a table with hash rings beside a record index.
-
-    Raises:
-        Unsupported: its metadata table has or gets one.
-    """
-    if MetadataPartition.RECORD_INDEX in state.config.all_metadata_partitions:
-        raise Unsupported(
-            "this table has hash rings and a record index, which would go on naming file groups that a resize replaced",
-            table=state.config.name,
-            expected="a metadata table without record_index",
-            found=str(MetadataPartition.RECORD_INDEX),
-            next_step="drop it with `hudi-ops metadata drop TABLE record_index`; the ring locates every key without it",
-        )

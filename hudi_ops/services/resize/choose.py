@@ -1,0 +1,376 @@
+"""Choose the buckets that a resize splits and merges, each with the reason for or against it.
+
+Source: docs/protocol.md §27; docs/format.md §10.3.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers
+from hudi_ops.config.requests import ResizeRequest
+from hudi_ops.errors import Corrupt, InvalidRequest, Unsupported
+from hudi_ops.index.bucket_engine import ring_engine_of
+from hudi_ops.index.resizes import RingChange
+from hudi_ops.index.ring import Ring, merge, split
+from hudi_ops.index.ring_files import RingReader, ring_folder
+from hudi_ops.services.base.choice import Candidate, Choice, Measured, Strategy, cancel_policy, count_of
+from hudi_ops.services.base.engine import choose_by_bytes
+from hudi_ops.services.base.merging import merging_of
+from hudi_ops.services.base.planned.choosing import naming, slices_of, standing_plans
+from hudi_ops.services.base.planned.rings import refuse_record_index, refuse_stray_groups
+from hudi_ops.services.resize.child_names import ChildNames
+from hudi_ops.services.resize.nodes import Limits, NodeChoice, choose_nodes
+from hudi_ops.services.resize.points import PointTask, SplitPoint, find_point, split_point_of
+from hudi_ops.timeline.names import MERGING_ACTIONS
+from hudi_ops.timeline.state import TableState
+from hudi_ops.view.schema import table_schema
+from hudi_ops.view.slices import Slice
+
+ACTION = "clustering"
+"""Word of a resize's pending instants: on the timeline it is a clustering."""
+
+
+class LeftReason(StrEnum):
+    """Reasons of a resize alone to leave a file group out."""
+
+    FITTING = "a size between merge and split size"
+    ALONE = "no small neighbour"
+    PARTITIONS = "a partition beyond the limit of partitions"
+    BUCKETS = "a ring at its limit of buckets"
+    ONE_HASH = "no hash to split at"
+
+
+@dataclass(frozen=True)
+class ResizeGroup:
+    """Buckets that are replaced together: one that is split, or neighbours that are merged."""
+
+    slices: tuple[Candidate, ...]
+    change: RingChange
+
+    @property
+    def partition_path(self) -> str:
+        """Return the partition of all its slices."""
+        return self.change.partition_path
+
+    @property
+    def outputs(self) -> int:
+        """Return the number of file groups that it becomes."""
+        return len(self.change.prefixes)
+
+    @property
+    def bytes_in(self) -> int:
+        """Return the bytes that are read."""
+        return sum(slice_.bytes_in for slice_ in self.slices)
+
+
+@dataclass
+class ResizeChoice(Choice):
+    """Choice of a resize: the planned splits and merges, and the rings that they change, by partition path."""
+
+    groups: list[ResizeGroup] = field(default_factory=list)
+    rings: dict[str, Ring] = field(default_factory=dict)
+
+    def work(self) -> str:
+        """Return how many buckets become how many, in words."""
+        outputs = sum(group.outputs for group in self.groups)
+        splits = sum(group.outputs > 1 for group in self.groups)
+        merges = len(self.groups) - splits
+        return (
+            f"{count_of(len(self.planned), 'bucket')} into {outputs:,}: "
+            f"{count_of(splits, 'split')}, {count_of(merges, 'merge')}"
+        )
+
+    def leave_out(self, reason: LeftReason, one: Candidate, why: str = "") -> None:
+        """Leave a file group out for a reason, by default with its size as the detail."""
+        self.others[reason].append((one, why or f"{one.bytes_in:,} bytes"))
+
+
+def empty_choice(request: ResizeRequest) -> ResizeChoice:
+    """Return the choice of a request without candidates."""
+    return ResizeChoice(
+        "resize",
+        "files",
+        _strategy(request.split_point or "balanced"),
+        float(request.split_bytes),
+        request.max_bytes,
+        others={reason: [] for reason in LeftReason},
+        cancel=cancel_policy(request.cancel_settings, "shrink"),
+    )
+
+
+def _strategy(split_point: str) -> Strategy:
+    return Strategy(split_point, lambda candidate, now_ms: float(candidate.bytes_in), "bytes", 0.0)
+
+
+def refuse_table(state: TableState) -> None:
+    """Refuse a table without hash rings, or with a record index.
+
+    Raises:
+        InvalidRequest: its buckets follow from no ring.
+        Unsupported: its metadata table has or gets a record index.
+    """
+    facts = state.log.properties.facts
+    if not facts.has_ring:
+        raise InvalidRequest(
+            "this table has no hash rings to resize",
+            table=state.config.name,
+            expected="a table with the bucket engine consistent or extendible",
+            found=f"index {facts.index}",
+            next_step="nothing to do: only these engines can split and merge buckets",
+        )
+    refuse_record_index(state)
+
+
+def refuse_foreign_writers(state: TableState, *, has_any: bool) -> None:
+    """Refuse a table on which foreign writers write, if the later of two rows of one key counts.
+
+    Apache Hudi names each log file of a dual write version 1, so that its later commit may lose to an earlier one.
+
+    Raises:
+        Unsupported: there are foreign writers.
+    """
+    is_by_event = state.config.merge_mode == "EVENT_TIME_ORDERING" and state.config.ordering_fields
+    if has_any and not is_by_event:
+        raise Unsupported(
+            "this table merges rows by commit time, and foreign writers beside a resize would not keep the order of their commits",
+            table=state.config.name,
+            expected="only hudi-ops as a writer, or a table that merges by an ordering field",
+            found="a table that was adopted, or that a foreign writer writes",
+            next_step="resize its buckets with Apache Hudi while no other writer runs",
+        )
+
+
+@dataclass
+class _Bucketed:
+    """Ring of a partition with the free slice of each node, and the nodes that are changed."""
+
+    ring: Ring
+    slices: list[Candidate | None]
+    found: NodeChoice = field(default_factory=NodeChoice)
+    stuck: set[int] = field(default_factory=set)
+
+    def choose(self, limits: Limits) -> None:
+        sizes = [one.bytes_in if one is not None else None for one in self.slices]
+        self.found = choose_nodes(self.ring, sizes, limits, self.stuck)
+
+    def of(self, nodes: Sequence[int]) -> tuple[Candidate, ...]:
+        return tuple(one for node in nodes if (one := self.slices[node]) is not None)
+
+    def size(self, nodes: Sequence[int]) -> int:
+        return sum(one.bytes_in for one in self.of(nodes))
+
+    @property
+    def groups(self) -> list[tuple[int, ...]]:
+        """The nodes of each split and merge, the largest first."""
+        found = [*((node,) for node in self.found.splits), *self.found.merges]
+        return sorted(found, key=lambda nodes: (-self.size(nodes), nodes))
+
+
+_Group = tuple[str, tuple[int, ...]]
+"""Partition path, and nodes of its ring."""
+
+
+def choose(session: Session, state: TableState, request: ResizeRequest) -> ResizeChoice:
+    """Choose the splits and merges of a plan; change nothing.
+
+    Raises:
+        InvalidRequest: a partition that the table does not have, or a split point that cannot be used.
+        Unsupported: foreign writers would lose the order of their commits.
+        Corrupt: a ring, or a file group that belongs to none.
+        Conflict: a ring changed since the state was read.
+    """
+    refuse_foreign_writers(state, has_any=has_foreign_writers(session.ctx.storage, session.commits, state))
+    facts = state.log.properties.facts
+    limits = Limits(
+        request.split_bytes,
+        request.merge_bytes,
+        facts.buckets_min,
+        facts.buckets_max,
+        facts.index == "extendible_bucket",
+    )
+    rule = split_point_of(request.split_point, is_extendible=limits.is_extendible)
+    choice = empty_choice(request)
+    if limits.is_extendible:
+        choice.strategy = _strategy("middle")
+    held = _bucketed(session, state, request, choice)
+    for bucketed in held.values():
+        bucketed.choose(limits)
+    points: dict[tuple[str, int], int] = {}
+    while True:
+        taken, beyond, passed = _within(held, request)
+        unknown = [(path, nodes[0]) for path, nodes in taken if len(nodes) == 1 and (path, nodes[0]) not in points]
+        if not unknown:
+            break
+        for (path, node), point in zip(unknown, _points(session, state, request, rule, held, unknown), strict=True):
+            if point is not None:
+                points[path, node] = point
+            else:
+                held[path].stuck.add(node)
+        for path in {path for path, _ in unknown}:
+            held[path].choose(limits)
+    _record(choice, held, beyond, passed, rule)
+    names = ChildNames.of(state, choice.rings)
+    for path, nodes in taken:
+        bucketed = held[path]
+        choice.rings[path] = ring = bucketed.ring
+        slices = bucketed.of(nodes)
+        children = (
+            split(ring, nodes[0], points[path, nodes[0]], ("", "")) if len(nodes) == 1 else merge(ring, nodes, "")
+        )
+        change = RingChange(path, tuple(one.file_id for one in slices), children, ring.seq_no)
+        choice.groups.append(ResizeGroup(slices, names.named(change)))
+        choice.planned += [Measured(one, float(one.bytes_in)) for one in slices]
+    return choice
+
+
+def _bucketed(
+    session: Session, state: TableState, request: ResizeRequest, choice: ResizeChoice
+) -> dict[str, _Bucketed]:
+    """Return the rings of partitions that may have something to resize; leave out the groups of others.
+
+    Raises:
+        InvalidRequest: a partition that the table does not have.
+        Corrupt: a ring that cannot be read, or a group that belongs to none.
+    """
+    plans = list(standing_plans(session, state, ACTION))
+    plan_of = naming(plans)
+    resized = {
+        path: f"{instant.action} {instant.time}"
+        for instant, inputs in plans
+        if inputs is not None and instant.action not in MERGING_ACTIONS
+        for path, _ in inputs.groups
+    }
+    slices: dict[str, list[Slice]] = defaultdict(list)
+    free: dict[str, list[Candidate]] = {}
+    for slice_ in slices_of(session, state, request.partitions)[0]:
+        slices[slice_.partition_path].append(slice_)
+        candidate = Candidate(*slice_.key, slice_.base, slice_.logs)
+        if (plan := resized.get(slice_.partition_path) or plan_of(slice_)) is not None:
+            choice.pending.append((candidate, plan))
+        else:
+            free.setdefault(slice_.partition_path, []).append(candidate)
+    due: list[str] = []
+    for path, candidates in free.items():
+        small = [one for one in candidates if one.bytes_in < request.merge_bytes]
+        if len(small) > 1 or any(one.bytes_in > request.split_bytes for one in candidates):
+            due.append(path)
+            continue
+        for one in candidates:
+            choice.leave_out(LeftReason.ALONE if one in small else LeftReason.FITTING, one)
+    rings = _rings(session, state, due)
+    refuse_stray_groups(state.config.name, (one.key for path in due for one in slices[path]), rings)
+    found = {}
+    for path, ring in rings.items():
+        by_id = {one.file_id: one for one in free[path]}
+        found[path] = _Bucketed(ring, [by_id.get(ring.file_id(node)) for node in range(len(ring.prefixes))])
+    return found
+
+
+def _rings(session: Session, state: TableState, paths: Sequence[str]) -> dict[str, Ring]:
+    """Read the rings of partitions that have file groups.
+
+    Raises:
+        Corrupt: a partition has none, or one that cannot be read.
+    """
+    ctx = session.ctx
+    found = RingReader.of(ctx.storage, state, session.commits).read_all(paths, ctx.local_engine)
+    lost = next((path for path, ring in found.items() if ring is None), None)
+    if lost is not None:
+        raise Corrupt(
+            f"partition {lost or '.'} has file groups and no hash ring",
+            table=state.config.name,
+            file=ring_folder(lost),
+            expected="a ring file of every partition with file groups",
+            found="none",
+            next_step="run `hudi-ops verify`; restore the file from a copy, since without it no key can be located",
+        )
+    return {path: ring for path, ring in found.items() if ring is not None}
+
+
+def _within(held: Mapping[str, _Bucketed], request: ResizeRequest) -> tuple[list[_Group], list[_Group], list[_Group]]:
+    """Return the splits and merges of a plan, those beyond the limit of bytes, and those of further partitions.
+
+    The partition with most bytes to resize comes first, in it the largest group; the first group always fits.
+    """
+    groups = {path: bucketed.groups for path, bucketed in held.items()}
+    total = {path: sum(map(held[path].size, found)) for path, found in groups.items()}
+    taken: list[_Group] = []
+    beyond: list[_Group] = []
+    passed: list[_Group] = []
+    used, partitions = 0, set[str]()
+    for path in sorted(groups, key=lambda path: (-total[path], path)):
+        for nodes in groups[path]:
+            size = held[path].size(nodes)
+            if path not in partitions and len(partitions) == request.max_partitions:
+                passed.append((path, nodes))
+            elif request.max_bytes is not None and taken and used + size > request.max_bytes:
+                beyond.append((path, nodes))
+            else:
+                taken.append((path, nodes))
+                partitions.add(path)
+                used += size
+    return taken, beyond, passed
+
+
+def _points(
+    session: Session,
+    state: TableState,
+    request: ResizeRequest,
+    rule: SplitPoint,
+    held: Mapping[str, _Bucketed],
+    wanted: Sequence[tuple[str, int]],
+) -> list[int | None]:
+    """Return the split points of nodes; only where the rule needs them are keys read, on the engine.
+
+    Raises:
+        InvalidRequest: a class chose a point that is not inside the range.
+        Corrupt: a file cannot be read.
+    """
+    schema = table_schema(state.config, state.timeline, session.commits)
+    merging, engine = merging_of(state, schema), ring_engine_of(state.log.properties.facts)
+    tasks = [
+        PointTask(rule, *held[path].ring.range_of(node), session.ctx.storage, one, merging, engine)
+        for path, node in wanted
+        for one in held[path].of([node])
+    ]
+    if not rule.reads_keys:
+        return list(map(find_point, tasks))
+    size_bytes = sum(task.slice_.bytes_in for task in tasks)
+    chosen, _ = choose_by_bytes(request.engine, size_bytes, session.ctx.engine, "of buckets to split")
+    return chosen.map(find_point, tasks)
+
+
+def _record(
+    choice: ResizeChoice,
+    held: Mapping[str, _Bucketed],
+    beyond: Sequence[_Group],
+    passed: Sequence[_Group],
+    rule: SplitPoint,
+) -> None:
+    """Enter the buckets that are left out into a choice, with their reasons."""
+    for bucketed in held.values():
+        found, count = bucketed.found, len(bucketed.slices)
+        for reason, nodes in (
+            (LeftReason.FITTING, found.fitting),
+            (LeftReason.ALONE, found.alone),
+        ):
+            for one in bucketed.of(nodes):
+                choice.leave_out(reason, one)
+        for one in bucketed.of(found.at_limit):
+            choice.leave_out(LeftReason.BUCKETS, one, f"{count_of(count, 'bucket')}, {one.bytes_in:,} bytes")
+        why = "no key, or all keys have one hash" if rule.reads_keys else "its range has one hash"
+        for one in bucketed.of(sorted(bucketed.stuck)):
+            choice.leave_out(LeftReason.ONE_HASH, one, why)
+    choice.beyond += [Measured(one, float(one.bytes_in)) for one in _all(held, beyond)]
+    for one in _all(held, passed):
+        choice.leave_out(LeftReason.PARTITIONS, one)
+
+
+def _all(held: Mapping[str, _Bucketed], groups: Sequence[_Group]) -> Iterator[Candidate]:
+    for path, nodes in groups:
+        yield from held[path].of(nodes)

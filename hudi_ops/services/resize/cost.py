@@ -1,0 +1,41 @@
+"""Estimate what a resize will cost from the bytes of its buckets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hudi_ops.services.base.cost import Cost, peak_memory
+from hudi_ops.services.resize.choose import ResizeChoice
+
+REWRITE_BYTES_PER_S = 15_000_000
+"""Stored bytes that one core reads, hashes and encodes in a second."""
+FILE_S = 0.02
+"""Further cost of each file that is opened or written: markers, puts, footer."""
+PLAN_S = 0.2
+"""Further cost of each execution: takeover, inflight, decision."""
+
+
+def estimate(choice: ResizeChoice, tasks_at_a_time: int, memory_bytes: int | None = None) -> Cost:
+    """Return the cost of executing a choice, so many plan groups at a time.
+
+    A group that would take more than `memory_bytes` is rewritten on disk.
+    """
+    sizes = [group.bytes_in for group in choice.groups]
+    files = [len(group.slices) + group.outputs for group in choice.groups]
+    return estimate_groups(sizes, files, tasks_at_a_time, memory_bytes)
+
+
+def estimate_groups(
+    sizes: Sequence[int], files: Sequence[int], tasks_at_a_time: int, memory_bytes: int | None = None
+) -> Cost:
+    """Return the cost of rewriting plan groups, from the bytes that each reads and its number of slices and new files."""
+    if not sizes:
+        return Cost(0, 0, 0.0, 0)
+    at_a_time = max(1, min(tasks_at_a_time, len(sizes)))
+    each = [FILE_S * count + size / REWRITE_BYTES_PER_S for count, size in zip(files, sizes, strict=True)]
+    return Cost(
+        bytes_in=sum(sizes),
+        bytes_out=sum(sizes),
+        seconds=round(PLAN_S + max(sum(each) / at_a_time, max(each)), 3),
+        memory_bytes=peak_memory(sizes, at_a_time, memory_bytes),
+    )

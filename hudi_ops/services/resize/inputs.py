@@ -1,0 +1,124 @@
+"""Read the groups of a resize plan, and the rings that they change, as they are when the plan is executed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hudi_ops.commit.session import Session
+from hudi_ops.errors import Corrupt
+from hudi_ops.index.resizes import RingChange, changes_of, span_of
+from hudi_ops.index.ring import Ring, with_children
+from hudi_ops.index.ring_files import RingReader
+from hudi_ops.services.base.pending import cancel_advice
+from hudi_ops.services.base.planned.slices import read_slices
+from hudi_ops.timeline.content.plans import ReplacePlan
+from hudi_ops.timeline.state import TableState
+from hudi_ops.view.slices import Slice
+
+
+@dataclass(frozen=True)
+class ChildRange:
+    """A file group that a resize makes, for the hashes above `before`, up to `value`; they may go around the end of the ring."""
+
+    file_id: str
+    before: int
+    value: int
+
+
+@dataclass(frozen=True)
+class GroupInput:
+    """Slices that are replaced together.
+
+    `number` is the place of the first child among those of the plan. `children` is empty if the ring changed since the plan.
+    """
+
+    change: RingChange
+    slices: tuple[Slice, ...]
+    children: tuple[ChildRange, ...]
+    number: int
+
+    @property
+    def bytes_in(self) -> int:
+        """Return the bytes that are read."""
+        return sum(one.bytes_in for one in self.slices)
+
+
+@dataclass(frozen=True)
+class PlanInputs:
+    """Groups of a plan, and the ring of each of their partitions."""
+
+    groups: tuple[GroupInput, ...]
+    rings: Mapping[str, Ring]
+
+    @property
+    def bytes_in(self) -> int:
+        """Return the bytes that are read."""
+        return sum(group.bytes_in for group in self.groups)
+
+
+def inputs_of_plan(session: Session, state: TableState, instant: str, plan: ReplacePlan) -> PlanInputs:
+    """Return the groups of a plan with the sizes of their files.
+
+    Raises:
+        Corrupt: a file or a ring is gone, a group does not say its children, or these do not take the place of its parents.
+        Conflict: a ring changed since the state was read.
+    """
+    changes = changes_of(plan, state.config.name, instant)
+    reader = RingReader.of(session.ctx.storage, state, session.commits)
+    found = reader.read_all({change.partition_path for change in changes}, session.ctx.local_engine)
+    rings = {path: ring for path, ring in found.items() if ring is not None}
+    lost = min(found.keys() - rings.keys(), default=None)
+    if lost is not None:
+        raise Corrupt(
+            f"partition {lost or '.'} has no hash ring, and the plan changes one",
+            table=state.config.name,
+            instant=instant,
+            expected="the ring that was current when the plan was made",
+            found="no ring file",
+            next_step="restore the partition's ring files from a copy of the table",
+        )
+    slices = iter(read_slices(session, state, instant, plan.slices))
+    groups, number = [], 0
+    for planned, change in zip(plan.groups, changes, strict=True):
+        members = tuple(next(slices) for _ in planned.slices)
+        ring = rings[change.partition_path]
+        children = _ranges(ring, change, state.config.name, instant) if change.seq_no == ring.seq_no else ()
+        groups.append(GroupInput(change, members, children, number))
+        number += len(change.prefixes)
+    return PlanInputs(tuple(groups), rings)
+
+
+def _ranges(ring: Ring, change: RingChange, table: str, instant: str) -> tuple[ChildRange, ...]:
+    """Return the children of a group with their ranges.
+
+    Raises:
+        Corrupt: together they are not the ranges of the parents.
+    """
+    nodes = {ring.file_id(node): node for node in range(len(ring.prefixes))}
+    values = {*ring.values.tolist()}
+    strange = [file_id for file_id in change.parents if file_id not in nodes]
+    strange += [
+        f"node {child.value}" for child in change.children if child.prefix is None and child.value not in values
+    ]
+    parents = [ring.range_of(nodes[file_id]) for file_id in change.parents if file_id in nodes]
+    made: tuple[ChildRange, ...] = ()
+    if not strange and change.prefixes:
+        new = with_children(ring, change.children, instant)
+        places = {prefix: node for node, prefix in enumerate(new.prefixes)}
+        made = tuple(ChildRange(f"{prefix}-0", *new.range_of(places[prefix])) for prefix in change.prefixes)
+    ranges = [(child.before, child.value) for child in made]
+    if strange or not parents or span_of(ranges) != span_of(parents):
+        raise Corrupt(
+            "a group of the resize plan does not fit the hash ring of its partition",
+            table=table,
+            instant=instant,
+            expected=f"children that take the place of the nodes of {', '.join(change.parents)} in ring {ring.instant}",
+            found=", ".join(strange) or f"children for {_said(ranges)}, parents of {_said(parents)}",
+            next_step=cancel_advice(instant),
+        )
+    return made
+
+
+def _said(ranges: list[tuple[int, int]]) -> str:
+    return ", ".join(f"({before}, {value}]" for before, value in ranges) or "no hash"

@@ -1,0 +1,145 @@
+"""Choose the nodes of one ring that are split, and those that are merged, by the sizes of their buckets. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from hudi_ops.index.ring import Ring
+from hudi_ops.services.resize.points import dyadic_range, is_dyadic
+
+Sizes = Sequence[int | None]
+"""Bytes of each node's bucket; None: it has no file group, or may not be changed."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Sizes and numbers of buckets that a resize keeps to.
+
+    `buckets_max` 0: no limit. In an `is_extendible` ring two nodes merge only if they are the halves of one range.
+    """
+
+    split_bytes: int
+    merge_bytes: int
+    buckets_min: int = 0
+    buckets_max: int = 0
+    is_extendible: bool = False
+
+    @property
+    def merged_max(self) -> int:
+        """Return the most bytes of a merged bucket. It must not be split soon."""
+        return self.split_bytes // 2
+
+
+@dataclass(frozen=True)
+class NodeChoice:
+    """Nodes of a ring by what is done with them, each node once.
+
+    Attributes:
+        splits: those that become two, the largest first.
+        merges: runs of neighbours that become one.
+        at_limit: those that stay because of the limits of the number of buckets.
+        alone: small ones that have no neighbour to merge with.
+        fitting: those of the wanted size.
+    """
+
+    splits: tuple[int, ...] = ()
+    merges: tuple[tuple[int, ...], ...] = ()
+    at_limit: tuple[int, ...] = ()
+    alone: tuple[int, ...] = ()
+    fitting: tuple[int, ...] = ()
+
+
+def choose_nodes(ring: Ring, sizes: Sizes, limits: Limits, unsplittable: Set[int] = frozenset()) -> NodeChoice:
+    """Choose the splits and merges of a ring.
+
+    Some of a plan's groups may be left out when it completes. So splits alone, and merges alone, keep to the number of buckets.
+    """
+    count = len(sizes)
+    large = [node for node, size in enumerate(sizes) if size is not None and size > limits.split_bytes]
+    large = sorted(set(large) - unsplittable, key=lambda node: (-(sizes[node] or 0), node))
+    room = max(0, limits.buckets_max - count) if limits.buckets_max else len(large)
+    small = [size is not None and size < limits.merge_bytes for size in sizes]
+    runs = _buddies(ring, small) if limits.is_extendible else _runs(sizes, small, limits.merged_max)
+    merges, held = _limited(runs, count - max(1, limits.buckets_min))
+    at_limit = [*large[room:], *held]
+    done = {*at_limit, *large[:room], *(node for run in merges for node in run), *unsplittable}
+    rest = [node for node, size in enumerate(sizes) if size is not None and node not in done]
+    return NodeChoice(
+        tuple(large[:room]),
+        tuple(merges),
+        tuple(at_limit),
+        alone=tuple(node for node in rest if small[node]),
+        fitting=tuple(node for node in rest if not small[node]),
+    )
+
+
+def _limited(runs: Sequence[tuple[int, ...]], removable: int) -> tuple[list[tuple[int, ...]], list[int]]:
+    """Return runs that together remove at most `removable` nodes, and the nodes left over."""
+    merges: list[tuple[int, ...]] = []
+    held: list[int] = []
+    for run in runs:
+        kept = run[: removable + 1]
+        if len(kept) < 2:
+            held += run
+            continue
+        merges.append(kept)
+        held += run[len(kept) :]
+        removable -= len(kept) - 1
+    return merges, held
+
+
+def _buddies(ring: Ring, small: Sequence[bool]) -> list[tuple[int, ...]]:
+    """Return the pairs of small neighbours that are the halves of one dyadic range."""
+    found: list[tuple[int, ...]] = []
+    for one, other in pairwise(range(len(small))):
+        if not (small[one] and small[other]):
+            continue
+        start, width = dyadic_range(*ring.range_of(one))
+        if dyadic_range(*ring.range_of(other)) == (start + width, width) and is_dyadic(start, 2 * width):
+            found.append((one, other))
+    return found
+
+
+def _runs(sizes: Sizes, small: Sequence[bool], most: int) -> list[tuple[int, ...]]:
+    """Return runs of small neighbours, around the end of the ring too, each of at most `most` bytes."""
+    count = len(small)
+    begin = next((node + 1 for node in range(count) if not small[node]), 0)
+    streaks: list[list[int]] = [[]]
+    for node in ((begin + step) % count for step in range(count)):
+        if small[node]:
+            streaks[-1].append(node)
+        else:
+            streaks.append([])
+    return [run for streak in streaks if len(streak) > 1 for run in _packed(streak, sizes, most)]
+
+
+def _packed(streak: Sequence[int], sizes: Sizes, most: int) -> list[tuple[int, ...]]:
+    """Cut neighbours into few runs of about equal bytes, so that no small rest stays; nodes of no run are left out."""
+    ends = np.cumsum([sizes[node] or 0 for node in streak])
+    total = int(ends[-1])
+    fewest = max(1, -(-total // max(1, most)))
+    for count in (fewest, fewest + 1):
+        cuts = np.searchsorted(ends, np.arange(1, count) * total / count) + 1
+        bounds = [0, *cuts.tolist(), len(streak)]
+        runs = [tuple(streak[low:high]) for low, high in pairwise(bounds)]
+        if all(len(run) > 1 and sum(sizes[node] or 0 for node in run) <= most for run in runs):
+            return runs
+    return _packed_in_order(streak, sizes, most)
+
+
+def _packed_in_order(streak: Sequence[int], sizes: Sizes, most: int) -> list[tuple[int, ...]]:
+    """Cut neighbours into runs that are filled one after the other."""
+    runs: list[list[int]] = []
+    used = 0
+    for node in streak:
+        size = sizes[node] or 0
+        if not runs or used + size > most:
+            runs.append([])
+            used = 0
+        runs[-1].append(node)
+        used += size
+    return [tuple(run) for run in runs if len(run) > 1]

@@ -1,0 +1,253 @@
+"""Resize as a table service: split and merge the buckets of hash rings.
+
+Source: docs/protocol.md §14, §27, §29; docs/format.md §10.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from hudi_ops.commit.apply.metadata_delta import wanted_facts
+from hudi_ops.commit.session import Session
+from hudi_ops.commit.support import refuse_unwritable
+from hudi_ops.commit.undo.rollback_files import delete_files
+from hudi_ops.commit.write import Write
+from hudi_ops.concurrency.attempt import Attempt
+from hudi_ops.concurrency.conflicts import Contender
+from hudi_ops.config.requests import ResizeRequest
+from hudi_ops.engine.protocol import Engine
+from hudi_ops.errors import Conflict
+from hudi_ops.files.base.base_file import stored_schema
+from hudi_ops.index.bucket_engine import ring_engine_of
+from hudi_ops.index.resizes import changes_of, is_resize
+from hudi_ops.index.ring_files import resize_extra
+from hudi_ops.services.base.choice import Choice
+from hudi_ops.services.base.cost import Cost, tasks_at_a_time
+from hudi_ops.services.base.merging import merging_of
+from hudi_ops.services.base.pending import cancel_advice
+from hudi_ops.services.base.planned.instant_files import files_of_instant
+from hudi_ops.services.base.planned.leave_out import refuse_touched
+from hudi_ops.services.base.planned.rings import refuse_record_index
+from hudi_ops.services.base.publish import Draft
+from hudi_ops.services.base.service import Run, TableService, register
+from hudi_ops.services.metadata_table.compact import after_write
+from hudi_ops.services.resize.choose import ResizeChoice, choose, empty_choice, refuse_table
+from hudi_ops.services.resize.cost import estimate
+from hudi_ops.services.resize.draft import ResizeDraft
+from hudi_ops.services.resize.inputs import PlanInputs, inputs_of_plan
+from hudi_ops.services.resize.result import ResizeResult, result_of
+from hudi_ops.services.resize.tasks import ResizedGroup, ResizeTask, resize_group
+from hudi_ops.timeline.content.footprint import BUCKET_DIGITS, Footprint
+from hudi_ops.timeline.content.plans import FilesByPartition, ReplacePlan
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.names import completes_as
+from hudi_ops.timeline.state import TableState
+from hudi_ops.view.schema import table_schema
+
+ResizeRun = Run[ReplacePlan, PlanInputs, ResizeTask, ResizedGroup]
+
+
+class Resize(TableService[ResizeRequest, ReplacePlan, PlanInputs, ResizeTask, ResizedGroup, ResizeResult]):
+    """Rewrite buckets into others, one task for each plan group.
+
+    It conflicts with no write that put its rows into the child groups, too. Groups that another write touched are left out.
+    """
+
+    action = "clustering"
+    name = "resize"
+    command = "hudi-ops resize"
+    plan_type = ReplacePlan
+    result_type = ResizeResult
+    role = "compaction"
+    run = staticmethod(resize_group)
+
+    def is_kind(self, plan: Any) -> bool:
+        """Return whether a plan has the strategy of a resize."""
+        return is_resize(plan)
+
+    def refuse_table(self, state: TableState) -> None:
+        """Refuse tables that cannot be written, or have no hash rings."""
+        refuse_unwritable(state.config)
+        refuse_table(state)
+
+    def empty_choice(self, request: ResizeRequest) -> ResizeChoice:
+        """Return the sizes and the limit of the request."""
+        return empty_choice(request)
+
+    def choose(self, session: Session, state: TableState, request: ResizeRequest) -> ResizeChoice:
+        """Choose by the request's sizes."""
+        return choose(session, state, request)
+
+    def draft(self, session: Session, state: TableState, choice: Choice) -> Draft:
+        """Return a draft that leaves out groups which others rewrite while the plan is made."""
+        return ResizeDraft(session, state, _own(choice)).draft()
+
+    def estimate(self, choice: Choice, engine: Engine) -> Cost:
+        """Return the cost of rewriting the chosen groups."""
+        return estimate(_own(choice), tasks_at_a_time(engine))
+
+    def refuse_plan(self, session: Session, state: TableState, plan: ReplacePlan, instant: str) -> None:
+        """Refuse a plan that does not say its child groups, or a table with a record index."""
+        refuse_table(state)
+        refuse_record_index(state)
+        changes_of(plan, state.config.name, instant)
+
+    def inputs(self, session: Session, attempt: Attempt, plan: ReplacePlan) -> PlanInputs:
+        """Return the groups of the plan as they are on storage, and their rings."""
+        return inputs_of_plan(session, attempt.begun, attempt.instant, plan)
+
+    def tasks(self, run: ResizeRun) -> list[ResizeTask]:
+        """Return one task for each plan group."""
+        session, state, inputs = run.session, run.attempt.begun, run.inputs
+        schema = table_schema(state.config, state.timeline, session.commits)
+        merging = merging_of(state, schema)
+        stored = stored_schema(schema, merging[0].keys is None)
+        wanted = replace(wanted_facts(session, state, schema), keys=False)
+        engine = ring_engine_of(state.log.properties.facts)
+        return [
+            ResizeTask(
+                storage=session.ctx.storage,
+                table_name=state.config.name,
+                change=group.change,
+                sources=group.slices,
+                merging=merging,
+                stored=stored,
+                engine=engine,
+                children=group.children,
+                ring=inputs.rings[group.change.partition_path].instant,
+                instant=run.attempt.instant,
+                epoch=run.attempt.epoch,
+                number=group.number,
+                memory_bytes=run.task_bytes,
+                wanted=wanted,
+            )
+            for group in inputs.groups
+        ]
+
+    def replaced_by(self, task: ResizeTask) -> Footprint:
+        """Return the file groups that a task rewrites."""
+        return Footprint.of_groups(source.key for source in task.sources)
+
+    def overtaking(self, run: ResizeRun, other: Contender) -> Contender | None:
+        """Return a write with the file groups into whose children it did not write.
+
+        A replace commit has changed the ring of each of its partitions: it takes them whole.
+        """
+        touched = other.footprint
+        if touched is None:
+            return other
+        if completes_as(other.action) == "replacecommit":
+            return replace(other, footprint=Footprint(partitions=touched.touched, is_whole=touched.is_whole))
+        written = {
+            (task.partition_path, source.file_id[:BUCKET_DIGITS])
+            for task in run.tasks
+            for source in task.sources
+            if any((task.partition_path, name[:BUCKET_DIGITS]) in touched.children for name in task.change.prefixes)
+        }
+        return replace(other, footprint=replace(touched, groups=touched.groups - written)) if written else other
+
+    def check_groups(self, run: ResizeRun, state: TableState) -> None:
+        """Refuse groups that a write touched without writing into their children, or whose ring has changed.
+
+        Raises:
+            Conflict: names the write, or the ring.
+        """
+        refuse_touched(self, run, state)
+        for task in run.tasks:
+            ring = run.inputs.rings[task.partition_path]
+            if task.change.seq_no != ring.seq_no:
+                raise Conflict(
+                    f"the hash ring of partition {task.partition_path or '.'} changed since the resize was planned",
+                    table=state.config.name,
+                    instant=run.attempt.instant,
+                    expected=f"ring number {task.change.seq_no}",
+                    found=f"number {ring.seq_no}, of {ring.instant}",
+                    next_step=cancel_advice(run.attempt.instant),
+                )
+        if run.left_out and _named_children(run, state) != run.removed:
+            raise Conflict(
+                "a write completed meanwhile, and wrote into groups that the resize leaves out",
+                table=state.config.name,
+                instant=run.attempt.instant,
+                expected="no such write since the groups were left out",
+                next_step="run the same call again: it deletes these files, too",
+            )
+
+    def clear_left_out(self, run: ResizeRun) -> None:
+        """Delete the log files that writers put into children of left-out groups: they would double rows."""
+        run.removed = _named_children(run, run.session.loader.load())
+        children = _children(run)
+        found = files_of_instant(run.session, {path for path, _ in children}, run.attempt.instant)
+        delete_files(
+            run.session.ctx.storage,
+            [file.path for file in found if file.is_log and (file.partition_path, file.file_id) in children],
+        )
+
+    def outcome(self, run: ResizeRun) -> Write:
+        """Return a replace commit of the children's base files, which says how the rings change."""
+        state, rings = run.attempt.begun, run.inputs.rings
+        schema = table_schema(state.config, state.timeline, run.session.commits)
+        replaced: dict[str, tuple[str, ...]] = {}
+        nodes: dict[str, list[Any]] = {}
+        for task in run.tasks:
+            path = task.partition_path
+            replaced[path] = (*replaced.get(path, ()), *task.change.parents)
+            nodes.setdefault(path, []).extend(task.change.children)
+        return Write(
+            "CLUSTER",
+            [stat for done in run.done for stat in done.stats],
+            extra=resize_extra({path: rings[path].instant for path in nodes}, nodes),
+            replaced=replaced,
+            facts=[facts for done in run.done for facts in done.facts],
+            wanted=replace(wanted_facts(run.session, state, schema), keys=False),
+            removed=run.removed,
+        )
+
+    def files_unannounced(self, session: Session, attempt: Attempt, plan: ReplacePlan) -> list[str]:
+        """List base files of the plan's partitions that carry its instant."""
+        found = files_of_instant(session, {planned.partition_path for planned in plan.slices}, attempt.instant)
+        return [file.path for file in found if not file.is_log]
+
+    def files_written(self, run: ResizeRun) -> Sequence[str]:
+        """Return the new base files."""
+        return [stat.path for done in run.done for stat in done.stats]
+
+    def settled(self, session: Session) -> None:
+        """Compact the metadata table if it has enough deltas."""
+        after_write(session)
+
+    def result(self, run: ResizeRun) -> ResizeResult:
+        """Return counts of groups, files, rows and bytes."""
+        return result_of(run)
+
+    def is_own(self, session: Session, state: TableState, found: Instant) -> bool:
+        """Return whether a completed replace commit was a resize of ours."""
+        metadata = session.commits.metadata(state.timeline, found) if found.kind == "replacecommit" else None
+        return metadata is not None and metadata.made_groups is not None
+
+
+def _children(run: ResizeRun) -> set[tuple[str, str]]:
+    """Return (partition path, file id) of the children of left-out groups."""
+    return {(task.partition_path, f"{name}-0") for task in run.left_out for name in task.change.prefixes}
+
+
+def _named_children(run: ResizeRun, state: TableState) -> FilesByPartition:
+    """Return the log files in children of left-out groups that completed writes name."""
+    attempt, children = run.attempt, _children(run)
+    found: dict[str, set[str]] = {}
+    for write in state.timeline.completed_beyond(attempt.begun.timeline.completions, attempt.instant):
+        metadata = run.session.commits.metadata(state.timeline, write)
+        for stat in metadata.stats if metadata is not None else ():
+            if (stat.partition_path, stat.file_id) in children and f"_{attempt.instant}.log." in stat.file_name:
+                found.setdefault(stat.partition_path, set()).add(stat.file_name)
+    return {path: tuple(sorted(names)) for path, names in sorted(found.items())}
+
+
+def _own(choice: Choice) -> ResizeChoice:
+    """Return the choice as this service made it; the base hands it through."""
+    return cast("ResizeChoice", choice)
+
+
+RESIZE = register(Resize())
