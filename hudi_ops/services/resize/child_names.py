@@ -6,12 +6,12 @@ were decided share a name, so that nothing of a cancelled plan is taken for a la
 
 from __future__ import annotations
 
-import uuid
+import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from hudi_ops.index.resizes import RingChange
-from hudi_ops.index.ring import Ring
+from hudi_ops.index.ring import Child, Ring
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS
 from hudi_ops.timeline.state import TableState
 
@@ -32,23 +32,28 @@ class ChildNames:
 
     def named(self, change: RingChange) -> RingChange:
         """Return a change with names for its child groups."""
+        path = change.partition_path
         children = tuple(
-            child if child.prefix is None else replace(child, prefix=self._new(change.partition_path, child.value))
-            for child in change.children
+            one if one.prefix is None else Child(one.value, self._new(path, one.value)) for one in change.children
         )
-        return replace(change, children=children)
+        return RingChange(path, change.parents, children, change.seq_no)
 
     def _new(self, partition_path: str, value: int) -> str:
         taken = self._taken.get(partition_path)
         if taken is None:
             taken = self._taken[partition_path] = {*_digits(self.rings[partition_path].prefixes)}
-        tried = 0
-        while True:
-            name = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self.table_id}/{partition_path}/{value}/{self.slot}/{tried}"))
-            if name[:BUCKET_DIGITS] not in taken:
-                taken.add(name[:BUCKET_DIGITS])
-                return name
+        name, tried = "", 0
+        while not name or name[:BUCKET_DIGITS] in taken:
+            name = _uuid(f"{self.table_id}/{partition_path}/{value}/{self.slot}/{tried}")
             tried += 1
+        taken.add(name[:BUCKET_DIGITS])
+        return name
+
+
+def _uuid(text: str) -> str:
+    """Return a name-based UUID, version 5 without a namespace. `uuid` would take most of the time of a large plan."""
+    digits = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+    return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-8{digits[17:20]}-{digits[20:32]}"
 
 
 def _digits(prefixes: Iterable[str]) -> Iterable[str]:

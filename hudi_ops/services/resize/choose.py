@@ -154,15 +154,17 @@ class _Bucketed:
     found: NodeChoice = field(default_factory=NodeChoice)
     stuck: set[int] = field(default_factory=set)
 
+    def __post_init__(self) -> None:
+        self.sizes = [one.bytes_in if one is not None else None for one in self.slices]
+
     def choose(self, limits: Limits) -> None:
-        sizes = [one.bytes_in if one is not None else None for one in self.slices]
-        self.found = choose_nodes(self.ring, sizes, limits, self.stuck)
+        self.found = choose_nodes(self.ring, self.sizes, limits, self.stuck)
 
     def of(self, nodes: Sequence[int]) -> tuple[Candidate, ...]:
         return tuple(one for node in nodes if (one := self.slices[node]) is not None)
 
     def size(self, nodes: Sequence[int]) -> int:
-        return sum(one.bytes_in for one in self.of(nodes))
+        return sum(self.sizes[node] or 0 for node in nodes)
 
     @property
     def groups(self) -> list[tuple[int, ...]]:
