@@ -7,7 +7,6 @@ from collections import defaultdict
 from hudi_ops.errors import HudiOpsError, NotFound
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.formats import partition_metadata
-from hudi_ops.timeline.content.footprint import is_child_log
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.verify.data.resizes import needs_child
 from hudi_ops.verify.report import RESTORE, Findings
