@@ -312,6 +312,21 @@ def test_a_late_sweep_of_the_executor_leaves_the_rows_of_writers(clock: ManualCl
     settled(storage, clock, {f"k{n}": 100 + n for n in KEYS})
 
 
+def test_a_completed_file_comes_back_without_the_child_logs_that_the_resize_deleted(clock: ManualClock) -> None:
+    storage = made(CONSISTENT, batch(0))
+    plan = planned(storage, clock)
+    done = opened(storage, "writer", clock).ingest(batch(100))
+    overwrite(storage, clock)()
+    run_plan(opened(storage, "executor", clock), plan)
+    model = by_key(opened(storage, "reader", clock))
+    timeline = timeline_of(storage)
+    storage.delete(timeline.path(timeline.find(done.instant).file_name))
+    clock.advance_ms(EXPIRY_MS + 1_000)
+    opened(storage, "last", clock).recover()
+    assert timeline_of(storage).find(done.instant).is_completed
+    settled(storage, clock, model)
+
+
 def test_the_ring_of_a_resize_follows_from_its_commit_alone() -> None:
     storage = made(CONSISTENT, batch(0))
     table = opened(storage)
