@@ -35,6 +35,8 @@ LEFT_OUT: dict[str, str | None] = {
     "airflow/test_clean_dag.py::test_each_task_can_be_killed_and_tried_again": _PROCESSES,
     "airflow/test_clustering_dag.py::test_a_dag_run_merges_and_sorts_on_executors": _PROCESSES,
     "airflow/test_clustering_dag.py::test_execute_run_alone_takes_the_oldest_plan_and_names_what_it_left_out": _PROCESSES,
+    "airflow/test_clustering_dag.py::test_a_dag_run_splits_buckets_on_executors": _PROCESSES,
+    "airflow/test_clustering_dag.py::test_execute_run_alone_takes_the_oldest_resize": _PROCESSES,
     "airflow/test_compaction_dag.py::test_a_dag_run_plans_and_executes_and_the_next_skips": _PROCESSES,
     "airflow/test_compaction_dag.py::test_a_plan_that_was_left_is_executed_on_executors_and_once": _PROCESSES,
     "airflow/test_compaction_dag.py::test_execute_run_alone_takes_the_oldest_plan_or_says_that_there_is_none": _PROCESSES,
