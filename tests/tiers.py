@@ -116,10 +116,8 @@ LEFT_OUT: dict[str, str | None] = {
         f"services/resize/test_execute.py::test_a_resize_beside_writers_keeps_every_row_once[{case}]": None
         for case in (
             "metadata table-two groups",
-            "no metadata table-merge around the end",
             "commit time-split",
             "extendible-two partitions",
-            "version 8-merge of all",
         )
     },
     "services/repair/test_crashes.py": _SWEEP,
