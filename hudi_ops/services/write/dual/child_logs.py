@@ -1,4 +1,4 @@
-"""Task of a dual write: put the rows and deletes of a parent's log file into the child groups.
+"""Put the rows and deletes of a parent's log file into the children, as a task.
 
 It reads the log file that the write put into the parent, so it is the same whether the resize was planned before that file was
 written or after. A task runs on any engine, and each of its tries writes the same files.

@@ -1,4 +1,4 @@
-"""Decide which child logs a write needs, and write them: the dual write beside a pending resize (RFC-42).
+"""Decide which child logs a write needs beside a pending resize, and write them (RFC-42).
 
 A write needs them for each resize that is pending in the state in which it completes. It makes them once its own files are
 written, without the lock. Under the lock it checks that they still fit; if not, it gives the lock up, mends them and decides again.
