@@ -756,4 +756,26 @@ GUARDS = [
         "",
         "services/clean/test_incremental.py",
     ),
+    _row(
+        "a built metadata table has the log files for the children of a pending resize",
+        "services/indexing/diff.py",
+        "ahead = {file.path: file for file in _written_ahead(session, state, listed)}",
+        "ahead: dict[str, DataFile] = {}",
+        "protocol/test_build_beside_resize.py",
+        "services/resize/test_metadata_builds.py",
+    ),
+    _row(
+        "a build whose log files an aborted resize deleted looks again",
+        "services/indexing/build.py",
+        " or seen.undone_ahead(state)",
+        "",
+        "protocol/test_build_beside_resize.py",
+    ),
+    _row(
+        "a build waits until a cancelled resize is removed",
+        "services/indexing/reserve.py",
+        "            _refuse_undone_resize(session, state, instant.time)\n",
+        "",
+        "protocol/test_build_beside_resize.py",
+    ),
 ]
