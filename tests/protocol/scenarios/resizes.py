@@ -28,7 +28,7 @@ from tests.tables import NOW_MS, START_MS, made, table_of
 RESIZE_BOTH = Job("rewrite", (("a1", 0), ("b1", 0)))
 SPLIT_ALL = ResizeRequest(split_bytes=1, merge_bytes=0, max_partitions=2)
 MERGE_ALL = ResizeRequest(split_bytes=4_000_000, merge_bytes=1_000_000, max_partitions=2)
-RINGED = replace(MERGED, bucket_engine="consistent", buckets=1, buckets_max=2)
+RINGED = replace(MERGED, bucket_engine="consistent", buckets=1, buckets_min=1, buckets_max=2)
 """The later of two commits counts, so the order of log files shows in the rows."""
 
 
