@@ -27,7 +27,7 @@ Player = Literal["we", "they"]
 TURNS: tuple[tuple[Player, Player], ...] = (("we", "they"), ("they", "we"), ("we", "we"), ("they", "they"))
 """Who plans a resize, and who executes it."""
 CLUSTERING = "org.apache.hudi.client.clustering"
-SMALL = 6_000
+SMALL = 5_000
 """Bytes above which buckets are split: a base file of a few rows has more."""
 
 

@@ -1,4 +1,7 @@
-"""Choose the nodes of one ring that are split, and those that are merged, by the sizes of their buckets. Pure functions."""
+"""Choose the nodes of one ring to split and to merge, by the sizes of their buckets.
+
+Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +108,7 @@ def _buddies(ring: Ring, small: Sequence[bool]) -> list[tuple[int, ...]]:
 
 
 def _runs(sizes: Sizes, small: Sequence[bool], most: int) -> list[tuple[int, ...]]:
-    """Return runs of small neighbours, around the end of the ring too, each of at most `most` bytes."""
+    """Return runs of small neighbours of at most `most` bytes, around the end of the ring, too."""
     count = len(small)
     begin = next((node + 1 for node in range(count) if not small[node]), 0)
     streaks: list[list[int]] = [[]]
@@ -118,7 +121,10 @@ def _runs(sizes: Sizes, small: Sequence[bool], most: int) -> list[tuple[int, ...
 
 
 def _packed(streak: Sequence[int], sizes: Sizes, most: int) -> list[tuple[int, ...]]:
-    """Cut neighbours into few runs of about equal bytes, so that no small rest stays; nodes of no run are left out."""
+    """Cut neighbours into few runs of about equal bytes, so that no small rest stays.
+
+    A node without a run is left out.
+    """
     ends = np.cumsum([sizes[node] or 0 for node in streak])
     total = int(ends[-1])
     fewest = max(1, -(-total // max(1, most)))
