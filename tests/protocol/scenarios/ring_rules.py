@@ -138,16 +138,21 @@ class RingView:
                 assert group == ring.file_id(node), f"R4: {row['id']} lies in {group}, its node is {ring.file_id(node)}"
 
     def check_versions(self) -> None:
-        """The versions of a child's log files rise in the order in which their writes completed."""
+        """The versions of a child's log files rise in the order in which their writes completed.
+
+        A write that puts rows of several parents into one child may give them one version: they have no key in common.
+        """
         newest: dict[tuple[str, str], int] = defaultdict(int)
         order = {one.time: one.completion_time for one in self.state.timeline.completed_writes}
         for time, metadata in sorted(self.writes, key=lambda one: order[one[0]]):
+            held: dict[tuple[str, str], set[int]] = defaultdict(set)
             for stat in metadata.stats:
                 name = parse_data_file(stat.file_name) if is_child_log(stat, time) else None
                 if name is not None:
-                    group = (name.instant, stat.file_id)
-                    assert name.version > newest[group], f"{time} wrote version {name.version} of {group}, not the newest"
-                    newest[group] = name.version
+                    held[name.instant, stat.file_id].add(name.version)
+            for group, versions in held.items():
+                assert min(versions) > newest[group], f"{time} wrote version {min(versions)} of {group}, not the newest"
+                newest[group] = max(versions)
 
 
 def refuse_two_plans(storage: MemoryStorage) -> None:
