@@ -21,6 +21,7 @@ from hudi_ops.index.resizes import changes_of
 from hudi_ops.index.ring import HASHES, INITIAL, Child, parse_ring, with_children
 from hudi_ops.index.ring_files import RINGS_KEY, RingReader, all_ring_versions, ring_path
 from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.timeline.content.archived import load_history
 from hudi_ops.timeline.content.commit_metadata import RING_CHILDREN_KEY, CommitMetadata
 from hudi_ops.timeline.content.footprint import decode_footprint, is_child_log
 from hudi_ops.timeline.content.plans import ReplacePlan, read_plan
@@ -28,6 +29,7 @@ from hudi_ops.timeline.log.commit_log import load_log
 from hudi_ops.timeline.log.entries import Cancel, Complete, Plan, Void
 from hudi_ops.timeline.state import CommitReader, StateLoader, TableState
 from tests.protocol.scenarios.check import Oracle, Outcome
+from tests.protocol.scenarios.worlds import Rows
 from tests.tables import table_of
 
 REPLACING = frozenset({"insert_overwrite", "delete_partition"})
@@ -83,6 +85,7 @@ class RingView:
     def check_coverage(self) -> None:
         """R1, R2: each stored ring covers every hash once, and a `.commit` file proves only what completed."""
         completed = {INITIAL, *(time for time, _ in self.writes)}
+        completed |= {one.time for one in load_history(self.storage, self.state.config).instants}
         for partition, versions in all_ring_versions(self.storage).items():
             for instant in versions.rings:
                 body = json.loads(self.storage.get(ring_path(partition, instant)))
@@ -120,10 +123,11 @@ class RingView:
         assert isinstance(plan, ReplacePlan)
         return plan
 
-    def check_groups(self) -> None:
-        """R4: each row lies in the group to which the ring that counts leads its key."""
+    def check_groups(self) -> Rows:
+        """R4: each row lies in the group to which the ring that counts leads its key; returns the rows by key."""
         assert self.storage._clock is not None
-        rows = table_of(self.storage, self.storage._clock, "reader").read(["id"], meta_columns=True).to_pylist()
+        table = table_of(self.storage, self.storage._clock, "reader")
+        rows = table.read(["id", "value"], meta_columns=True).to_pylist()
         reader = RingReader.of(self.storage, self.state, self.commits)
         engine = ring_engine_of(self.state.log.properties.facts)
         for partition in {row["_hoodie_partition_path"] for row in rows}:
@@ -136,6 +140,9 @@ class RingView:
                 held = parse_data_file(name)
                 group = held.file_id if held is not None else name
                 assert group == ring.file_id(node), f"R4: {row['id']} lies in {group}, its node is {ring.file_id(node)}"
+        found = {row["id"]: row["value"] for row in rows}
+        assert len(found) == len(rows), f"R4: a key shows twice in {sorted(row['id'] for row in rows)}"
+        return found
 
     def check_versions(self) -> None:
         """The versions of a child's log files rise in the order in which their writes completed.
@@ -162,7 +169,7 @@ def refuse_two_plans(storage: MemoryStorage) -> None:
     pending: dict[str, set[str]] = {}
     slots = dict(log.since(-1))
     for slot, entry in slots.items():
-        if isinstance(entry, Plan):
+        if isinstance(entry, Plan) and entry.action == "clustering":
             footprint = decode_footprint(entry.footprint)
             assert footprint is not None
             partitions = {partition for partition, _ in footprint.groups}
