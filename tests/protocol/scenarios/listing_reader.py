@@ -58,9 +58,7 @@ def listed_rows(storage: MemoryStorage) -> dict[str, int]:
     return rows
 
 
-def entries_in(
-    storage: Storage, path: str, completed: Container[str], start: str
-) -> Iterator[tuple[str, int | None]]:
+def entries_in(storage: Storage, path: str, completed: Container[str], start: str) -> Iterator[tuple[str, int | None]]:
     """(key, value) of a log file in the order of the file; None for deletes.
 
     A write beside a resize puts log files under the instant of the resize: only the blocks name the write.

@@ -18,7 +18,7 @@ import pyarrow as pa
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.index.bucket_engine import ring_engine_of
 from hudi_ops.index.resizes import changes_of
-from hudi_ops.index.ring import HASHES, INITIAL, Child, parse_ring, with_children
+from hudi_ops.index.ring import HASHES, INITIAL, Child, Ring, parse_ring, with_children
 from hudi_ops.index.ring_files import RINGS_KEY, RingReader, all_ring_versions, ring_path
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.timeline.content.archived import load_history
@@ -91,7 +91,8 @@ class RingView:
                 body = json.loads(self.storage.get(ring_path(partition, instant)))
                 values = [node["value"] for node in body["nodes"]]
                 names = {node["fileIdPrefix"] for node in body["nodes"]}
-                widths = [(value - before) % HASHES or HASHES for before, value in zip([values[-1], *values], values)]
+                starts = [values[-1], *values[:-1]]
+                widths = [(value - before) % HASHES or HASHES for before, value in zip(starts, values, strict=True)]
                 assert sum(widths) == HASHES, f"R1: {partition} at {instant} has nodes {values}"
                 assert len(names) == len(values), f"R1: {partition} at {instant} names a group twice"
             assert versions.committed <= completed, f"R2: {partition} counts {versions.committed - completed}"
@@ -113,7 +114,7 @@ class RingView:
                 done = {name for nodes in children.values() for _, name in nodes if name is not None}
                 assert done == planned, f"{time} leaves out groups, and no write replaced one"
 
-    def _ring(self, partition: str, instant: str):  # type: ignore[no-untyped-def]
+    def _ring(self, partition: str, instant: str) -> Ring:
         path = ring_path(partition, instant)
         return parse_ring(self.storage.get(path), path, partition, instant)
 

@@ -12,7 +12,7 @@ import pytest
 from hudi_ops.testing.faults import FaultyStorage
 from tests.bounds import bound
 from tests.fault_plans import MoveBefore
-from tests.services.resize.hand_plans import P0, P1, Wanted, plan_of_nodes, run_plan
+from tests.services.resize.hand_plans import P1, Wanted, plan_of_nodes, run_plan
 from tests.services.resize.modelled import Modelled, numbered
 from tests.services.resize.ringed_tables import CONSISTENT
 

@@ -193,12 +193,14 @@ def test_9_the_merge_goes_around_the_end_of_the_ring() -> None:
 
 def test_10_all_keys_lie_in_one_tiny_range() -> None:
     """(10) Buckets are split between keys, and no longer once each key has its own."""
-    found = sorted((int(hashed), f"k{n}") for n, hashed in enumerate(hashes_of([f"k{n}" for n in range(20_000)]).tolist()))
+    found = sorted(
+        (int(hashed), f"k{n}") for n, hashed in enumerate(hashes_of([f"k{n}" for n in range(20_000)]).tolist())
+    )
     even = [(hashed, key) for hashed, key in found if int(key[1:]) % 2 == 0]
     at = min(range(len(even) - 6), key=lambda n: even[n + 5][0] - even[n][0])
     keys = [key for _, key in even[at : at + 6]]
     assert even[at + 5][0] - even[at][0] < 1 << 18
-    table = Modelled(replace(CONSISTENT, buckets_max=64), {key: 1 for key in keys})
+    table = Modelled(replace(CONSISTENT, buckets_max=64), dict.fromkeys(keys, 1))
     for _ in range(6):
         done = table.resize(split_bytes=1, merge_bytes=0)
         table.check()
@@ -293,7 +295,11 @@ def test_15_the_table_is_empty_or_not_partitioned(shape: str) -> None:
     table.settle()
 
 
-@pytest.mark.parametrize("point", [f"^list_folder:{P0}", f"^open_input:{P0}", f"^get:{RINGS_FOLDER}"], ids=["listing", "reading", "ring"])
+@pytest.mark.parametrize(
+    "point",
+    [f"^list_folder:{P0}", f"^open_input:{P0}", f"^get:{RINGS_FOLDER}"],
+    ids=["listing", "reading", "ring"],
+)
 def test_16_a_reader_with_the_old_ring_meets_the_switch(point: str) -> None:
     """(16) It shows the rows of one moment."""
     table = Modelled()
@@ -345,6 +351,20 @@ def operations(run: Callable[[FaultyStorage], object], base: MemoryStorage) -> l
     return seen
 
 
+class Canceller:
+    """Cancels a plan once it is called; `is_late` if the plan had completed by then."""
+
+    def __init__(self, table: Modelled, instant: str) -> None:
+        self._table, self._instant = table, instant
+        self.is_late = False
+
+    def __call__(self) -> None:
+        try:
+            self._table.open("user").cancel(self._instant)
+        except AlreadyCommitted:
+            self.is_late = True
+
+
 @pytest.mark.parametrize("who", ["executor", "writer"])
 def test_18_a_cancel_at_every_step(who: str) -> None:
     """(18) Either the plan completed, or nothing of it stays; the rows are there in any case."""
@@ -353,26 +373,17 @@ def test_18_a_cancel_at_every_step(who: str) -> None:
     if who == "executor":
         table.write(numbered(range(0, 6, 2), 100))
     batch = table.batch(numbered(range(0, 12, 2), 200))
-    rows = dict(table.rows)
-    base, start = table.storage, table.clock.now_ms()
+    rows, base = dict(table.rows), table.storage
 
     def run(storage: FaultyStorage) -> None:
         acting = opened(storage, who, table.clock)
         run_plan(acting, instant) if who == "executor" else acting.ingest(batch)
 
     ends = set()
-    steps = operations(run, base)
-    for number in steps[:: bound(6, 3, 1)]:
+    for number in operations(run, base)[:: bound(6, 3, 1)]:
         table.storage = base.copy()
         table.rows = rows if who == "executor" else rows | numbered(range(0, 12, 2), 200)
-        refused = []
-
-        def cancel() -> None:
-            try:
-                table.open("user").cancel(instant)
-            except AlreadyCommitted:
-                refused.append(number)
-
+        cancel = Canceller(table, instant)
         try:
             run(FaultyStorage(table.storage, MoveBefore.at(number, cancel)))
         except (Cancelled, Conflict):
@@ -380,13 +391,11 @@ def test_18_a_cancel_at_every_step(who: str) -> None:
         table.clock.advance_ms(EXPIRY_MS + 1_000)
         table.open("last").recover()
         table.open("last").cancel_overdue()
-        assert (table.ring().instant == instant) == bool(refused)
-        assert refused or table.logs(instant) == []
-        assert refused or not [info for info in table.storage.list(P0) if f"_{instant}" in info.name]
+        assert (table.ring().instant == instant) == cancel.is_late
+        assert cancel.is_late or not [info for info in table.storage.list(P0) if f"_{instant}" in info.name]
         table.check()
-        ends.add(bool(refused))
+        ends.add(cancel.is_late)
     assert ends == ({True, False} if who == "executor" else {False})
-    assert start < table.clock.now_ms()
 
 
 @pytest.mark.parametrize("when", ["before its slot", "after it"])
@@ -419,9 +428,7 @@ def test_31_a_writer_loaded_the_ring_before_the_plan_and_commits_after_the_compl
     """C.6-31: without a second try it fails, and nothing of it shows; with one its rows are routed again."""
     table = Modelled()
     move, instant = resized_meanwhile(table, SLOT)
-    once = table_of(
-        FaultyStorage(table.storage, move), table.clock, "once", conflicts=ConflictSettings(retries=0)
-    )
+    once = table_of(FaultyStorage(table.storage, move), table.clock, "once", conflicts=ConflictSettings(retries=0))
     with pytest.raises(Conflict):
         once.ingest(table.batch(numbered(range(0, 40, 2), 100)))
     assert move.moved

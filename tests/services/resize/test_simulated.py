@@ -53,9 +53,7 @@ MERGED = of_resizes(
     planned_merges,
 )
 ABORTED = of_resizes("abort and executor", {"user": Aborts(), "two": Resizes()}, {}, dual_written)
-WITHDRAWN = of_resizes(
-    "ingest and abort", {"one": Writes(UPSERT_A), "user": Aborts()}, {"one": UPSERT_A}, dual_written
-)
+WITHDRAWN = of_resizes("ingest and abort", {"one": Writes(UPSERT_A), "user": Aborts()}, {"one": UPSERT_A}, dual_written)
 RESUMED = after_death("ingest and resume before the ring file", r"put_if_absent:.hoodie/.bucket_index", ALSO_A)
 ALL = replace(
     of_resizes(

@@ -1,4 +1,6 @@
-"""The test list of RFC-42 on small tables, against a dict: first writers, rounds, tiny ranges, readers beside writers, several plans.
+"""The test list of RFC-42 on small tables, against a dict.
+
+First writers, rounds of splits and merges, tiny ranges, readers beside writers, and several plans.
 
 Source: RFC-42, test plan; `tests/property/test_resize_rounds.py` has the same rounds without files.
 """
@@ -49,38 +51,44 @@ def spread(steps: list[int], most: int) -> list[int]:
     return steps[:: max(1, -(-len(steps) // most))]
 
 
+FIRST, SECOND, THIRD = numbered(KEYS, 100), numbered(range(12, 36, 2), 200), numbered(range(24, 48, 2), 300)
+
+
+def raced(number: int) -> tuple[Modelled, bool]:
+    """Three first writers: the others write before a step of the first one; returns whether its slot came before that."""
+    table = Modelled(BY_COMMIT_TIME, values={})
+
+    def write_others() -> None:
+        inner = MoveBefore(RINGS_FOLDER, lambda: table.write(THIRD, actor="third"))
+        table.write(SECOND, FaultyStorage(table.storage, inner), actor="second")
+        assert inner.moved
+
+    move = MoveBefore.at(number, write_others)
+    table.write(FIRST, FaultyStorage(table.storage, move), actor="first")
+    assert move.moved
+    is_oldest = by_key(table.open())["k12"] == SECOND["k12"]
+    if is_oldest:
+        table.rows |= THIRD | SECOND
+    return table, is_oldest
+
+
 def test_first_writes_of_racing_writers_make_one_ring() -> None:
     """(a) Wherever the second and the third writer come between the steps of the first."""
     empty = Modelled(BY_COMMIT_TIME, values={})
-    first, second, third = numbered(KEYS, 100), numbered(range(12, 36, 2), 200), numbered(range(24, 48, 2), 300)
-    every = steps_of(lambda storage: empty.open("first", storage).ingest(empty.batch(first)), empty.storage)
-    steps = spread(every, bound(4, 14, len(every)))
-    late = 0
+    every = steps_of(lambda storage: empty.open("first", storage).ingest(empty.batch(FIRST)), empty.storage)
+    steps = spread(every, bound(3, 10, len(every)))
+    oldest = 0
     for number in steps:
-        table = Modelled(BY_COMMIT_TIME, values={})
-
-        def write_others() -> None:
-            inner = MoveBefore(RINGS_FOLDER, lambda: table.write(third, actor="third"))
-            table.write(second, FaultyStorage(table.storage, inner), actor="second")
-            assert inner.moved
-
-        move = MoveBefore.at(number, write_others)
-        table.write(first, FaultyStorage(table.storage, move), actor="first")
-        assert move.moved
-        # A writer whose slot was taken before the others came is the oldest; `write` entered it last.
-        found = by_key(table.open())
-        if found["k12"] == 212:
-            table.rows |= third | second
-            late += 1
+        table, is_oldest = raced(number)
+        oldest += is_oldest
         table.check()
         assert [info.path for info in table.storage.list(RINGS_FOLDER)] == [ring_path(P0, INITIAL)]
         assert table.storage.get(ring_path(P0, INITIAL)) == initial_ring(P0, 4).to_bytes()
-        assert {info.name.split("_")[0] for info in table.storage.list(P0) if info.name.endswith(".parquet")} == {
-            table.ring().file_id(node) for node in range(4)
-        }
+        groups = {info.name.split("_")[0] for info in table.storage.list(P0) if info.name.endswith(".parquet")}
+        assert groups == {table.ring().file_id(node) for node in range(4)}
         table.write(numbered(range(0, 48, 2), 400))
         table.check()
-    assert late < len(steps)
+    assert oldest < len(steps)
 
 
 class Rounds:
@@ -102,11 +110,8 @@ class Rounds:
 
     def plan(self) -> str | None:
         """Split every bucket that can be, or merge all neighbours that may be; of one partition or both."""
-        if self.draw.random() < 0.5:
-            values = {"split_bytes": 1, "merge_bytes": 0}
-        else:
-            values = {"split_bytes": 60_000, "merge_bytes": 15_000}
-        return self.table.plan_resize(**values, max_partitions=self.draw.randint(1, 2))
+        sizes = self.draw.choice([{"split_bytes": 1, "merge_bytes": 0}, {"split_bytes": 60_000, "merge_bytes": 15_000}])
+        return self.table.plan_resize(**sizes, max_partitions=self.draw.randint(1, 2))
 
     def play(self) -> None:
         """One round."""
@@ -157,7 +162,7 @@ def test_keys_in_a_tiny_range_are_split_until_each_has_its_bucket(point: str) ->
     tiny = [key for _, key in found[at : at + 4]]
     width = found[at + 3][0] - found[at][0]
     assert 0 < width < 1 << 17
-    table = Modelled(replace(CONSISTENT, buckets=1), {key: 1 for key in tiny})
+    table = Modelled(replace(CONSISTENT, buckets=1), dict.fromkeys(tiny, 1))
     rounds = 0
     # Empty buckets are small enough to stay, those with rows are not.
     while (done := table.resize(split_bytes=1_600, merge_bytes=0, split_point=point)).completion_time is not None:
