@@ -9,6 +9,7 @@ from hudi_ops.files.names import parse_data_file
 from hudi_ops.formats import partition_metadata
 from hudi_ops.timeline.content.footprint import is_child_log
 from hudi_ops.timeline.instant import Instant
+from hudi_ops.verify.data.resizes import is_left_out
 from hudi_ops.verify.report import RESTORE, Findings
 from hudi_ops.verify.subject import FoundFile, NamedFile, Subject
 from hudi_ops.view.slices import is_partitioned
@@ -75,15 +76,15 @@ def _is_of_no_child(subject: Subject, named: NamedFile) -> bool:
     """Return whether a file was put into a child group that a resize did not make in the end.
 
     The resize was aborted, or left the group out, and deleted its log files. The rows are in the parent as well. A resize that is
-    pending and not cancelled still needs them.
+    pending and not cancelled still needs them, unless each of its executors will leave the group out.
     """
     name = parse_data_file(named.stat.file_name)
     if subject.config.layout == 1 or name is None or not is_child_log(named.stat, named.instant.time):
         return False
     resize = subject.later.find(name.instant)
-    if resize is not None and not resize.is_completed and not subject.is_marked(name.instant):
-        return False
     group = (named.stat.partition_path, named.stat.file_id)
+    if resize is not None and not resize.is_completed and not subject.is_marked(name.instant):
+        return is_left_out(subject, resize, *group)
     return all(file.is_log or (file.partition_path, file.name.file_id) != group for file in subject.data_files)
 
 

@@ -11,9 +11,13 @@ from functools import cached_property
 
 from hudi_ops.errors import Conflict, HudiOpsError
 from hudi_ops.files.names import parse_data_file
+from hudi_ops.index.resizes import changes_of
 from hudi_ops.index.ring import parse_ring
 from hudi_ops.index.ring_files import RingReader, RingVersions, all_ring_versions, committed_path, ring_path
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.footprint import is_child_log
+from hudi_ops.timeline.content.plans import ReplacePlan, read_plan
+from hudi_ops.timeline.instant import Instant
 from hudi_ops.verify.report import Findings
 from hudi_ops.verify.subject import NamedFile, Subject
 
@@ -120,3 +124,33 @@ class Leftovers:
             return file_id.removesuffix("-0") in ring.prefixes and self.reader.counts(resize, versions)
         except HudiOpsError:
             return True  # another check reports the ring; no file is called a leftover without it
+
+
+def is_left_out(subject: Subject, resize: Instant, partition_path: str, file_id: str) -> bool:
+    """Return whether each executor of a pending resize leaves out the plan group that makes a file group.
+
+    A write touched its parents since, and wrote into none of its children. An executor that then failed may have deleted the log
+    files of the children.
+    """
+    try:
+        plan = read_plan(subject.storage, subject.later, resize)
+        changes = changes_of(plan, subject.config.name, resize.time) if isinstance(plan, ReplacePlan) else ()
+    except HudiOpsError:
+        return False  # another check reports the plan
+    for change in changes:
+        children = {(change.partition_path, f"{name}-0") for name in change.prefixes}
+        if (partition_path, file_id) in children:
+            parents = {(change.partition_path, parent) for parent in change.parents}
+            return any(
+                _touches(metadata, parents, children)
+                for write, metadata in subject.writes
+                if write.completion_time > resize.time
+            )
+    return False
+
+
+def _touches(metadata: CommitMetadata, parents: set[tuple[str, str]], children: set[tuple[str, str]]) -> bool:
+    if any(path in (metadata.replaced or {}) for path, _ in parents):
+        return True
+    written = {(stat.partition_path, stat.file_id) for stat in metadata.stats}
+    return not parents.isdisjoint(written) and children.isdisjoint(written)

@@ -400,7 +400,7 @@ def test_18_a_cancel_at_every_step(who: str) -> None:
 
 @pytest.mark.parametrize("when", ["before its slot", "after it"])
 def test_30_a_resize_is_cancelled_after_a_dual_write(when: str) -> None:
-    """C.6-30: the parent is complete, the child's files are never visible, and the ring stays, also once all is archived."""
+    """(30) the parent is complete, the child's files are never visible, and the ring stays, also once all is archived."""
     table = Modelled()
     instant = planned(table)
     table.write(numbered(KEYS, 100))
@@ -425,7 +425,7 @@ def test_30_a_resize_is_cancelled_after_a_dual_write(when: str) -> None:
 
 
 def test_31_a_writer_loaded_the_ring_before_the_plan_and_commits_after_the_completion() -> None:
-    """C.6-31: without a second try it fails, and nothing of it shows; with one its rows are routed again."""
+    """(31) without a second try it fails, and nothing of it shows; with one its rows are routed again."""
     table = Modelled()
     move, instant = resized_meanwhile(table, SLOT)
     once = table_of(FaultyStorage(table.storage, move), table.clock, "once", conflicts=ConflictSettings(retries=0))
