@@ -127,7 +127,7 @@ class Leftovers:
 
 
 def is_left_out(subject: Subject, resize: Instant, partition_path: str, file_id: str) -> bool:
-    """Return whether each executor of a pending resize leaves out the plan group that makes a file group.
+    """Return whether each executor of a pending resize leaves a file group out.
 
     A write touched its parents since, and wrote into none of its children. An executor that then failed may have deleted the log
     files of the children.

@@ -64,7 +64,10 @@ def _check_unnamed(subject: Subject, file: FoundFile, findings: Findings) -> Non
 
 
 def _writer_of(subject: Subject, file: FoundFile) -> str:
-    """Return the instant that wrote a file: the one in its name, or that of a write beside a resize, which has completed."""
+    """Return the instant that wrote a file.
+
+    It is the one in the name, except of log files that writes put into the children of a resize, once that has completed.
+    """
     found = subject.timeline.find(file.name.instant)
     is_beside = file.is_log and found is not None and found.is_completed and found.kind == "replacecommit"
     return (writer_of_child_log(file.name) if is_beside else None) or file.name.instant
