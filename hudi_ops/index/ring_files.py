@@ -234,7 +234,7 @@ def renewal_text(rings: Mapping[str, str]) -> str:
 
 
 def resize_extra(rings: Mapping[str, str], children: Mapping[str, Iterable[Child]]) -> dict[str, str]:
-    """Return the entries of a commit's extra metadata for the rings that a resize changes, and how."""
+    """Return the entries of a commit's extra metadata that say how a resize changes rings."""
     nodes = {path: [[child.value, child.prefix] for child in children[path]] for path in sorted(children)}
     return {
         RINGS_KEY: renewal_text(rings),

@@ -113,7 +113,7 @@ def _children(session: Session, state: TableState, time: str) -> frozenset[tuple
 
 
 def resize_of(session: Session, state: TableState, time: str) -> ReplacePlan | None:
-    """Return the plan of a pending resize, also of one that was taken off the timeline; None for another action."""
+    """Return the plan of a pending or withdrawn resize; None for another action."""
     storage, found = session.ctx.storage, state.timeline.find(time, "clustering")
     try:
         if found is not None:

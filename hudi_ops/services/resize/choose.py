@@ -39,7 +39,7 @@ class LeftReason(StrEnum):
     """Reasons of a resize alone to leave a file group out."""
 
     FITTING = "a size between merge and split size"
-    ALONE = "no small neighbour"
+    ALONE = "no neighbour with room for it"
     PARTITIONS = "a partition beyond the limit of partitions"
     BUCKETS = "a ring at its limit of buckets"
     ONE_HASH = "no hash to split at"
@@ -259,7 +259,7 @@ def _bucketed(
     due: list[str] = []
     for path, candidates in free.items():
         small = [one for one in candidates if one.bytes_in < request.merge_bytes]
-        if len(small) > 1 or any(one.bytes_in > request.split_bytes for one in candidates):
+        if (small and len(candidates) > 1) or any(one.bytes_in > request.split_bytes for one in candidates):
             due.append(path)
             continue
         for one in candidates:

@@ -1,4 +1,4 @@
-"""Find what resizes left: log files of buckets that they did not make, and rings that do not count.
+"""Find leftovers of resizes: log files of buckets never made, rings that do not count.
 
 Source: docs/protocol.md §27, §29.
 """
@@ -14,12 +14,37 @@ from hudi_ops.files.names import parse_data_file
 from hudi_ops.index.resizes import changes_of
 from hudi_ops.index.ring import parse_ring
 from hudi_ops.index.ring_files import RingReader, RingVersions, all_ring_versions, committed_path, ring_path
-from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.footprint import is_child_log
 from hudi_ops.timeline.content.plans import ReplacePlan, read_plan
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.verify.report import Findings
 from hudi_ops.verify.subject import NamedFile, Subject
+
+
+def needs_child(subject: Subject, resize: Instant, group: tuple[str, str]) -> bool:
+    """Return whether a pending resize will make a child group from its child logs.
+
+    Not if it is cancelled, or leaves its plan group out: then a write touched a parent and put nothing into the children.
+    """
+    if subject.is_marked(resize.time):
+        return False
+    try:
+        plan = read_plan(subject.storage, subject.later, resize)
+        changes = changes_of(plan, subject.config.name, resize.time) if isinstance(plan, ReplacePlan) else ()
+    except HudiOpsError:
+        return False  # `check_pending` reports the plan
+    path, file_id = group
+    change = next((one for one in changes if one.partition_path == path and file_id[:-2] in one.prefixes), None)
+    if change is None:
+        return False
+    parents, children = {*change.parents}, {f"{prefix}-0" for prefix in change.prefixes}
+    for write, metadata in subject.writes:
+        if write.completion_time > resize.time:
+            ids = {stat.file_id for stat in metadata.stats if stat.partition_path == path}
+            replaced = {*(metadata.replaced or {}).get(path, ())}
+            if not parents.isdisjoint(replaced) or (not parents.isdisjoint(ids) and children.isdisjoint(ids)):
+                return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -50,13 +75,15 @@ class Leftovers:
         return frozenset((file.stat.partition_path, file.stat.file_id) for file, _ in self.logs)
 
     def check_logs(self, findings: Findings) -> None:
-        """Report the log files: readers show their rows twice, now or once the timeline starts later."""
+        """Report the log files: sooner or later readers show their rows twice."""
         subject = self.subject
         for file, resize in self.logs:
             completed = subject.timeline.find(resize) is not None
             is_old = resize < subject.timeline.start and not subject.has_metadata_table
             fate = "left this bucket out" if completed else "was undone"
-            effect = "readers show its rows twice" + ("" if completed or is_old else " once the timeline starts later")
+            effect = "readers may show its rows twice" + (
+                "" if completed or is_old else " once the timeline starts later"
+            )
             (findings.error if completed or is_old else findings.warning)(
                 "resize-log-left",
                 f"the resize {resize} {fate}, and a log file of the bucket is left; its rows are in the old bucket: {effect}",
@@ -65,7 +92,7 @@ class Leftovers:
             )
 
     def check_versions(self, partition_path: str, findings: Findings) -> None:
-        """Report the rings of a partition that do not count and are not pending; its groups are those of its present ring.
+        """Report the rings of a partition that neither count nor are pending.
 
         A `.commit` file beside the ring of an undone instant is an error: writers follow that ring.
         """
@@ -124,33 +151,3 @@ class Leftovers:
             return file_id.removesuffix("-0") in ring.prefixes and self.reader.counts(resize, versions)
         except HudiOpsError:
             return True  # another check reports the ring; no file is called a leftover without it
-
-
-def is_left_out(subject: Subject, resize: Instant, partition_path: str, file_id: str) -> bool:
-    """Return whether each executor of a pending resize leaves a file group out.
-
-    A write touched its parents since, and wrote into none of its children. An executor that then failed may have deleted the log
-    files of the children.
-    """
-    try:
-        plan = read_plan(subject.storage, subject.later, resize)
-        changes = changes_of(plan, subject.config.name, resize.time) if isinstance(plan, ReplacePlan) else ()
-    except HudiOpsError:
-        return False  # another check reports the plan
-    for change in changes:
-        children = {(change.partition_path, f"{name}-0") for name in change.prefixes}
-        if (partition_path, file_id) in children:
-            parents = {(change.partition_path, parent) for parent in change.parents}
-            return any(
-                _touches(metadata, parents, children)
-                for write, metadata in subject.writes
-                if write.completion_time > resize.time
-            )
-    return False
-
-
-def _touches(metadata: CommitMetadata, parents: set[tuple[str, str]], children: set[tuple[str, str]]) -> bool:
-    if any(path in (metadata.replaced or {}) for path, _ in parents):
-        return True
-    written = {(stat.partition_path, stat.file_id) for stat in metadata.stats}
-    return not parents.isdisjoint(written) and children.isdisjoint(written)
