@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from hudi_ops.config.doors import TEXT, Door
+from hudi_ops.config.doors import Door
 from hudi_ops.config.requests.cancel import CancelSettings, checked_cancel, parse_cancel
 from hudi_ops.config.requests.fields import Abandoned, CancelText, DryRun, Engine, Partitions, PlanInstant, Resume
 from hudi_ops.config.requests.request import Request
@@ -71,7 +71,7 @@ class ResizeRequest(Request):
     )
     split_point: Annotated[
         str | None,
-        Door(form={**TEXT, "examples": list(SPLIT_POINTS)}, allows="middle, balanced, or module:Class"),
+        Door(form=None, allows="middle, balanced, or module:Class"),
     ] = Field(
         default=None,
         title="Split point",

@@ -102,9 +102,8 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
     try:
         return _ingest_into(session, state, read_s, batch, engine, reason, started_s)
     except Conflict:
-        session.is_clean = (
-            False  # the next try reads the table, also if nothing was begun: a hash ring may have changed
-        )
+        # The next try reads the table, also if nothing was begun: a hash ring may have changed.
+        session.is_clean = False
         raise
     except (InvalidRequest, Unsupported):
         if not session.loader.has_left(state):
