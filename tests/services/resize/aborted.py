@@ -101,7 +101,7 @@ def let_hudi_write(storage: MemoryStorage) -> None:
 
 def begin(storage: MemoryStorage, clock: ManualClock, instant: str) -> None:
     """Let an executor die half-way, and put the ring file that an executor of Apache Hudi puts before it completes."""
-    table = opened(FaultyStorage(storage, DiesBefore("put:part=p0", 3)), "executor", clock)
+    table = opened(FaultyStorage(storage, DiesBefore("^put:part=p0", 3)), "executor", clock)
     with contextlib.suppress(Crash):
         run_plan(table, instant)
     files = [info.name for info in storage.list(P0) if info.name.endswith(f"_{instant}.parquet")]
@@ -145,10 +145,8 @@ def finish(
     check(storage, clock, instant, model, story)
     assert [path for path in unaccounted(storage) if "/.bucket_index/" not in path] == [], story
     archive_all(table)
-    for value in (3_000, 4_000):
-        table.ingest(batch(value, range(25)))
-        model = {**model, **{f"k{n}": value + n for n in range(25)}}
-        check(storage, clock, instant, model, story)
+    table.ingest(batch(3_000, range(25)))
+    check(storage, clock, instant, {**model, **{f"k{n}": 3_000 + n for n in range(25)}}, story)
 
 
 def check(storage: MemoryStorage, clock: ManualClock, instant: str, model: dict[str, int], story: str) -> None:
