@@ -107,11 +107,6 @@ class RewrittenGroups(Protocol):
         """Return the number of rows that log files deleted."""
         ...
 
-    @property
-    def spilled(self) -> int:
-        """Return the number of plan groups that were rewritten by way of the disk."""
-        ...
-
 
 @dataclass(frozen=True)
 class ServiceCommand(Generic[D]):
@@ -224,12 +219,13 @@ def cost_lines(done: Rewritten) -> list[str]:
     ]
 
 
-def rewrite_notes(done: RewrittenGroups, on_disk: str) -> list[str]:
+def rewrite_notes(done: RewrittenGroups, larger: int, how: str) -> list[str]:
     """Return the notes on an execution by plan groups: what was left out, and what its log files held.
 
     Args:
         done: its result.
-        on_disk: what was done on disk with plan groups that did not fit into memory.
+        larger: number of plan groups that did not fit into memory.
+        how: what was done with these: `sorted on disk`.
     """
     notes = []
     if done.left_out:
@@ -237,8 +233,8 @@ def rewrite_notes(done: RewrittenGroups, on_disk: str) -> list[str]:
         notes.append(f"left out {done.left_out:,} of {planned}, which writes touched")
     if done.log_records:
         notes.append(f"log records: {done.log_records:,} merged, {counted(done.deleted, 'row')} deleted")
-    if done.spilled:
-        notes.append(f"{counted(done.spilled, 'plan group')} {on_disk} on disk, larger than the limit of memory")
+    if larger:
+        notes.append(f"{counted(larger, 'plan group')} {how}, larger than the limit of memory")
     return [f"  {note}" for note in notes]
 
 

@@ -90,9 +90,9 @@ def span_of(ranges: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
 
     The whole ring is (-1, -1), wherever its ranges end. None: they are not adjacent.
     """
-    befores, values = {before for before, _ in ranges}, {value for _, value in ranges}
-    starts, ends = befores - values, values - befores
-    if befores == values and befores:
+    begun, ended = {before for before, _ in ranges}, {value for _, value in ranges}
+    starts, ends = begun - ended, ended - begun
+    if begun == ended and begun:
         return -1, -1
     return (starts.pop(), ends.pop()) if len(starts) == len(ends) == 1 else None
 

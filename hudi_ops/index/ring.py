@@ -199,7 +199,10 @@ def middle_between(before: int, value: int) -> int:
 
 
 def is_inside(before: int, value: int, point: int) -> bool:
-    """Return whether the range above `before`, up to `value`, has hashes on both sides of a point."""
+    """Return whether a range, the hashes above `before`, up to `value`, can be split at a point.
+
+    It can where both sides have a hash.
+    """
     width = (value - before) % HASHES or HASHES
     return 0 <= point <= TOP and 0 < (point - before) % HASHES < width
 

@@ -1,10 +1,12 @@
-"""Offer the clustering of a table: `table.clustering`."""
+"""Offer the services that replace the file groups of a table: `table.clustering` and `table.resize`."""
 
 from __future__ import annotations
 
-from hudi_ops.config.requests import ClusteringRequest
+from hudi_ops.config.requests import ClusteringRequest, ResizeRequest
 from hudi_ops.services.clustering.result import ClusterResult
 from hudi_ops.services.clustering.service import CLUSTERING
+from hudi_ops.services.resize.result import ResizeResult
+from hudi_ops.services.resize.service import RESIZE
 from hudi_ops.table.services import ServiceApi
 
 
@@ -13,3 +15,10 @@ class ClusteringApi(ServiceApi[ClusteringRequest, ClusterResult]):
 
     service = CLUSTERING
     request_type = ClusteringRequest
+
+
+class ResizeApi(ServiceApi[ResizeRequest, ResizeResult]):
+    """Plans and executes resizes."""
+
+    service = RESIZE
+    request_type = ResizeRequest

@@ -40,7 +40,7 @@ from hudi_ops.services.write.remove import RemovalResult, preview_removal, remov
 from hudi_ops.storage.open import open_storage
 from hudi_ops.table.archive import ArchiveApi
 from hudi_ops.table.cleaning import CleanApi
-from hudi_ops.table.clustering import ClusteringApi
+from hudi_ops.table.clustering import ClusteringApi, ResizeApi
 from hudi_ops.table.compaction import CompactionApi
 from hudi_ops.table.ingestion import IngestApi
 from hudi_ops.table.metadata import IndexApi
@@ -85,6 +85,7 @@ class Table(ReadApi, IngestApi, RepairsApi, PlansApi):
         self._ctx = self._session.ctx
         self.compaction = CompactionApi(self._session)
         self.clustering = ClusteringApi(self._session)
+        self.resize = ResizeApi(self._session)
         self.clean = CleanApi(self._session)
         self.archive = ArchiveApi(self._session)
         self.metadata = IndexApi(self._session)

@@ -185,3 +185,48 @@ def test_execute_run_alone_takes_the_oldest_plan_and_names_what_it_left_out(trip
         **{f"{id_}{number}": fare for id_, fare in (("a", 3.0), ("b", 2.0), ("c", 1.0)) for number in range(2)},
         "c0": 9.0,
     }
+
+
+@pytest.fixture
+def ringed(clustered_file: Path) -> Path:
+    """A table with two buckets in one partition, and rows for more."""
+    path = clustered_file.parent / "ringed"
+    table = Table.create(
+        str(path),
+        name="ringed",
+        record_key=["id"],
+        partition_by=["city"],
+        table_type="mor",
+        bucket_engine="consistent",
+        buckets=2,
+        buckets_max=8,
+        schema=TRIPS.schema,
+    )
+    table.ingest(pa.table({"id": [f"k{n}" for n in range(40)], "city": ["x"] * 40, "fare": [1.0] * 40}))
+    table.close()
+    return path
+
+
+def test_a_dag_run_splits_buckets_on_executors(ringed: Path, airflow_home: Path) -> None:
+    before = len(asset_events(airflow_home))
+    given = {"table": "ringed", "service": "resize", "split_bytes": 2000, "merge_bytes": 0, "engine": "spark"}
+    run = airflow(airflow_home, "dags", "test", "clustering", "2026-01-02", "--conf", json.dumps(given))
+    assert run.returncode == 0, run.stdout[-3000:]
+    result = last_result(run.stdout)
+    assert (result["app"], result["service"], result["splits"], result["files"]) == ("cluster", "resize", 2, 4)
+    assert result["engine"] == "spark"
+    assert "Resized 2 buckets into 4 buckets with 40 rows of ringed" in run.stdout
+    table = Table.open(str(ringed))
+    assert [len(ring.nodes) for ring in table.ring()] == [4]
+    assert sorted(table.read(["id"])["id"].to_pylist()) == sorted(f"k{n}" for n in range(40))
+    event = {"instant": result["instant"], "action": "resize", "rows": 40}
+    assert asset_events(airflow_home)[before:] == [("hudi://ringed", event)]
+
+
+def test_execute_run_alone_takes_the_oldest_resize(ringed: Path, airflow_home: Path) -> None:
+    instant = Table.open(str(ringed)).resize.plan(split_bytes=2000, merge_bytes=0).instant
+    given = json.dumps({"table": "ringed", "service": "resize", "engine": "local"})
+    call = ("tasks", "test", "clustering", "execute", "2026-04-02", "--task-params", given)
+    result = last_result((run := airflow(airflow_home, *call)).stdout + run.stderr)
+    assert (result["instant"], result["service"], result["splits"]) == (instant, "resize", 2)
+    assert Table.open(str(ringed)).plans() == []

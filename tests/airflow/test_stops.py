@@ -246,10 +246,39 @@ def test_airflow_itself_kills_a_task_and_its_plan_is_cancelled(world: World) -> 
     world.check()
 
 
-def test_a_clustering_that_airflow_killed_is_executed_by_the_next_try(world: World) -> None:
+def clustering_of(world: World) -> str:
+    """A plan that sorts the table."""
+    return str(world.table.clustering.plan(sort_by=["v"]).instant)
+
+
+def resize_of(world: World) -> str:
+    """A plan that splits the buckets of another table, which takes the place of the first."""
+    world.path = str(world.home / "ringed")
+    world.table = Table.create(
+        world.path,
+        name="trips",
+        record_key=["id"],
+        schema="id string, v long",
+        table_type="mor",
+        metadata=False,
+        bucket_engine="consistent",
+        buckets=1,
+        buckets_max=2,
+    )
+    world.table.ingest(pa.table({"id": ["a", "b"], "v": [1, 1]}))
+    (world.home / "tables.yaml").write_text("tables: {trips: {path: ringed, record_key: [id], type: mor}}\n")
+    return str(world.table.resize.plan(split_bytes=1000, merge_bytes=0).instant)
+
+
+@pytest.mark.parametrize(
+    ("service", "planned"), [("clustering", clustering_of), ("resize", resize_of)], ids=["clustering", "resize"]
+)
+def test_a_plan_that_airflow_killed_is_executed_by_the_next_try(
+    world: World, service: str, planned: Callable[[World], str]
+) -> None:
     """Method: as above, with the plan left; the second call is what a cleared task does."""
-    instant = str(world.table.clustering.plan(sort_by=["v"]).instant)
-    given = '{"table": "trips", "engine": "local"}'
+    instant = planned(world)
+    given = json.dumps({"table": "trips", "service": service, "engine": "local"})
     call = ("tasks", "test", "clustering", "execute", "2026-05-02", "--task-params", given)
     home = Path(os.environ["AIRFLOW_HOME"])
     command, environment = airflow_command(home, *call, HUDI_OPS_ON_STOP="leave")

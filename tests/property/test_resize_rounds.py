@@ -59,7 +59,9 @@ class Model:
             assert point is not None
             children += split(self.ring, node, point, (self.name(), self.name()))
         for run in found.merges:
-            assert sum(self.sizes()[node] for node in run) <= self.limits.merged_max
+            sizes = [self.sizes()[node] for node in run]
+            is_join = len(run) == 2 and max(sizes) >= self.limits.merge_bytes
+            assert sum(sizes) <= (self.limits.split_bytes if is_join else self.limits.merged_max)
             children += merge(self.ring, run, self.name())
         if children:
             self.ring = with_children(self.ring, children, "1")
@@ -81,9 +83,14 @@ class Model:
         for node, size in enumerate(sizes):
             if size > limits.split_bytes:
                 assert node in self.stuck or count == limits.buckets_max
-            if not (size < limits.merge_bytes > sizes[node - 1] and count > max(1, limits.buckets_min)):
+            if not (size < limits.merge_bytes and count > max(1, limits.buckets_min)):
                 continue
-            assert limits.is_extendible, "a small node has a small neighbour"
+            if not limits.is_extendible:
+                room = min(sizes[node - 1], sizes[(node + 1) % count])
+                assert size + room > limits.split_bytes, "a small node has a neighbour with room for it"
+                continue
+            if sizes[node - 1] >= limits.merge_bytes:
+                continue
             start, width = dyadic_range(*self.ring.range_of(node - 1))
             is_half = dyadic_range(*self.ring.range_of(node))[1] == width and start % (2 * width) == 0
             assert not is_half or node == 0, "a small half has a small buddy"
@@ -127,7 +134,7 @@ def test_fifty_rounds_of_growth_keep_every_bucket_between_the_sizes(kind: str) -
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_fifty_rounds_of_growing_and_shrinking_settle_each_time(kind: str) -> None:
-    """A bucket that shrank between larger ones stays small: only neighbours that are both small are merged."""
+    """A bucket that shrank stays small only if its neighbours have no room for it."""
     tried = model(uniform(100), **KINDS[kind], merge_bytes=100)
     keys = uniform(20_000)
     order = np.random.default_rng(1).permutation(len(keys))
@@ -155,7 +162,7 @@ def test_keys_in_a_tiny_range_are_split_without_endless_empty_splits(kind: str, 
     assert rounds <= 32 + (kind != "balanced")
     if kind == "balanced":
         assert rounds <= 7
-        assert min(tried.sizes()) == 0, "the empty buckets of the first ring"
+        assert min(tried.sizes()) >= 250, "the empty buckets of the first ring joined their neighbours"
         assert len(tried.ring.prefixes) <= 41 + 4
     filled = [size for size in tried.sizes() if size]
     assert max(filled) <= 1_000

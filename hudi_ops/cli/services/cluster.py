@@ -58,7 +58,7 @@ def _done_text(done: ClusterResult) -> str:
         f"{done.table}: clustering {done.instant} rewrote {counted(done.replaced, 'file group')} into "
         f"{counted(done.files, 'file')}, {counted(done.rows, 'row')}",
         *cost_lines(done),
-        *rewrite_notes(done, "sorted"),
+        *rewrite_notes(done, done.spilled, "sorted on disk"),
     ])
 
 

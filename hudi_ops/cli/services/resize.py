@@ -67,11 +67,12 @@ def resize(
 def _done_text(done: ResizeResult) -> str:
     if done.actual is None:
         return note_text(done)
+    did = [counted(done.splits, "split")] * bool(done.splits) + [counted(done.merges, "merge")] * bool(done.merges)
     return "\n".join([
-        f"{done.table}: resize {done.instant} made {counted(done.files, 'bucket')} of {done.replaced:,}, "
-        f"{counted(done.rows, 'row')}",
+        f"{done.table}: resize {done.instant} made {counted(done.files, 'bucket')} of {done.replaced:,} by "
+        f"{' and '.join(did)}, {counted(done.rows, 'row')}",
         *cost_lines(done),
-        *rewrite_notes(done, "split"),
+        *rewrite_notes(done, done.streamed, "rewritten in parts"),
     ])
 
 

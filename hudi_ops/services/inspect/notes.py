@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import singledispatch
 
+from hudi_ops.index.resizes import is_resize
 from hudi_ops.timeline.content.plans import (
     CleanPlan,
     CleanResult,
@@ -35,7 +36,8 @@ def _compaction(said: CompactionPlan) -> str:
 def _replace(said: ReplacePlan) -> str:
     if not said.groups:
         return ""
-    return f"rewrites {_count(len(said.slices), 'file group')} in {_count(len(said.groups), 'group')}"
+    did, what = ("resizes", "bucket") if is_resize(said) else ("rewrites", "file group")
+    return f"{did} {_count(len(said.slices), what)} in {_count(len(said.groups), 'group')}"
 
 
 @note_of.register

@@ -18,7 +18,10 @@ from hudi_ops.timeline.state import TableState
 
 @dataclass
 class ChildNames:
-    """Names for a plan from one state. No two groups of a partition begin alike: footprints name groups by these digits."""
+    """Names for a plan from one state.
+
+    No two groups of a partition have the same first digits, since footprints name groups by these.
+    """
 
     table_id: str
     slot: int
@@ -51,7 +54,10 @@ class ChildNames:
 
 
 def _uuid(text: str) -> str:
-    """Return a name-based UUID, version 5 without a namespace. `uuid` would take most of the time of a large plan."""
+    """Return a name-based UUID: version 5, without a namespace.
+
+    The module `uuid` would take most of the time of a large plan.
+    """
     digits = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
     return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-8{digits[17:20]}-{digits[20:32]}"
 

@@ -1,4 +1,4 @@
-"""Choose the buckets that a resize splits and merges, each with the reason for or against it.
+"""Choose the buckets that a resize splits and merges, with a reason for each.
 
 Source: docs/protocol.md §27; docs/format.md §10.3.
 """
@@ -39,7 +39,7 @@ class LeftReason(StrEnum):
     """Reasons of a resize alone to leave a file group out."""
 
     FITTING = "a size between merge and split size"
-    ALONE = "no small neighbour"
+    ALONE = "no neighbour with room for it"
     PARTITIONS = "a partition beyond the limit of partitions"
     BUCKETS = "a ring at its limit of buckets"
     ONE_HASH = "no hash to split at"
@@ -70,7 +70,7 @@ class ResizeGroup:
 
 @dataclass
 class ResizeChoice(Choice):
-    """Choice of a resize: the planned splits and merges, and the rings that they change, by partition path."""
+    """Choice of a resize: splits, merges, and the rings that they change, by partition path."""
 
     groups: list[ResizeGroup] = field(default_factory=list)
     rings: dict[str, Ring] = field(default_factory=dict)
@@ -233,7 +233,7 @@ def choose(session: Session, state: TableState, request: ResizeRequest) -> Resiz
 def _bucketed(
     session: Session, state: TableState, request: ResizeRequest, choice: ResizeChoice
 ) -> dict[str, _Bucketed]:
-    """Return the rings of partitions that may have something to resize; leave out the groups of others.
+    """Return the rings of partitions with work; enter the groups of others into the choice.
 
     Raises:
         InvalidRequest: a partition that the table does not have.
@@ -259,7 +259,7 @@ def _bucketed(
     due: list[str] = []
     for path, candidates in free.items():
         small = [one for one in candidates if one.bytes_in < request.merge_bytes]
-        if len(small) > 1 or any(one.bytes_in > request.split_bytes for one in candidates):
+        if (small and len(candidates) > 1) or any(one.bytes_in > request.split_bytes for one in candidates):
             due.append(path)
             continue
         for one in candidates:
@@ -295,7 +295,7 @@ def _rings(session: Session, state: TableState, paths: Sequence[str]) -> dict[st
 
 
 def _within(held: Mapping[str, _Bucketed], request: ResizeRequest) -> tuple[list[_Group], list[_Group], list[_Group]]:
-    """Return the splits and merges of a plan, those beyond the limit of bytes, and those of further partitions.
+    """Return splits and merges of a plan, and those beyond its limits of bytes and partitions.
 
     The partition with most bytes to resize comes first, in it the largest group; the first group always fits.
     """
@@ -327,7 +327,7 @@ def _points(
     held: Mapping[str, _Bucketed],
     wanted: Sequence[tuple[str, int]],
 ) -> list[int | None]:
-    """Return the split points of nodes; only where the rule needs them are keys read, on the engine.
+    """Return the split points of nodes. The engine reads keys if the rule needs them.
 
     Raises:
         InvalidRequest: a class chose a point that is not inside the range.

@@ -16,7 +16,7 @@ PLAN_S = 0.2
 
 
 def estimate(choice: ResizeChoice, tasks_at_a_time: int, memory_bytes: int | None = None) -> Cost:
-    """Return the cost of executing a choice, so many plan groups at a time.
+    """Return the cost of executing a choice, `tasks_at_a_time` plan groups at a time.
 
     A group that would take more than `memory_bytes` is rewritten on disk.
     """

@@ -112,7 +112,7 @@ class ResizeDraft:
 
 
 def _with_other_groups(metadata: CommitMetadata, known: Mapping[str, set[str]]) -> set[str]:
-    """Return the partitions in which a write replaced groups, or named one that no node of the ring has."""
+    """Return partitions in which a write replaced groups, or named one that the ring lacks."""
     strange = {
         stat.partition_path
         for stat in metadata.stats

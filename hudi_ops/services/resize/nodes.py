@@ -1,4 +1,7 @@
-"""Choose the nodes of one ring that are split, and those that are merged, by the sizes of their buckets. Pure functions."""
+"""Choose the nodes of one ring to split and to merge, by the sizes of their buckets.
+
+Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +43,9 @@ class NodeChoice:
 
     Attributes:
         splits: those that become two, the largest first.
-        merges: runs of neighbours that become one.
+        merges: runs of neighbours that become one: small ones together, and a small one with a neighbour that has room for it.
         at_limit: those that stay because of the limits of the number of buckets.
-        alone: small ones that have no neighbour to merge with.
+        alone: small ones whose neighbours have no room for them.
         fitting: those of the wanted size.
     """
 
@@ -63,7 +66,11 @@ def choose_nodes(ring: Ring, sizes: Sizes, limits: Limits, unsplittable: Set[int
     large = sorted(set(large) - unsplittable, key=lambda node: (-(sizes[node] or 0), node))
     room = max(0, limits.buckets_max - count) if limits.buckets_max else len(large)
     small = [size is not None and size < limits.merge_bytes for size in sizes]
-    runs = _buddies(ring, small) if limits.is_extendible else _runs(sizes, small, limits.merged_max)
+    if limits.is_extendible:
+        runs = _buddies(ring, small)
+    else:
+        runs = _runs(sizes, small, limits.merged_max)
+        runs += _joins(sizes, small, {node for run in runs for node in run}, limits.split_bytes)
     merges, held = _limited(runs, count - max(1, limits.buckets_min))
     at_limit = [*large[room:], *held]
     done = {*at_limit, *large[:room], *(node for run in merges for node in run), *unsplittable}
@@ -105,7 +112,7 @@ def _buddies(ring: Ring, small: Sequence[bool]) -> list[tuple[int, ...]]:
 
 
 def _runs(sizes: Sizes, small: Sequence[bool], most: int) -> list[tuple[int, ...]]:
-    """Return runs of small neighbours, around the end of the ring too, each of at most `most` bytes."""
+    """Return runs of small neighbours of at most `most` bytes, around the end of the ring, too."""
     count = len(small)
     begin = next((node + 1 for node in range(count) if not small[node]), 0)
     streaks: list[list[int]] = [[]]
@@ -117,8 +124,27 @@ def _runs(sizes: Sizes, small: Sequence[bool], most: int) -> list[tuple[int, ...
     return [run for streak in streaks if len(streak) > 1 for run in _packed(streak, sizes, most)]
 
 
+def _joins(sizes: Sizes, small: Sequence[bool], taken: Set[int], most: int) -> list[tuple[int, ...]]:
+    """Return pairs of a small node without a run and its smaller neighbour, of at most `most` bytes together."""
+    count, used = len(sizes), {*taken}
+    found: list[tuple[int, ...]] = []
+    for node in range(count if count > 1 else 0):
+        if not small[node] or node in used:
+            continue
+        pairs = [(node, (node + 1) % count), ((node - 1) % count, node)]
+        free = [pair for pair in pairs if used.isdisjoint(pair) and None not in (sizes[pair[0]], sizes[pair[1]])]
+        pair = min(free, key=lambda one: sum(sizes[each] or 0 for each in one), default=None)
+        if pair is not None and sum(sizes[each] or 0 for each in pair) <= most:
+            found.append(pair)
+            used |= {*pair}
+    return found
+
+
 def _packed(streak: Sequence[int], sizes: Sizes, most: int) -> list[tuple[int, ...]]:
-    """Cut neighbours into few runs of about equal bytes, so that no small rest stays; nodes of no run are left out."""
+    """Cut neighbours into few runs of about equal bytes, so that no small rest stays.
+
+    A node without a run is left out.
+    """
     ends = np.cumsum([sizes[node] or 0 for node in streak])
     total = int(ends[-1])
     fewest = max(1, -(-total // max(1, most)))

@@ -96,7 +96,10 @@ _POINTS: dict[str, type[Middle | Balanced]] = {"middle": Middle, "balanced": Bal
 
 
 def dyadic_range(before: int, value: int) -> tuple[int, int]:
-    """Return begin and width of a range whose ends are counted as multiples: the highest hash is the end of the ring."""
+    """Return begin and width of a range whose ends are multiples of its width if it is dyadic.
+
+    The highest hash counts as the end of the ring, and as its begin.
+    """
     start = 0 if before == TOP else before
     return start, (HASHES if value == TOP else value) - start
 
@@ -107,7 +110,7 @@ def is_dyadic(start: int, width: int) -> bool:
 
 
 def split_point_of(name: str | None, *, is_extendible: bool) -> SplitPoint:
-    """Return the split point of a name, or of an import path `module:Class`; None: the engine's default.
+    """Return the split point of a name or `module:Class`; None: the default of the engine.
 
     Raises:
         InvalidRequest: the class cannot be made or is no split point, or the ranges of the ring would not stay halves of others.

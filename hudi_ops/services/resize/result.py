@@ -59,7 +59,6 @@ def result_of(run: Run[ReplacePlan, PlanInputs, ResizeTask, ResizedGroup]) -> Re
     files = [len(task.sources) + len(task.children) for task in run.tasks]
     expected = estimate_groups(sizes, files, tasks_at_a_time(run.engine), run.task_bytes)
     actual = run.cost(sum(sizes), sum(stat.file_size_in_bytes for stat in stats))
-    splits = sum(len(task.children) > 1 for task in run.tasks)
     return ResizeResult(
         table=run.attempt.begun.config.name,
         instant=run.attempt.instant,
@@ -69,8 +68,8 @@ def result_of(run: Run[ReplacePlan, PlanInputs, ResizeTask, ResizedGroup]) -> Re
         epoch=run.attempt.epoch,
         groups=len(run.tasks),
         left_out=len(run.left_out),
-        splits=splits,
-        merges=len(run.tasks) - splits,
+        splits=sum(len(task.children) > 1 for task in run.tasks),
+        merges=sum(len(task.sources) > 1 for task in run.tasks),
         replaced=sum(len(task.sources) for task in run.tasks),
         files=len(stats),
         rows=sum(done.rows for done in run.done),

@@ -101,6 +101,11 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
     state = session.loader.resume() if not is_due(session) and not is_read_once(batch) else session.loader.load()
     try:
         return _ingest_into(session, state, read_s, batch, engine, reason, started_s)
+    except Conflict:
+        session.is_clean = (
+            False  # the next try reads the table, also if nothing was begun: a hash ring may have changed
+        )
+        raise
     except (InvalidRequest, Unsupported):
         if not session.loader.has_left(state):
             raise

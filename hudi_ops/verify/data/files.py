@@ -7,8 +7,8 @@ from collections import defaultdict
 from hudi_ops.errors import HudiOpsError, NotFound
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.formats import partition_metadata
-from hudi_ops.timeline.content.footprint import is_child_log
 from hudi_ops.timeline.instant import Instant
+from hudi_ops.verify.data.resizes import needs_child
 from hudi_ops.verify.report import RESTORE, Findings
 from hudi_ops.verify.subject import FoundFile, NamedFile, Subject
 from hudi_ops.view.slices import is_partitioned
@@ -71,22 +71,6 @@ def _still_counts(subject: Subject, named: NamedFile) -> bool:
     return found is not None and found.is_completed
 
 
-def _is_of_no_child(subject: Subject, named: NamedFile) -> bool:
-    """Return whether a file was put into a child group that a resize did not make in the end.
-
-    The resize was aborted, or left the group out, and deleted its log files. The rows are in the parent as well. A resize that is
-    pending and not cancelled still needs them.
-    """
-    name = parse_data_file(named.stat.file_name)
-    if subject.config.layout == 1 or name is None or not is_child_log(named.stat, named.instant.time):
-        return False
-    resize = subject.later.find(name.instant)
-    if resize is not None and not resize.is_completed and not subject.is_marked(name.instant):
-        return False
-    group = (named.stat.partition_path, named.stat.file_id)
-    return all(file.is_log or (file.partition_path, file.name.file_id) != group for file in subject.data_files)
-
-
 def _is_superseded(subject: Subject, named: NamedFile) -> bool:
     """Return whether a newer base file, or a drop, made a file of a metadata table obsolete.
 
@@ -105,6 +89,22 @@ def _is_superseded(subject: Subject, named: NamedFile) -> bool:
     # All instants of the files of a rebuilt partition completed after the drop.
     begun = min((each.completion_time for each in found if each is not None and each.completion_time), default="")
     return not begun or named.instant.completion_time < begun
+
+
+def _is_of_no_child(subject: Subject, named: NamedFile) -> bool:
+    """Return whether it is a log file for a group that a resize did not make in the end, or will leave out."""
+    name = parse_data_file(named.stat.file_name)
+    if name is None or not name.is_log or name.instant == named.instant.time or subject.config.layout == 1:
+        return False
+    group = (named.stat.partition_path, named.stat.file_id)
+    resize = subject.later.find(name.instant, "replacecommit")
+    if resize is None:
+        return all(file.is_log or (file.partition_path, file.name.file_id) != group for file in subject.data_files)
+    if not resize.is_completed:
+        return not needs_child(subject, resize, group)
+    metadata = subject.metadata(resize)
+    made = metadata.made_groups if metadata is not None else None
+    return made is not None and group not in made
 
 
 def _check_single(subject: Subject, findings: Findings) -> None:

@@ -11,11 +11,40 @@ from functools import cached_property
 
 from hudi_ops.errors import Conflict, HudiOpsError
 from hudi_ops.files.names import parse_data_file
+from hudi_ops.index.resizes import changes_of
 from hudi_ops.index.ring import parse_ring
 from hudi_ops.index.ring_files import RingReader, RingVersions, all_ring_versions, committed_path, ring_path
 from hudi_ops.timeline.content.footprint import is_child_log
+from hudi_ops.timeline.content.plans import ReplacePlan, read_plan
+from hudi_ops.timeline.instant import Instant
 from hudi_ops.verify.report import Findings
 from hudi_ops.verify.subject import NamedFile, Subject
+
+
+def needs_child(subject: Subject, resize: Instant, group: tuple[str, str]) -> bool:
+    """Return whether a pending resize will make a child group of the log files that writes put into it.
+
+    Not if it is cancelled, or leaves its plan group out: then a write touched a parent and put nothing into the children.
+    """
+    if subject.is_marked(resize.time):
+        return False
+    try:
+        plan = read_plan(subject.storage, subject.later, resize)
+        changes = changes_of(plan, subject.config.name, resize.time) if isinstance(plan, ReplacePlan) else ()
+    except HudiOpsError:
+        return False  # `check_pending` reports the plan
+    path, file_id = group
+    change = next((one for one in changes if one.partition_path == path and file_id[:-2] in one.prefixes), None)
+    if change is None:
+        return False
+    parents, children = {*change.parents}, {f"{prefix}-0" for prefix in change.prefixes}
+    for write, metadata in subject.writes:
+        if write.completion_time > resize.time:
+            ids = {stat.file_id for stat in metadata.stats if stat.partition_path == path}
+            replaced = {*(metadata.replaced or {}).get(path, ())}
+            if not parents.isdisjoint(replaced) or (not parents.isdisjoint(ids) and children.isdisjoint(ids)):
+                return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -46,13 +75,15 @@ class Leftovers:
         return frozenset((file.stat.partition_path, file.stat.file_id) for file, _ in self.logs)
 
     def check_logs(self, findings: Findings) -> None:
-        """Report the log files: readers show their rows twice, now or once the timeline starts later."""
+        """Report the log files: readers show their rows twice, at the latest once the timeline starts later."""
         subject = self.subject
         for file, resize in self.logs:
             completed = subject.timeline.find(resize) is not None
             is_old = resize < subject.timeline.start and not subject.has_metadata_table
             fate = "left this bucket out" if completed else "was undone"
-            effect = "readers show its rows twice" + ("" if completed or is_old else " once the timeline starts later")
+            effect = "readers may show its rows twice" + (
+                "" if completed or is_old else " once the timeline starts later"
+            )
             (findings.error if completed or is_old else findings.warning)(
                 "resize-log-left",
                 f"the resize {resize} {fate}, and a log file of the bucket is left; its rows are in the old bucket: {effect}",

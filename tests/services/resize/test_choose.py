@@ -135,14 +135,14 @@ def test_the_middle_reads_no_keys_and_balanced_those_of_split_buckets_alone() ->
 
 
 def test_a_plain_partition_costs_no_ring() -> None:
-    faulty = FaultyStorage(filled(CONSISTENT, (MIDDLE_ROWS,) * 4, (0, 0, SMALL, MIDDLE_ROWS)))
+    faulty = FaultyStorage(filled(CONSISTENT, (MIDDLE_ROWS,) * 4, (0, 0, SMALL, 0)))
     found = chosen(opened(faulty))
-    assert left(found) == {LeftReason.FITTING: 5, LeftReason.ALONE: 1}
+    assert left(found) == {LeftReason.FITTING: 4, LeftReason.ALONE: 1}
     assert not any("consistent_hashing_metadata" in call for call in faulty.history)
     assert found.sentence() == (
-        "nothing to resize: 5 file groups with a size between merge and split size (part=p0/"
+        "nothing to resize: 4 file groups with a size between merge and split size (part=p0/"
         f"{found.others[LeftReason.FITTING][0][0].file_id}: {found.others[LeftReason.FITTING][0][1]}), "
-        f"1 file group with no small neighbour (part=p1/{found.others[LeftReason.ALONE][0][0].file_id}: "
+        f"1 file group with no neighbour with room for it (part=p1/{found.others[LeftReason.ALONE][0][0].file_id}: "
         f"{found.others[LeftReason.ALONE][0][1]})"
     )
 
@@ -169,8 +169,16 @@ def test_small_neighbours_merge_around_the_end_of_the_ring() -> None:
     assert left(found) == {Reason.PLANNED: 2, LeftReason.FITTING: 2}
 
 
-def test_a_small_bucket_between_large_ones_stays() -> None:
-    found = chosen(opened(filled(CONSISTENT, (SMALL, MIDDLE_ROWS, SMALL, MIDDLE_ROWS))))
+def test_a_small_bucket_joins_the_smaller_of_its_neighbours() -> None:
+    found = chosen(opened(filled(CONSISTENT, (MIDDLE_ROWS, SMALL, MIDDLE_ROWS // 2, MIDDLE_ROWS))))
+    assert nodes_of(found) == [[1, 2]]
+    assert left(found) == {Reason.PLANNED: 2, LeftReason.FITTING: 2}
+
+
+def test_a_small_bucket_between_full_ones_stays() -> None:
+    table = opened(filled(CONSISTENT, (SMALL, LARGE, SMALL, LARGE)))
+    full = max(one.base_bytes for one in chosen(table, split_bytes=1 << 30, merge_bytes=1).verdicts())
+    found = chosen(table, split_bytes=full, merge_bytes=full // 4)
     assert left(found) == {LeftReason.FITTING: 2, LeftReason.ALONE: 2}
     assert not found.is_due
 

@@ -45,7 +45,7 @@ def slices_of(session: Session, state: TableState, wanted: Sequence[str]) -> tup
 
 
 def standing_plans(session: Session, state: TableState, action: str) -> Iterator[tuple[Instant, Footprint | None]]:
-    """Yield the pending plans that a plan of `action` does not cancel, with inputs; None: unreadable plan."""
+    """Yield the pending plans that stay beside one of `action`, with inputs; None: unreadable."""
     lower = outranked(session, state, action, reach_back=True)
     for instant, inputs in pending_inputs(session.ctx, state):
         if instant.time not in lower and not session.was_cancelled(state, instant.time):
@@ -61,7 +61,10 @@ def pending_plans(session: Session, state: TableState, action: str) -> Callable[
 
 
 def naming(plans: Iterable[tuple[Instant, Footprint | None]]) -> Callable[[Slice], str | None]:
-    """Return a function that names the plan of a slice, or None; a plan that cannot be read may name any slice."""
+    """Return a function that names the plan of a slice, or None.
+
+    A plan that cannot be read may name any slice.
+    """
     found: dict[str, str] = {}
     for instant, inputs in plans:
         plan = f"{instant.action} {instant.time}"

@@ -1,4 +1,4 @@
-"""Check that the file groups of a table can be found by its hash rings (docs/protocol.md §27)."""
+"""Check that hash rings lead to the file groups of a table (docs/protocol.md §27)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hudi_ops.timeline.state import TableState
 
 
 def refuse_stray_groups(table: str, keys: Iterable[tuple[str, str]], rings: Mapping[str, Ring]) -> None:
-    """Refuse visible groups, each given by partition path and file id, that no node of a ring names.
+    """Refuse visible groups, by partition path and file id, that no node of a ring names.
 
     Raises:
         Corrupt: no write would find their rows.
