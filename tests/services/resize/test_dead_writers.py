@@ -16,7 +16,7 @@ from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, FaultyStorage
 from hudi_ops.verify import verify_table
-from tests.fault_plans import DiesBefore, MoveBefore
+from tests.fault_plans import DiesBehind, MoveBefore
 from tests.protocol.log_actors import timeline_of
 from tests.services.resize.aborted import KEYS, PAYLOAD, PLANNED_GROUPS, archive_all, batch, cancel, model_of
 from tests.services.resize.hand_plans import P0, child_logs, plan_of_nodes, run_plan
@@ -25,6 +25,8 @@ from tests.tables import NOW_MS, by_key, made, rows
 
 AMID = "^put:part=p0/."
 """The first log file of a write that has begun."""
+CHILD = f"{P0}/.000"
+"""Log files of children: a plan by hand names them so."""
 NODES = initial_ring(P0, 4).nodes_of(hashes_of([f"k{n}" for n in KEYS])).tolist()
 OF_DEAD = [n for n in KEYS if n % 2 == 0 and NODES[n] in {0, 1}]
 OF_OTHERS = [n for n in KEYS if n % 2 == 0 and NODES[n] == 2]
@@ -52,11 +54,11 @@ class Left:
         self.plan = plan_of_nodes(self.open("planner"), *PLANNED_GROUPS)
 
     def die(self, move: Callable[[], object], point: str = AMID, at: str = PAYLOAD) -> None:
-        """Let a writer die before its slot; others make a move once it comes to a point."""
+        """Let a writer die before its slot, once it has put child logs; others make a move when it comes to a point."""
         plan = MoveBefore(point, move)
         inner = FaultyStorage(self.storage, plan)
         with pytest.raises(Crash):
-            opened(FaultyStorage(inner, DiesBefore(at)), "dead", self.clock).ingest(keyed(OF_DEAD, 900))
+            opened(FaultyStorage(inner, DiesBehind(CHILD, at)), "dead", self.clock).ingest(keyed(OF_DEAD, 900))
         assert plan.moved
         (self.dead,) = (one.time for one in timeline_of(self.storage).pending if one.action == "deltacommit")
         assert len(self.of_dead()) >= 2
@@ -132,8 +134,11 @@ def test_only_its_child_logs_go_after_the_resize_completed(left: Left, order: st
     run_plan(left.open("executor"), left.plan)
     logs = left.of_dead()
     assert logs, "the executor leaves them to the writer's rollback"
-    assert by_key(left.open("reader")) == MODEL
+    for listing in ("auto", "storage"):
+        assert by_key(left.open("reader"), listing=listing) == MODEL, "readers leave them out"
+    compaction = left.open("planner").compaction.plan()
     assert {*logs} < left.recover()
+    assert left.open("executor").compaction.execute(instant=compaction.instant).slices == 1, "its plan names none of them"
     assert child_logs(left.storage, left.plan) == kept
     left.end()
 
@@ -151,7 +156,7 @@ def test_child_logs_that_it_puts_after_the_abort_go(left: Left) -> None:
     """It has read that the resize is pending, sleeps while others abort it, writes its child logs and dies."""
     left.publish()
     left.write()
-    left.die(lambda: cancel(left.storage, left.clock, left.plan), f"_{left.plan}.log.", at="put:.hoodie/.commit_log/payload")
+    left.die(lambda: cancel(left.storage, left.clock, left.plan), CHILD, at=f"delete:{CHILD}")
     logs = left.of_dead()
     assert {*logs} < left.recover()
     assert child_logs(left.storage, left.plan) == []
