@@ -21,8 +21,9 @@ from hudi_ops.concurrency.lock.zookeeper import ZooKeeperLock
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.context import TableContext
 from hudi_ops.errors import HudiOpsError
+from hudi_ops.storage.local import LocalStorage
 from hudi_ops.table.table import Table
-from tests.e2e.fleet_writer import BASE_PATH, Diary, WatchedStorage, read_diary
+from tests.e2e.fleet_writer import BASE_PATH, Diary, read_diary
 
 SCHEMA = pa.schema([
     ("id", pa.string()),
@@ -31,9 +32,11 @@ SCHEMA = pa.schema([
     ("payload", pa.string()),
     ("_hoodie_is_deleted", pa.bool_()),
 ])
-SIZES: dict[str, Any] = {"split_bytes": 60_000, "merge_bytes": 15_000}
+SIZES: dict[str, Any] = {"split_bytes": 100_000, "merge_bytes": 12_000}
 PAYLOAD_CHARS = 400
 LOCK = "resized"
+FIRST_KEYS = 1_600
+"""Keys of a writer's first attempt: its four buckets are too large at once."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,17 @@ class Part:
     resizes: bool = False
 
 
+class CountingStorage(LocalStorage):
+    """The disk; counts the instants that are begun."""
+
+    begun = 0
+
+    def put_if_absent(self, path: str, body: Any) -> None:
+        """As the disk does."""
+        self.begun += path.startswith(".hoodie/timeline/") and path.endswith(".deltacommit.requested")
+        super().put_if_absent(path, body)
+
+
 def rows_of(dice: random.Random, part: Part, attempt: str, known: list[str]) -> list[dict[str, Any]]:
     """Rows of one attempt, all of keys that no other process writes: new ones, changed ones, and in turn more deleted ones.
 
@@ -70,10 +84,10 @@ def rows_of(dice: random.Random, part: Part, attempt: str, known: list[str]) -> 
     shrinks = time.time() % 60 > 40
     chosen = dice.sample(known, min(len(known), 40 if shrinks else 10))
     gone = chosen[: 35 if shrinks else 2]
-    new = [f"{attempt}.{number}" for number in range(2 if shrinks else 12)]
+    count = FIRST_KEYS if not known else 2 if shrinks else 12
+    new = [f"{attempt}.{number}" for number in range(count)]
     said = {"part": home, "attempt": attempt}
-    made = [{**said, "id": key, "_hoodie_is_deleted": key in gone or None} for key in [f"{attempt}.mark", *new, *chosen]]
-    return made
+    return [{**said, "id": key, "_hoodie_is_deleted": key in gone or None} for key in [f"{attempt}.mark", *new, *chosen]]
 
 
 def told(rows: list[dict[str, Any]], dice: random.Random) -> pa.Table:
@@ -81,7 +95,7 @@ def told(rows: list[dict[str, Any]], dice: random.Random) -> pa.Table:
     return pa.Table.from_pylist([{**row, "payload": dice.randbytes(PAYLOAD_CHARS // 2).hex()} for row in rows], SCHEMA)
 
 
-def write(table: Table, storage: WatchedStorage, part: Part, diary: Diary) -> None:
+def write(table: Table, storage: CountingStorage, part: Part, diary: Diary) -> None:
     """Write until told to stop."""
     dice = random.Random(f"{part.seed} {part.name} {part.life}")
     known: set[str] = set()
@@ -130,7 +144,7 @@ def resize(table: Table, part: Part, diary: Diary) -> None:
 def main() -> None:
     """Play the part until told to stop."""
     part = Part(**json.loads(sys.argv[1]))
-    storage = WatchedStorage(part.root)
+    storage = CountingStorage(part.root)
     lock = ZooKeeperLock(part.hosts, BASE_PATH, LOCK, session_timeout_s=3.0, connect_timeout_s=10.0, owner=part.name)
     table = Table(TableContext(storage=storage, locks=lock), conflicts=ConflictSettings(retries=20))
     diary = Diary(Path(part.diary))
