@@ -1,8 +1,8 @@
 """One process of a table whose buckets are split and merged while others write: a writer, or the one that resizes.
 
-Run with one argument, a JSON object with the fields of `Part`. Both play until they are told to stop by a file, and note what they do
-in a diary, one system call for each line: a kill leaves a line whole or not there. No error of a write is expected. What other
-processes may do to a resize (they complete a write in the same moment, or kill its executor) is noted, and the next resize follows.
+Run with one argument, a JSON object with the fields of `Part`. Both play until a file tells them to stop, and note what they do in a
+diary, one system call for each line: a kill leaves a line whole or not there. A write must not fail. A resize may lose to others, who
+took its plan over or completed a write in the same moment: that is noted, and the next resize follows.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import random
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,9 @@ PAYLOAD_CHARS = 400
 LOCK = "resized"
 FIRST_KEYS = 1_600
 """Keys of a writer's first attempt: its four buckets are too large at once."""
+KEYS_MIN, KEYS_MAX = 400, 2_400
+"""A partition grows to the latter and shrinks to the former in turn: its buckets are split, and merged."""
+MARK = ".mark"
 
 
 @dataclass(frozen=True)
@@ -75,19 +79,17 @@ class CountingStorage(LocalStorage):
         super().put_if_absent(path, body)
 
 
-def rows_of(dice: random.Random, part: Part, attempt: str, known: list[str]) -> list[dict[str, Any]]:
-    """Rows of one attempt, all of keys that no other process writes: new ones, changed ones, and in turn more deleted ones.
+def rows_of(dice: random.Random, part: Part, attempt: str, known: list[str], *, shrinks: bool) -> list[dict[str, Any]]:
+    """Rows of one attempt, all of keys that no other process writes: new and changed ones, and many deletes if the partition shrinks.
 
     The first has a new key that is never changed: it tells whether the attempt completed.
     """
-    home = f"p{part.name[-1]}"
-    shrinks = time.time() % 60 > 40
-    chosen = dice.sample(known, min(len(known), 40 if shrinks else 10))
-    gone = chosen[: 35 if shrinks else 2]
-    count = FIRST_KEYS if not known else 2 if shrinks else 12
-    new = [f"{attempt}.{number}" for number in range(count)]
-    said = {"part": home, "attempt": attempt}
-    return [{**said, "id": key, "_hoodie_is_deleted": key in gone or None} for key in [f"{attempt}.mark", *new, *chosen]]
+    chosen = dice.sample(known, min(len(known), 220 if shrinks else 12))
+    gone = {*chosen[: 210 if shrinks else 2]}
+    new = [f"{attempt}.{number}" for number in range(FIRST_KEYS if not known else 2 if shrinks else 100)]
+    said = {"part": f"p{part.name[-1]}", "attempt": attempt}
+    keys = [f"{attempt}{MARK}", *new, *chosen]
+    return [{**said, "id": key, "_hoodie_is_deleted": key in gone or None} for key in keys]
 
 
 def told(rows: list[dict[str, Any]], dice: random.Random) -> pa.Table:
@@ -100,13 +102,13 @@ def write(table: Table, storage: CountingStorage, part: Part, diary: Diary) -> N
     dice = random.Random(f"{part.seed} {part.name} {part.life}")
     known: set[str] = set()
     for line in read_diary(Path(part.diary)):
-        for row in line.get("rows", ()):
-            (known.discard if row["_hoodie_is_deleted"] else known.add)(row["id"])
-    number = 0
+        learn(known, line.get("rows", ()))
+    number, shrinks = 0, False
     while not Path(part.stop).exists():
         number += 1
         attempt = f"{part.name}-{part.life}-{number}"
-        rows = rows_of(dice, part, attempt, sorted(key for key in known if not key.endswith(".mark")))
+        shrinks = len(known) > (KEYS_MIN if shrinks else KEYS_MAX)
+        rows = rows_of(dice, part, attempt, sorted(known), shrinks=shrinks)
         diary.note(attempt=attempt, rows=rows)
         begun, started_s = storage.begun, time.monotonic()
         try:
@@ -116,7 +118,13 @@ def write(table: Table, storage: CountingStorage, part: Part, diary: Diary) -> N
             raise
         seconds = round(time.monotonic() - started_s, 3)
         diary.note(attempt=attempt, instant=done.instant, tries=storage.begun - begun, seconds=seconds, at=time.time())
-        for row in rows:
+        learn(known, rows)
+
+
+def learn(known: set[str], rows: Iterable[dict[str, Any]]) -> None:
+    """Take what an attempt wrote into the keys that later ones change."""
+    for row in rows:
+        if not row["id"].endswith(MARK):
             (known.discard if row["_hoodie_is_deleted"] else known.add)(row["id"])
 
 

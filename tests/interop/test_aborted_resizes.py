@@ -1,4 +1,4 @@
-"""Cancels of resizes that died: another process ends them, Apache Hudi archives everything and updates every key, and counts the rows.
+"""Apache Hudi counts the rows after cancels of resizes that died, once it has archived everything and updated every key.
 
 A file of such a resize that stayed would be rows for Apache Hudi as soon as the instants around it are archived. Each round plans a
 resize, lets two writers write beside it and a third die, and crashes its cancel after one of the operations that change something.

@@ -1,4 +1,4 @@
-"""Tables whose resize is cancelled: with child logs of completed, dead and running writers, begun or not; and what must be so after it."""
+"""Tables with a resize to cancel, beside completed and dead writers, begun or not; and what must be so after the cancel."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from hudi_ops.verify import verify_table
 from tests.fault_plans import DiesBefore
 from tests.protocol.crash_table import unaccounted
 from tests.protocol.log_actors import timeline_of
-from tests.services.resize.hand_plans import P0, Wanted, child_logs, plan_of_nodes, rings_of, run_plan
+from tests.services.resize.hand_plans import P0, Wanted, plan_of_nodes, rings_of, run_plan
 from tests.services.resize.ringed_tables import CONSISTENT, changes, opened, plan_of
 from tests.tables import NOW_MS, START_MS, TIMELINE, by_key, made, rows
 

@@ -1,7 +1,7 @@
 """Crash and fail the cancel of a resize at every storage operation: another process ends it, and nothing of the resize stays.
 
-The resize has child logs of completed writers, of one that died and of one that runs, and is begun half-way or not at all. After the
-end everything is archived and every key is updated: rows that hide in a file of the resize would appear then, or be there twice.
+The resize has child logs of completed writers, of one that died and of one that runs, and is begun half-way or not at all. After
+the end everything is archived and every key is updated: rows that hide in a file of the resize would appear then.
 """
 
 from __future__ import annotations

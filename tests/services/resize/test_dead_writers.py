@@ -138,7 +138,9 @@ def test_only_its_child_logs_go_after_the_resize_completed(left: Left, order: st
         assert by_key(left.open("reader"), listing=listing) == MODEL, "readers leave them out"
     compaction = left.open("planner").compaction.plan()
     assert {*logs} < left.recover()
-    assert left.open("executor").compaction.execute(instant=compaction.instant).slices == 1, "its plan names none of them"
+    assert left.open("executor").compaction.execute(instant=compaction.instant).slices == 1, (
+        "its plan names none of them"
+    )
     assert child_logs(left.storage, left.plan) == kept
     left.end()
 
