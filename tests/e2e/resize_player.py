@@ -1,8 +1,8 @@
 """One process of a table whose buckets are split and merged while others write: a writer, or the one that resizes.
 
-Run with one argument, a JSON object with the fields of `Part`. Both play until a file tells them to stop, and note what they do in a
-diary, one system call for each line: a kill leaves a line whole or not there. A write must not fail. A resize may lose to others, who
-took its plan over or completed a write in the same moment: that is noted, and the next resize follows.
+Run with one argument, a JSON object with the fields of `Part`. Both play until a file tells them to stop, and note what they do in
+a diary, one system call for each line: a kill leaves a line whole or not there. A write must not fail. A resize may lose to others,
+who took its plan over or completed a write in the same moment: that is noted, and the next resize follows.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class CountingStorage(LocalStorage):
 
 
 def rows_of(dice: random.Random, part: Part, attempt: str, known: list[str], *, shrinks: bool) -> list[dict[str, Any]]:
-    """Rows of one attempt, all of keys that no other process writes: new and changed ones, and many deletes if the partition shrinks.
+    """Rows of one attempt, of keys that no other process writes: new and changed ones, and many deletes if the partition shrinks.
 
     The first has a new key that is never changed: it tells whether the attempt completed.
     """
