@@ -22,7 +22,7 @@ from tests.tiers import TIERS, lines, select
 settings.register_profile("no-deadline", deadline=None)
 settings.load_profile("no-deadline")
 
-# Arrow's own threads gain nothing on tables of some rows, while two processes of tests share two cores; our engine keeps its threads.
+# Two processes of tests share two cores: Arrow's own threads gain nothing on tables of some rows. Our engine keeps its threads.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Of every Spark that a test starts: sessions of a minute never earn back what Java's second compiler costs two cores.
