@@ -20,6 +20,7 @@ _SEARCH = "searches schedules for many seconds"
 _LARGE = "moves gigabytes or thousands of files"
 _SWEEP = "goes wrong at each of many points"
 _LIKE = "repeats what quick proves with a like case"
+_WAITS = "waits for seconds"
 
 LEFT_OUT: dict[str, str | None] = {
     "interop": _HUDI,
@@ -202,6 +203,16 @@ LEFT_OUT: dict[str, str | None] = {
         for n in (2, 3)
     },
     "unit/cli/test_program.py::test_progress_is_shown_on_a_terminal_only": _PROCESSES,
+    "unit/cli/test_program.py::test_a_terminal_gets_a_table_that_fits": _PROCESSES,
+    **{
+        f"unit/cli/test_inspect.py::test_every_table_of_apache_hudi_can_be_looked_at[command{n}]": _LIKE for n in (3, 4)
+    },
+    "unit/services/test_index_pruning.py::test_every_value_is_found_by_every_index"
+    "[column_stats--v9_txns_simple_meta_mor]": _LIKE,
+    "unit/concurrency/test_leases.py::test_a_beat_that_hangs_keeps_neither_the_end_nor_a_lease_that_was_dropped": _WAITS,
+    "storage/test_bad_stores.py::test_a_network_that_drops_in_the_middle_of_a_read_is_asked_again": _WAITS,
+    "storage/test_object_store.py::test_a_put_whose_replies_are_lost_is_unknown_and_claim_settles_it": _WAITS,
+    "storage/test_claim.py::test_nobody_is_lied_to[more preemptions]": _SEARCH,
     "unit/cli/test_adopt.py::test_at_a_terminal_the_zone_is_asked_about": _PROCESSES,
     "unit/cli/test_restore.py::test_consent_is_asked_for": _PROCESSES,
 }
