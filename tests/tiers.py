@@ -303,8 +303,8 @@ SOAK_ONLY: dict[str, str] = {
     "interop/test_automatic.py::test_a_write_of_apache_hudi_switches_them_off[cow]": "full has the case of merge-on-read",
     "interop/test_restores.py::test_apache_hudi_goes_on_after_our_restore[cow-True]": "repeats a table that full has",
     "interop/test_spark_writer.py::test_every_save_is_one_commit_that_all_readers_see[cow]": "full has the case of merge-on-read",
-    "airflow/test_stops.py::test_a_clustering_that_airflow_killed_is_executed_by_the_next_try": (
-        "full has Airflow kill a compaction, and the operator is the same"
+    "airflow/test_stops.py::test_a_plan_that_airflow_killed_is_executed_by_the_next_try[clustering]": (
+        "full has Airflow kill a resize, and the DAG is the same"
     ),
 }
 """Place -> why only the soak has it."""
