@@ -380,7 +380,7 @@ def test_18_a_cancel_at_every_step(who: str) -> None:
         run_plan(acting, instant) if who == "executor" else acting.ingest(batch)
 
     ends = set()
-    for number in operations(run, base)[:: bound(6, 3, 1)]:
+    for number in operations(run, base)[:: bound(6, 4, 1)]:
         table.storage = base.copy()
         table.rows = rows if who == "executor" else rows | numbered(range(0, 12, 2), 200)
         cancel = Canceller(table, instant)

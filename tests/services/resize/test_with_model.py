@@ -48,8 +48,8 @@ def steps_of(run: Callable[[FaultyStorage], object], storage: Any) -> list[int]:
 
 
 def spread(steps: list[int], most: int) -> list[int]:
-    """At most so many of the numbers, evenly."""
-    return steps[:: max(1, -(-len(steps) // most))]
+    """About so many of the numbers, evenly, and the last one."""
+    return [*steps[: -1 : max(1, -(-len(steps) // most))], steps[-1]]
 
 
 FIRST, SECOND, THIRD = numbered(KEYS, 100), numbered(range(12, 36, 2), 200), numbered(range(24, 48, 2), 300)
