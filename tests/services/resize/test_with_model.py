@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.errors import Cancelled
 from hudi_ops.index.ring import INITIAL, initial_ring
 from hudi_ops.index.ring_files import RINGS_FOLDER, ring_path
-from hudi_ops.testing.faults import Fault, FaultyStorage
+from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from hudi_ops.verify import verify_table
 from tests.bounds import bound
-from tests.fault_plans import MoveBefore
+from tests.fault_plans import DiesBefore, MoveBefore
 from tests.services.resize.hand_plans import P0, P1, Wanted, plan_of_nodes, run_plan
 from tests.services.resize.modelled import KEYS, Modelled, numbered
 from tests.services.resize.ringed_tables import BY_COMMIT_TIME, CONSISTENT, EXTENDIBLE, hashes_of
@@ -234,3 +235,32 @@ def test_several_plans_change_rings(order: str) -> None:
     assert run_plan(table.open("executor"), late).completion_time is None
     assert table.ring().instant == renewed
     table.settle()
+
+
+@pytest.mark.parametrize("token", ["ours", "foreign"])
+def test_rows_of_a_write_that_still_works_stay_hidden_behind_a_completed_resize(token: str) -> None:
+    """Its log files carry the instant of the resize: only token and blocks say that their writer has not completed."""
+    table = Modelled()
+    instant = plan_of_nodes(table.open("planner"), Wanted((0,)), Wanted((1, 2)))
+    dies = FaultyStorage(table.storage, DiesBefore("put:.hoodie/.commit_log/payload"))
+    with pytest.raises(Crash):
+        table.open("sleeper", dies).ingest(table.batch(numbered(range(0, 40, 2), 100)))
+    logs = table.logs(instant)
+    assert logs
+    if token == "foreign":
+        for path in logs:
+            table.storage.put(path.rpartition("_")[0] + "_0-11-12", table.storage.get(path))
+            table.storage.delete(path)
+    run_plan(table.open("executor"), instant)
+    table.check()
+    table.write({"k1": 1}, actor="other")  # a later instant than the sleeper's
+    table.check()
+    if token == "ours":
+        table.write(numbered(range(0, 24, 6), 300), actor="other")
+        planned = table.open("compactor").compaction.plan()
+        assert planned.instant is not None
+        table.clock.advance_ms(EXPIRY_MS + 1_000)
+        table.open("last").recover()
+        assert table.logs(instant) == []
+        table.open("compactor").compaction.execute()
+        table.settle()
