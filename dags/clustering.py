@@ -1,4 +1,4 @@
-"""Airflow DAGs `clustering`, `clustering__<table>` and `resize__<table>`: sort and merge files, resize buckets."""
+"""Airflow DAGs `clustering`, `clustering__<table>` and `resize__<table>`."""
 
 from __future__ import annotations
 

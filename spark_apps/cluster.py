@@ -1,4 +1,4 @@
-"""Spark application: merge the small files of a table and sort its rows, or split and merge the buckets of its hash rings.
+"""Spark application: merge files and sort rows, or split and merge buckets of hash rings.
 
 spark-submit spark_apps/cluster.py --table flights --mode plan [--sort-by origin,departure --order z-order] [--max-bytes 5000000000]
 spark-submit spark_apps/cluster.py --table flights --service resize --mode plan [--split-bytes 500000000]

@@ -220,7 +220,7 @@ def cost_lines(done: Rewritten) -> list[str]:
 
 
 def rewrite_notes(done: RewrittenGroups, larger: int, how: str) -> list[str]:
-    """Return the notes on an execution by plan groups: what was left out, and what its log files held.
+    """Return the notes on an execution: plan groups left out, and log records.
 
     Args:
         done: its result.

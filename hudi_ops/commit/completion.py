@@ -1,4 +1,4 @@
-"""Decide the COMPLETE of an action: shared by writes (`commit.complete`) and all other actions."""
+"""Decide the COMPLETE of any action; writes add to it in `commit.complete`."""
 
 from __future__ import annotations
 

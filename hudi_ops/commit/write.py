@@ -1,4 +1,4 @@
-"""The write that an attempt hands to the commit, and the files that it adds for pending resizes."""
+"""The write that an attempt hands to the commit, and its files for pending resizes."""
 
 from __future__ import annotations
 

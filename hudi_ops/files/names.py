@@ -81,7 +81,9 @@ def is_child_log_of(name: DataFileName, writer: str) -> bool:
 
 
 def writer_of_child_log(name: DataFileName) -> str | None:
-    """Return the instant of the write of ours that put a log file into a child group; None if the token does not say one.
+    """Return the write of ours that put a log file into a child group.
+
+    None: the token does not name one.
 
     >>> writer_of_child_log(parse_data_file(".5c1f2d3e-0_20261121021726755.log.7_12-20261121-21801002"))
     '20261121021801002'

@@ -1,4 +1,4 @@
-"""Pending resizes of a table, and the versions of the log files that writers put into their child groups.
+"""Read the pending resizes of a table, and the versions of log files in their children.
 
 Source: docs/protocol.md §29.
 """

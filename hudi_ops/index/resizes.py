@@ -86,7 +86,7 @@ def changed_ring(ring: Ring, changes: Iterable[RingChange], instant: str) -> Rin
 
 
 def span_of(ranges: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
-    """Return the one range that adjacent ranges make together, each above its first hash, up to its last.
+    """Return the range of adjacent ranges, each above its first number, up to its second.
 
     The whole ring is (-1, -1), wherever its ranges end. None: they are not adjacent.
     """

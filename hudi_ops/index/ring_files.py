@@ -234,7 +234,7 @@ def renewal_text(rings: Mapping[str, str]) -> str:
 
 
 def resize_extra(rings: Mapping[str, str], children: Mapping[str, Iterable[Child]]) -> dict[str, str]:
-    """Return the entries of a commit's extra metadata for the rings that a resize changes, and how."""
+    """Return the entries of a commit's extra metadata that say how a resize changes rings."""
     nodes = {path: [[child.value, child.prefix] for child in children[path]] for path in sorted(children)}
     return {
         RINGS_KEY: renewal_text(rings),
@@ -297,8 +297,7 @@ def put_rings(storage: Storage, rings: NewRings, instant: str) -> None:
         children = rings.children.get(partition_path)
         made = renewed(ring, instant) if children is None else with_children(ring, children, instant)
         path, body = ring_path(partition_path, instant), made.to_bytes()
-        ensure(storage, path, body)
-        if children is not None and storage.get(path) != body:
+        if not ensure(storage, path, body) and children is not None and storage.get(path) != body:
             storage.put(path, body)
 
 

@@ -1,4 +1,4 @@
-"""Offer the services that replace the file groups of a table: `table.clustering` and `table.resize`."""
+"""Offer the services that replace file groups: `table.clustering` and `table.resize`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reading half of a table: its rows as Arrow, as a scan, what changed in it, and its hash rings."""
+"""Read a table: its rows as Arrow, as a scan, what changed in it, and its hash rings."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class ReadApi:
         )
 
     def ring(self, partition: str | Sequence[str] | None = None) -> list[RingView]:
-        """Return the hash rings: versions, nodes with their file groups, and children of pending resizes.
+        """Return the hash rings: versions, nodes, file groups, children of pending resizes.
 
         Args:
             partition: paths such as `origin=JFK`, or patterns such as `origin=J*`; None: all.

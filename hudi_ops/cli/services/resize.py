@@ -1,4 +1,4 @@
-"""`hudi-ops resize`: split and merge the buckets of hash rings; plan and execute in one call or two."""
+"""`hudi-ops resize`: split and merge the buckets of hash rings."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def _summary(one: RingView) -> list[object]:
 
 
 def _tell_nodes(rings: list[RingView], *, every: bool) -> None:
-    """Print the nodes, those of pending resizes and the largest if there are many, each with its pending children."""
+    """Print the nodes with their pending children; of many the most important."""
     groups = [(node.total_bytes, rows) for one in rings for node, rows in _rows(one)]
     shown = list(range(len(groups)))
     if not every and len(groups) > ROWS_MAX:

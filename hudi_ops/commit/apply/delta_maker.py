@@ -57,7 +57,7 @@ class DeltaMaker(ABC):
         """
 
     def raised(self, state: TableState) -> Sequence[Records]:
-        """Return records that count above those of later requests, even if the action is voided in the end."""
+        """Return records that count above those of later requests, also if the action is voided."""
         return ()
 
     def make(self, state: TableState) -> None:

@@ -162,7 +162,7 @@ def roll_back(
 
 
 def record_withdrawn(session: Session, state: TableState, instant: str) -> bool:
-    """Remove and record a cancelled plan whose requested file is gone; return False if that was done.
+    """Remove a cancelled plan whose requested file is gone; return False if it was removed.
 
     `state` was read after the CANCEL.
     """

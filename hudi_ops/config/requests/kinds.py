@@ -60,14 +60,14 @@ def request_of_kind(kinds: Kinds, options: argparse.Namespace) -> BaseModel:
 
 
 def request_of_kind_arguments(kinds: Kinds, arguments: Sequence[str]) -> BaseModel:
-    """Return the request that an application would make of these arguments; raise as `request_of_kind` does."""
+    """Return the request that an application makes of arguments; see `request_of_kind`."""
     parser = RaisingParser(add_help=False, allow_abbrev=False)
     add_kinds(parser, kinds)
     return request_of_kind(kinds, parser.parse_known_args(list(arguments))[0])
 
 
 def kind_fields(kinds: Kinds, given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the fields of one form for several services, with the values of some: shared ones first.
+    """Return the fields of a form for several services, with some values; shared ones first.
 
     Where the defaults of a shared field differ, it is empty, which stands for the default of the service that is chosen. The other
     fields have the section of their service.

@@ -278,6 +278,7 @@ def encode_log_file(
     avro_schema: str,
     data_format: Literal["parquet", "avro"],
     settings: WriterSettings,
+    dictionaries: Sequence[str] | None = None,
 ) -> pa.Buffer:
     """Encode a log file (docs/format.md §6.8).
 
@@ -287,6 +288,7 @@ def encode_log_file(
         rows: all columns of `avro_schema`, in any order; dictionary-encoded ones are written with the type of their values.
         deletes: with ordering values of one type each: the `hudi` package refuses blocks that mix them.
         avro_schema: of the rows, meta columns included; see `stored_avro_schema`.
+        dictionaries: columns that get a dictionary in Parquet; None: a sample decides.
 
     Raises:
         InvalidRequest: rows and schema do not fit each other, or a delete has no key.
@@ -307,7 +309,7 @@ def encode_log_file(
         if data_format == "avro":
             blocks.append(encode_block(BlockKind.AVRO_DATA, headers, encode_rows(rows, avro_schema)))
         else:
-            blocks.append(encode_block(BlockKind.PARQUET_DATA, headers, _encode_parquet(rows, settings)))
+            blocks.append(encode_block(BlockKind.PARQUET_DATA, headers, _encode_parquet(rows, settings, dictionaries)))
     blocks += [
         encode_block(BlockKind.DELETE, headers, encode_deletes(each, partition_path))
         for each in deletes
@@ -316,14 +318,19 @@ def encode_log_file(
     return pa.py_buffer(blocks[0] if len(blocks) == 1 else b"".join(blocks))
 
 
-def _encode_parquet(rows: pa.Table, settings: WriterSettings) -> pa.Buffer:
+def dictionaries_of(rows: pa.Table, settings: WriterSettings) -> list[str]:
+    """Return the columns that get a dictionary in a log file, by a sample of the rows."""
+    return dictionary_columns(rows, {RECORD_KEY, COMMIT_SEQNO, *settings.plain_columns})
+
+
+def _encode_parquet(rows: pa.Table, settings: WriterSettings, dictionaries: Sequence[str] | None) -> pa.Buffer:
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
         rows.schema.remove_metadata(),
         compression=settings.compression,
         compression_level=settings.compression_level,
-        use_dictionary=dictionary_columns(rows, {RECORD_KEY, COMMIT_SEQNO, *settings.plain_columns}),
+        use_dictionary=dictionaries_of(rows, settings) if dictionaries is None else [*dictionaries],
         store_schema=False,
         coerce_timestamps=None,
         write_page_index=False,

@@ -48,7 +48,7 @@ class TableSnapshot:
 
     @property
     def described(self) -> dict[str, DataFile]:
-        """Return the files whose statistics are stored, by path: those of the slices, and those ahead."""
+        """Return the files with stored statistics by path: of the slices, and ahead of them."""
         seen = {file.path: file for slice_ in self.slices.values() for file in files_of_slice(slice_)}
         return {**seen, **self.ahead}
 
@@ -58,7 +58,7 @@ class TableSnapshot:
         return sum(file.size_bytes for file in self.described.values())
 
     def undone_ahead(self, state: TableState) -> list[DataFile]:
-        """Return the files ahead of resizes that are not on the timeline any more: their abort deleted them."""
+        """Return the child logs of resizes that were aborted, which deleted them."""
         return [file for file in self.ahead.values() if state.timeline.find(file.instant) is None]
 
 

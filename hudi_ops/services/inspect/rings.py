@@ -1,4 +1,4 @@
-"""Describe the hash rings of a table: nodes, their file groups, and the children of pending resizes."""
+"""Describe the hash rings of a table: nodes, file groups, children of pending resizes."""
 
 from __future__ import annotations
 

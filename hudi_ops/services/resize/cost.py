@@ -28,7 +28,7 @@ def estimate(choice: ResizeChoice, tasks_at_a_time: int, memory_bytes: int | Non
 def estimate_groups(
     sizes: Sequence[int], files: Sequence[int], tasks_at_a_time: int, memory_bytes: int | None = None
 ) -> Cost:
-    """Return the cost of rewriting plan groups, from the bytes that each reads and its number of slices and new files."""
+    """Return the cost of rewriting plan groups, by bytes read, slices and new files of each."""
     if not sizes:
         return Cost(0, 0, 0.0, 0)
     at_a_time = max(1, min(tasks_at_a_time, len(sizes)))

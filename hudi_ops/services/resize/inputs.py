@@ -1,4 +1,4 @@
-"""Read the groups of a resize plan, and the rings that they change, as they are when the plan is executed."""
+"""Read the groups of a resize plan and their rings, as they are at the execution."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hudi_ops.view.slices import Slice
 
 @dataclass(frozen=True)
 class ChildRange:
-    """A file group that a resize makes, for the hashes above `before`, up to `value`; they may go around the end of the ring."""
+    """A file group that a resize makes, for the hashes above `before`, up to `value`."""
 
     file_id: str
     before: int

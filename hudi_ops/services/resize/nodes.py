@@ -125,7 +125,7 @@ def _runs(sizes: Sizes, small: Sequence[bool], most: int) -> list[tuple[int, ...
 
 
 def _joins(sizes: Sizes, small: Sequence[bool], taken: Set[int], most: int) -> list[tuple[int, ...]]:
-    """Return pairs of a small node without a run and its smaller neighbour, of at most `most` bytes together."""
+    """Return small nodes without a run, each with its smaller neighbour, up to `most` bytes."""
     count, used = len(sizes), {*taken}
     found: list[tuple[int, ...]] = []
     for node in range(count if count > 1 else 0):

@@ -149,7 +149,7 @@ class Resize(TableService[ResizeRequest, ReplacePlan, PlanInputs, ResizeTask, Re
         return replace(other, footprint=replace(touched, groups=touched.groups - written)) if written else other
 
     def check_groups(self, run: ResizeRun, state: TableState) -> None:
-        """Refuse groups that a write touched without writing into their children, or whose ring has changed.
+        """Refuse groups that a write touched without child logs, or whose ring has changed.
 
         Raises:
             Conflict: names the write, or the ring.
@@ -176,7 +176,7 @@ class Resize(TableService[ResizeRequest, ReplacePlan, PlanInputs, ResizeTask, Re
             )
 
     def clear_left_out(self, run: ResizeRun) -> None:
-        """Delete the log files that writers put into children of left-out groups: they would double rows."""
+        """Delete the child logs of left-out groups: they would double rows."""
         run.removed = _named_children(run, run.session.loader.load())
         children = _children(run)
         found = files_of_instant(run.session, {path for path, _ in children}, run.attempt.instant)

@@ -1,4 +1,4 @@
-"""Merge the slices of a plan group and write their rows into the child groups: a task of a resize.
+"""Merge the slices of a plan group and write their rows into its children, as a task.
 
 A task runs on any engine. Its input holds everything that it needs, and its result goes back as a value. Names and bytes of the
 files follow from the input, so every attempt of a task writes the same files.
@@ -187,7 +187,7 @@ def _rewritten(task: ResizeTask) -> tuple[list[WrittenFile], MergeCounts]:
 
 
 def _streamed(task: ResizeTask) -> tuple[list[WrittenFile], MergeCounts]:
-    """Rewrite a group in bounded memory: hash the keys once, then read the rows once for each child."""
+    """Rewrite a group in bounded memory: hash keys once, then read rows once for each child."""
     reading, counts = task.reading, NOTHING_MERGED
     held: list[Holders] = []
     for source in task.sources:

@@ -102,9 +102,8 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
     try:
         return _ingest_into(session, state, read_s, batch, engine, reason, started_s)
     except Conflict:
-        session.is_clean = (
-            False  # the next try reads the table, also if nothing was begun: a hash ring may have changed
-        )
+        # The next try reads the table, also if nothing was begun: a hash ring may have changed.
+        session.is_clean = False
         raise
     except (InvalidRequest, Unsupported):
         if not session.loader.has_left(state):
@@ -145,6 +144,10 @@ def _ingest_into(
             routes = router.routes(attempt.begun)
             tasks = _group_tasks(session, attempt, batch, schema, routes, wanted)
             replaced = replaced_by(session, attempt.begun, operation, (task.partition_path for task in tasks))
+            twin = None
+            if routes.rings and replaced is None:
+                twin = DualWriter(session, attempt, schema, wanted, running.written)
+                tasks = twin.with_children(tasks)
             check()
             write_group = _told(batch.progress, tasks) if batch.progress is not None else write_bucket
             merge = running.watch.over(write_group, check) if engine.name == "local" else write_bucket
@@ -156,8 +159,9 @@ def _ingest_into(
             )
             if replaced is not None:
                 write = with_replaced(session, attempt.begun, write, replaced, routes.rings)
+            if twin is not None:
+                twin.take(write, results)
             unchanged = unchanged_rings(session, attempt, routes.rings)
-            twin = DualWriter(session, attempt, write, schema, running.written) if routes.rings else None
             entry = complete_write(session, attempt, write, check=unchanged, twin=twin)
             if engine.name == "local":
                 running.markers = [*_markers(attempt, tasks, results), *(twin.markers if twin is not None else ())]

@@ -94,7 +94,7 @@ class CommitMetadata:
 
     @property
     def made_groups(self) -> frozenset[tuple[str, str]] | None:
-        """Return (partition path, file id) of the groups that a resize of ours made; None for other commits.
+        """Return (partition path, file id) of the groups that a resize of ours made, or None.
 
         Raises:
             Corrupt: its entry is damaged.

@@ -176,7 +176,7 @@ def footprint_of(metadata: CommitMetadata, instant: str = "", *, sources: frozen
 
 
 def is_child_log(stat: WriteStat, instant: str) -> bool:
-    """Return whether a statistic of a write is of a log file that it put under the instant of a resize."""
+    """Return whether a write put the log file of a statistic under the instant of a resize."""
     return ".log." in stat.file_name and f"_{instant}.log." not in stat.file_name
 
 

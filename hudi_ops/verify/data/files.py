@@ -92,7 +92,7 @@ def _is_superseded(subject: Subject, named: NamedFile) -> bool:
 
 
 def _is_of_no_child(subject: Subject, named: NamedFile) -> bool:
-    """Return whether it is a log file for a group that a resize did not make in the end, or will leave out."""
+    """Return whether it is a log file of a group that a resize did not or will not make."""
     name = parse_data_file(named.stat.file_name)
     if name is None or not name.is_log or name.instant == named.instant.time or subject.config.layout == 1:
         return False

@@ -1,4 +1,4 @@
-"""Find what resizes left: log files of buckets that they did not make, and rings that do not count.
+"""Find leftovers of resizes: log files of buckets never made, rings that do not count.
 
 Source: docs/protocol.md §27, §29.
 """
@@ -22,7 +22,7 @@ from hudi_ops.verify.subject import NamedFile, Subject
 
 
 def needs_child(subject: Subject, resize: Instant, group: tuple[str, str]) -> bool:
-    """Return whether a pending resize will make a child group of the log files that writes put into it.
+    """Return whether a pending resize will make a child group from its child logs.
 
     Not if it is cancelled, or leaves its plan group out: then a write touched a parent and put nothing into the children.
     """
@@ -75,7 +75,7 @@ class Leftovers:
         return frozenset((file.stat.partition_path, file.stat.file_id) for file, _ in self.logs)
 
     def check_logs(self, findings: Findings) -> None:
-        """Report the log files: readers show their rows twice, at the latest once the timeline starts later."""
+        """Report the log files: sooner or later readers show their rows twice."""
         subject = self.subject
         for file, resize in self.logs:
             completed = subject.timeline.find(resize) is not None
@@ -92,7 +92,7 @@ class Leftovers:
             )
 
     def check_versions(self, partition_path: str, findings: Findings) -> None:
-        """Report the rings of a partition that do not count and are not pending; its groups are those of its present ring.
+        """Report the rings of a partition that neither count nor are pending.
 
         A `.commit` file beside the ring of an undone instant is an error: writers follow that ring.
         """

@@ -1,4 +1,4 @@
-"""Check hash rings: whole files, a node for each hash and each visible file group, and leftovers of resizes.
+"""Check hash rings: whole files, a node for each hash and group, leftovers of resizes.
 
 Source: docs/protocol.md §27.
 """

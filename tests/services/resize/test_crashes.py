@@ -16,7 +16,7 @@ from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault, FaultyStorage
 from hudi_ops.timeline.names import State
 from hudi_ops.verify import verify_table
-from tests.bounds import SOAK
+from tests.bounds import bound
 from tests.protocol.crash_table import unaccounted
 from tests.protocol.log_actors import timeline_of
 from tests.protocol.sweep import CRASHES, ERRORS, Left, fault_sweep
@@ -66,8 +66,9 @@ def finish(left: Left, plan: str) -> None:
 @pytest.mark.parametrize("fault", CRASHES)
 def test_crash_at_every_storage_operation(fault: Fault) -> None:
     start, plan = base()
-    runs = POINTS if SOAK else WRITES if fault is Fault.CRASH_AFTER else WRITES // 3
-    for left in fault_sweep(start, execute, fault, "a resize", points=POINTS, writes=WRITES, runs=runs):
+    runs = bound(3, WRITES if fault is Fault.CRASH_AFTER else WRITES // 3, POINTS)
+    most = bound(3, None, None)
+    for left in fault_sweep(start, execute, fault, "a resize", points=POINTS, writes=WRITES, runs=runs, most=most):
         finish(left, plan)
 
 

@@ -12,7 +12,7 @@ import pytest
 from hudi_ops import Table
 from hudi_ops.clock import SystemClock
 from hudi_ops.config.table import IndexKind, TableConfig
-from hudi_ops.errors import Busy, Corrupt, HudiOpsError, InvalidRequest, Unsupported
+from hudi_ops.errors import Corrupt, HudiOpsError, InvalidRequest, Unsupported
 from hudi_ops.index.ring import INITIAL
 from hudi_ops.index.ring_files import ring_path
 from hudi_ops.services.create.adoption import AdoptionOptions
@@ -238,14 +238,19 @@ def test_rows_follow_the_rings_that_apache_hudi_resized(hudi_fixtures: Callable[
     assert errors == []
 
 
-def test_a_write_beside_a_pending_resize_is_busy(hudi_fixtures: Callable[[str], Path]) -> None:
+def test_a_write_beside_a_pending_resize_is_put_into_its_new_buckets_too(
+    hudi_fixtures: Callable[[str], Path],
+) -> None:
     storage = copy_of(hudi_fixtures(RINGED[1]))
     table = opened(storage, AdoptionOptions(timezone="UTC"))
     table.adopt()
     rows = table.read().select(table.schema.names)
-    with pytest.raises(Busy, match="clustering 20261121021917676 of a foreign writer"):
-        table.ingest(rows.slice(0, 1))
+    before = [child.log_files for ring in table.ring() for child in ring.pending]
+    table.ingest(rows.slice(0, 1))
+    after = [child.log_files for ring in table.ring() for child in ring.pending]
+    assert sum(after) == sum(before) + 1
     assert table.read().num_rows == rows.num_rows
+    assert [one for one in verify_table(storage, deep=True).findings if one.severity == "error"] == []
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,19 @@ from hudi_ops.view.changes import CompletedWrite, changed_slices, resizes_named
 
 
 def write(
-    time: str, completed: str, *files: str, replaced: Mapping[str, Sequence[str]] | None = None, partition: str = "p"
+    time: str,
+    completed: str,
+    *files: str,
+    replaced: Mapping[str, Sequence[str]] | None = None,
+    partition: str = "p",
+    extra: Mapping[str, str] | None = None,
 ) -> CompletedWrite:
     stats = tuple(
         WriteStat(file_id="", path=f"{partition}/{name}" if name else "", partition_path=partition) for name in files
     )
     groups = {key: tuple(ids) for key, ids in replaced.items()} if replaced is not None else None
-    return CompletedWrite(time, completed, "commit", CommitMetadata(operation="UPSERT", stats=stats, replaced=groups))
+    metadata = CommitMetadata(operation="UPSERT", stats=stats, replaced=groups, extra=extra or {})
+    return CompletedWrite(time, completed, "commit", metadata)
 
 
 def base(group: str, time: str) -> str:
@@ -70,6 +76,14 @@ def test_what_a_resize_under_way_was_given_counts_once() -> None:
     assert shown([twice, resize]) == {"new": ("3", ["3"])}
     # It completed before the interval: its groups are the ones that are left, though it is no write of the interval.
     assert {one.file_id for one in changed_slices([twice], earlier=[resize])} == {"new"}
+
+
+def test_what_was_written_for_a_group_that_a_resize_left_out_is_no_change() -> None:
+    twice = write("4", "5", log("two-0", "4"), log("left-0", "3"), log("one-0", "4"), log("new-0", "3"))
+    made = {"hudi_ops.ring_children": '{"p":[[7,"new"],[9,null]]}'}
+    resize = write("3", "6", base("new-0", "3"), replaced={"p": ["one-0"]}, extra=made)
+    assert shown([twice, resize]) == {"new-0": ("3", ["3"]), "two-0": ("", ["4"])}
+    assert {one.file_id for one in changed_slices([twice], earlier=[resize])} == {"new-0", "two-0"}
 
 
 def test_logs_come_in_the_order_in_which_they_are_merged() -> None:

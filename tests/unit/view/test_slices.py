@@ -37,12 +37,17 @@ class Written:
         self.files: list[str] = []
 
     def completed(
-        self, name: str, *files: str, lies: Sequence[str] = (), replaced: Mapping[str, Sequence[str]] | None = None
+        self,
+        name: str,
+        *files: str,
+        lies: Sequence[str] = (),
+        replaced: Mapping[str, Sequence[str]] | None = None,
+        extra: Mapping[str, str] | None = None,
     ) -> None:
         """A completed write that names files, and further ones that only lie there."""
         stats = tuple(WriteStat(file_id="", path=f"p/{file}", partition_path="p") for file in files)
         groups = {key: tuple(ids) for key, ids in replaced.items()} if replaced is not None else None
-        body = CommitMetadata(operation="UPSERT", stats=stats, replaced=groups).to_bytes()
+        body = CommitMetadata(operation="UPSERT", stats=stats, replaced=groups, extra=extra or {}).to_bytes()
         self.storage.put(f"{self.config.timeline_folder}/{name}", body)
         self.files += [*files, *lies]
 
@@ -125,6 +130,19 @@ def test_what_was_written_twice_shows_once_the_resize_completed() -> None:
     assert table.slices() == {"new": (base("new", "3"), [log("new", "3")])}
     # As of an instant between: the old groups are still there, and the new ones not yet.
     assert table.slices("2") == {"old": ("", [log("old", "1")])}
+
+
+def test_what_was_written_for_a_group_that_a_resize_left_out_never_shows() -> None:
+    table = Written()
+    table.completed("1_2.deltacommit", base("one-0", "1"), base("two-0", "1"))
+    table.pending("3.clustering.requested")
+    table.completed("4_5.deltacommit", log("one-0", "4"), log("two-0", "4"), log("new-0", "3"), log("left-0", "3"))
+    made = {"hudi_ops.ring_children": '{"p":[[7,"new"],[9,null]]}'}
+    table.completed("3_6.replacecommit", base("new-0", "3"), replaced={"p": ["one-0"]}, extra=made)
+    assert table.slices() == {
+        "new-0": (base("new-0", "3"), [log("new-0", "3")]),
+        "two-0": (base("two-0", "1"), [log("two-0", "4")]),
+    }
 
 
 def test_logs_of_version_6_name_their_slice() -> None:

@@ -100,7 +100,7 @@ def leave_out_touched(service: Service, run: AnyRun) -> int:
 
 
 def refuse_touched(service: Service, run: AnyRun, state: TableState) -> None:
-    """Refuse to complete tasks that a completed write touched; for kinds that conflict with no write otherwise.
+    """Refuse to complete tasks that a completed write touched.
 
     Called under the lock: it reads commit metadata.
 

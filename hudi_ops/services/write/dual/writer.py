@@ -1,16 +1,15 @@
-"""Decide which child logs a write needs, and write them: the dual write beside a pending resize (RFC-42).
+"""Decide which child logs a write needs beside a pending resize, and write them (RFC-42).
 
-A write needs them for each resize that is pending in the state in which it completes. It makes them once its own files are
-written, without the lock. Under the lock it checks that they still fit; if not, it gives the lock up, mends them and decides again.
-So neither the resize nor the write waits for the other.
+A write needs them for each resize that is pending in the state in which it completes. Its tasks put them for the resizes that are
+pending as it begins, and `made` for others, without the lock. Under the lock it checks that they still fit; if not, it gives the
+lock up, mends them and decides again. So neither the resize nor the write waits for the other.
 
 Source: docs/protocol.md §29.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from zlib import crc32
 
@@ -21,12 +20,12 @@ from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.markers import marker_path
 from hudi_ops.files.base.base_file import WriterSettings, stored_schema
+from hudi_ops.files.statistics.statistics import StatisticsRequest
 from hudi_ops.index.bucket_engine import ring_engine_of
-from hudi_ops.index.pending_resizes import PendingResize, ring_of_children
-from hudi_ops.index.resizes import RingChange
+from hudi_ops.index.pending_resizes import Group, PendingResize, ring_of_children
 from hudi_ops.services.base.merging import merging_of
-from hudi_ops.services.write.dual.child_logs import ChildLog, ChildTask, write_child_logs
-from hudi_ops.timeline.content.commit_metadata import WriteStat
+from hudi_ops.services.write.dual.child_logs import ChildLog, ChildrenTask, copy_into_children
+from hudi_ops.services.write.tasks.merge import BucketResult, BucketTask
 from hudi_ops.timeline.state import TableState
 
 
@@ -35,18 +34,36 @@ class DualWriter:
     """Child logs of one write.
 
     Attributes:
-        write: the write without child logs.
         schema: the table's columns from this write on, without meta columns.
+        wanted: statistics of the files.
         written: gets the path of each child log before it is written, for a rollback.
+        write: the write without child logs; set before `made` is called.
     """
 
     session: Session
     attempt: Attempt
-    write: Write
     schema: pa.Schema
+    wanted: StatisticsRequest
     written: list[str]
+    write: Write = field(init=False)
     _paths: list[str] = field(default_factory=list)
     _made: dict[str, list[ChildLog]] = field(default_factory=dict)
+
+    def with_children(self, tasks: Sequence[BucketTask]) -> list[BucketTask]:
+        """Return tasks with the children of the resizes that are pending as the write begins.
+
+        `take` has to get the results.
+        """
+        state = self.attempt.begun
+        pending = self.session.resizes.pending(state, looks_back=True)
+        return [replace(task, children=self._children_of(state, pending, task)) for task in tasks]
+
+    def take(self, write: Write, results: Sequence[BucketResult]) -> None:
+        """Take the write, and the child logs that its tasks put."""
+        self.write = write
+        for result in results:
+            for log in result.children:
+                self._made.setdefault(log.resize, []).append(log)
 
     @property
     def markers(self) -> list[str]:
@@ -113,53 +130,45 @@ class DualWriter:
         return all(log.version > newest.get((log.stat.partition_path, log.stat.file_id), 0) for log in logs)
 
     def _written(self, state: TableState, resize: PendingResize) -> list[ChildLog]:
-        newest = self.session.resizes.newest_versions(state, resize)
-        parents: dict[int, list[WriteStat]] = defaultdict(list)
-        changes: dict[int, RingChange] = {}
-        for stat in self.write.stats:
-            change = resize.by_parent.get((stat.partition_path, stat.file_id))
-            if change is not None:
-                parents[id(change)].append(stat)
-                changes[id(change)] = change
-        tasks = [
-            task for key, change in changes.items() for task in self._tasks(state, resize, change, parents[key], newest)
+        """Put the rows of this write's log files in the parents into the children."""
+        parents = [stat for stat in self.write.stats if (stat.partition_path, stat.file_id) in resize.by_parent]
+        given = [
+            (self._task(state, resize, (stat.partition_path, stat.file_id)), stat.path.lstrip("/")) for stat in parents
         ]
-        paths = [path for task in tasks for path in task.paths]
-        self._paths += paths
-        self.written += paths
-        return [log for logs in self.session.ctx.engine.map(write_child_logs, tasks) for log in logs]
+        return [log for logs in self.session.ctx.engine.map(copy_into_children, given) for log in logs]
 
-    def _tasks(
-        self,
-        state: TableState,
-        resize: PendingResize,
-        change: RingChange,
-        parents: Sequence[WriteStat],
-        newest: Mapping[tuple[str, str], int],
-    ) -> list[ChildTask]:
-        """Return a task for each log file of this write in the parents of one plan group."""
+    def _children_of(
+        self, state: TableState, pending: Sequence[PendingResize], task: BucketTask
+    ) -> tuple[ChildrenTask, ...]:
+        parent = (task.partition_path, task.file_id)
+        if not task.is_appended:
+            return ()
+        return tuple(self._task(state, resize, parent) for resize in pending if parent in resize.by_parent)
+
+    def _task(self, state: TableState, resize: PendingResize, parent: Group) -> ChildrenTask:
+        change = resize.by_parent[parent]
         ring = ring_of_children(change, resize.instant)
-        floor = state.log.head  # writers that start later get higher versions without asking each other
+        newest = self.session.resizes.newest_versions(state, resize)
         ids = [ring.file_id(node) for node in range(len(ring.prefixes))]
-        versions = tuple(max(floor, newest.get((change.partition_path, one), 0)) + 1 for one in ids)
+        # Writes that begin later have a higher head: most need not ask each other for a version.
+        versions = tuple(max(state.log.head, newest.get((change.partition_path, one), 0)) + 1 for one in ids)
         rules = merging_of(state, self.schema)[0]
-        return [
-            ChildTask(
-                storage=self.session.ctx.storage,
-                path=stat.path.lstrip("/"),
-                instant=self.attempt.instant,
-                children=ring,
-                versions=versions,
-                number=crc32(stat.file_id.encode()) & 0x7FFFFFFF,
-                engine=ring_engine_of(state.log.properties.facts),
-                rules=rules,
-                stored=stored_schema(self.schema, rules.keys is None),
-                wanted=self.write.wanted,
-                log_format=self.session.log_format,
-                settings=WriterSettings(),
-            )
-            for stat in parents
-        ]
+        task = ChildrenTask(
+            storage=self.session.ctx.storage,
+            instant=self.attempt.instant,
+            children=ring,
+            versions=versions,
+            number=crc32(parent[1].encode()) & 0x7FFFFFFF,
+            engine=ring_engine_of(state.log.properties.facts),
+            rules=rules,
+            stored=stored_schema(self.schema, rules.keys is None),
+            wanted=self.wanted,
+            log_format=self.session.log_format,
+            settings=WriterSettings(),
+        )
+        self._paths += task.paths
+        self.written += task.paths
+        return task
 
     def _drop(self, instant: str) -> None:
         logs = self._made.pop(instant, [])

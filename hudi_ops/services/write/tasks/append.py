@@ -17,13 +17,14 @@ from hudi_ops.config.columns import IS_DELETED, RECORD_KEY
 from hudi_ops.errors import Conflict, Internal, NotFound
 from hudi_ops.files.base.base_file import BaseFileReader, stored_avro_schema
 from hudi_ops.files.log.entries import entries_as_written
-from hudi_ops.files.log.log_file import encode_log_file
+from hudi_ops.files.log.log_file import dictionaries_of, encode_log_file
 from hudi_ops.files.names import data_path, log_file_name
 from hudi_ops.files.statistics.collect import statistics_of_log
 from hudi_ops.formats.log.deletes import Deletes
 from hudi_ops.kernels.keys.hashing import group_hash
 from hudi_ops.kernels.merging.log_merge import LogEntries
 from hudi_ops.kernels.merging.merge import Operation, Ordering, combine
+from hudi_ops.services.write.dual.child_logs import write_children
 from hudi_ops.services.write.tasks.duplicates import first_known
 from hudi_ops.services.write.tasks.merge import (
     BucketResult,
@@ -89,14 +90,18 @@ def _append_and_write(task: BucketTask, incoming: pa.Table) -> BucketResult:
         task.file_id, task.instant, FIRST_VERSION, f"{group_hash(task.partition_path, task.bucket)}-{task.epoch}-0"
     )
     data = fresh_rows(task, rows, task.file_id) if count else None
+    gone = [deletes] if deletes is not None else []
+    schema = stored_avro_schema(task.schema, task.table_name, task.keys is None)
+    dictionaries = dictionaries_of(data, task.settings) if data is not None else []
     body = encode_log_file(
         data,
-        [deletes] if deletes is not None else [],
+        gone,
         instant=task.instant,
         partition_path=task.partition_path,
-        avro_schema=stored_avro_schema(task.schema, task.table_name, task.keys is None),
+        avro_schema=schema,
         data_format=task.log_format or "parquet",
         settings=task.settings,
+        dictionaries=dictionaries,
     )
     path = data_path(task.partition_path, name)
     put_marker(task.storage, task.instant, path, replaces=False)
@@ -105,7 +110,11 @@ def _append_and_write(task: BucketTask, incoming: pa.Table) -> BucketResult:
     result = BucketResult(None, known_new, 0, 0, 0, logged=count + removed - known_new)
     entries = _entries(task, data, column_of(rows, RECORD_KEY), deletes) if task.wanted.keys else []
     facts = statistics_of_log(path, body, task.stored, task.wanted, data, entries)
-    return replace(result, stat=_stat(task, path, count, removed, body.size), facts=facts)
+    keys = column_of(rows, RECORD_KEY)
+    stored = data if data is not None else task.stored.empty_table()
+    made = [write_children(each, stored, keys, gone, schema, dictionaries) for each in task.children]
+    children = tuple(log for logs in made for log in logs)
+    return replace(result, stat=_stat(task, path, count, removed, body.size), facts=facts, children=children)
 
 
 def _entries(task: BucketTask, data: pa.Table | None, keys: pa.Array, deletes: Deletes | None) -> list[LogEntries]:

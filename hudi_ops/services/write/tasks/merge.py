@@ -25,6 +25,7 @@ from hudi_ops.kernels.keys.hashing import group_hash
 from hudi_ops.kernels.keys.keys import KeySpec, record_keys
 from hudi_ops.kernels.merging.merge import MergePlan, Operation, Ordering, combine, plan_append, plan_merge
 from hudi_ops.kernels.meta_columns import add_meta_columns, with_file_name
+from hudi_ops.services.write.dual.child_logs import ChildLog, ChildrenTask
 from hudi_ops.services.write.tasks.tag import chunk_key
 from hudi_ops.sources.runs import concat_tables, picked
 from hudi_ops.storage.protocol import Storage
@@ -45,6 +46,7 @@ class BucketTask:
         merging: merge rules of a merge-on-read table.
         wanted: statistics of the file for the metadata table.
         chunks: key of the rows' chunks; empty: the bucket's.
+        children: those of pending resizes that get the rows of a log file as well.
     """
 
     storage: Storage
@@ -66,6 +68,7 @@ class BucketTask:
     merging: tuple[MergeRules, BlockInstants] | None = None
     wanted: StatisticsRequest = NO_FACTS
     chunks: str = ""
+    children: tuple[ChildrenTask, ...] = ()
 
     @property
     def is_appended(self) -> bool:
@@ -87,7 +90,8 @@ class BucketTask:
 class BucketResult:
     """Result of a bucket's task; `stat` is None if nothing was written.
 
-    `logged` counts rows and deletes of a log file, which may be inserts or updates.
+    `logged` counts rows and deletes of a log file, which may be inserts or updates; `children` are the log files that got them as
+    well.
     """
 
     stat: WriteStat | None
@@ -97,6 +101,7 @@ class BucketResult:
     ignored: int
     logged: int = 0
     facts: FileStatistics | None = None
+    children: tuple[ChildLog, ...] = ()
 
 
 def merge_and_write(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
