@@ -8,6 +8,7 @@ who took its plan over or completed a write in the same moment: that is noted, a
 from __future__ import annotations
 
 import json
+import logging
 import random
 import sys
 import time
@@ -80,7 +81,7 @@ class CountingStorage(LocalStorage):
 
 
 def rows_of(dice: random.Random, part: Part, attempt: str, known: list[str], *, shrinks: bool) -> list[dict[str, Any]]:
-    """Rows of one attempt, of keys that no other process writes: new and changed ones, and many deletes if the partition shrinks.
+    """Rows of one attempt, all of keys that no other process writes: new and changed ones, or many deletes if `shrinks`.
 
     The first has a new key that is never changed: it tells whether the attempt completed.
     """
@@ -152,6 +153,7 @@ def resize(table: Table, part: Part, diary: Diary) -> None:
 def main() -> None:
     """Play the part until told to stop."""
     part = Part(**json.loads(sys.argv[1]))
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     storage = CountingStorage(part.root)
     lock = ZooKeeperLock(part.hosts, BASE_PATH, LOCK, session_timeout_s=3.0, connect_timeout_s=10.0, owner=part.name)
     table = Table(TableContext(storage=storage, locks=lock), conflicts=ConflictSettings(retries=20))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import time
@@ -34,9 +35,9 @@ from tests.zookeeper.own_server import OwnServer
 
 SEED = int(os.environ.get("HUDI_OPS_SEED", "20"))
 WRITERS = 4
-ALONE_S = bound(2.0, 6.0, 60.0)
+ALONE_S = bound(2.0, 4.0, 60.0)
 """So long the writers write before the first resize: what they do without resizes."""
-RUN_S = float(os.environ.get("HUDI_OPS_RUN_S") or bound(5.0, 30.0, 600.0))
+RUN_S = float(os.environ.get("HUDI_OPS_RUN_S") or bound(5.0, 20.0, 600.0))
 KILL_EVERY_S = bound(2.0, 5.0, 8.0)
 SPLITS, KILLS = bound((1, 1), (4, 3), (50, 20))
 """Splits that complete, and kills, at least: the run lasts until there were so many."""
@@ -260,6 +261,11 @@ def check(company: Company, table: Table) -> None:
     """Every acknowledged row is there once, in every listing; after a last round of resizes every bucket has a wanted size."""
     failed = [line for player in company.writers for line in player.diary if "failed" in line]
     assert failed == [], "a write failed"
+    logged = [line for player in company.writers for line in player.log.read_text(encoding="utf-8").splitlines()]
+    assert [line for line in logged if "waiting for clustering" in line] == [], "a write waited for a resize"
+    again = [line for line in logged if re.search(r"try \d+ of ", line)]
+    waited = Counter(line.partition("waiting for ")[2].split(" ")[0] for line in logged if "waiting for " in line)
+    print(f"  tries again: {len(again)}, such as {again[:1]}; waits for others: {dict(waited)}")
     found = rows_by_key(table)
     assert found == model_of(company, found)
     table.recover()

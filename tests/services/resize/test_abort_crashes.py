@@ -56,7 +56,7 @@ def test_a_cancel_goes_wrong_at_every_storage_operation(case: tuple[bool, bool, 
     def run(storage: FaultyStorage, clock: ManualClock) -> None:
         cancel(storage, clock, instant)
 
-    most = bound(3, 9 if fault is Fault.CRASH_AFTER and is_begun else 3, 1_000)
+    most = bound(3, 7 if fault is Fault.CRASH_AFTER and is_begun else 3, 1_000)
     for left in fault_sweep(
         base, run, fault, f"a cancel, {name_of(case)}", points=POINTS, writes=WRITES, clock=late, most=most
     ):
@@ -93,7 +93,7 @@ WRITER_AT = {"before its child logs": "_{}.log.", "before its slot": PAYLOAD}
 @pytest.mark.parametrize("writer_at", WRITER_AT.values(), ids=WRITER_AT)
 def test_a_writer_runs_on_beside_a_cancel_that_goes_wrong(writer_at: str, fault: Fault) -> None:
     base, instant = planned(is_begun=False, metadata=True)
-    run, most = beside(writer_at, instant), bound(3, 6, 1_000)
+    run, most = beside(writer_at, instant), bound(3, 4, 1_000)
     for left in fault_sweep(base, run, fault, "a cancel beside a writer", points=POINTS, clock=late, most=most):
         finish(left.storage, left.clock, instant, AFTER_RUNNING, left.story, left.land)
 
@@ -108,7 +108,7 @@ def test_a_cancel_beside_apache_hudi_goes_wrong_at_every_storage_operation(fault
         slot = next(point for point in storage.history if point.startswith("put_if_absent:.hoodie/.commit_log/0"))
         assert storage.history.index(requested) < storage.history.index(slot), "it is withdrawn before its CANCEL"
 
-    most = bound(3, 8, 1_000)
+    most = bound(3, 4, 1_000)
     what = "a cancel beside Apache Hudi"
     for left in fault_sweep(base, run, fault, what, points=POINTS, writes=WRITES, clock=late, most=most):
         finish(left.storage, left.clock, instant, MODEL, left.story, left.land)
