@@ -51,6 +51,7 @@ class ContenderReader:
     _cancelled: set[str] = field(default_factory=set)
     _taken: set[str] = field(default_factory=set)
     _ended: dict[str, bool] = field(default_factory=dict)
+    _owners: dict[int, str] = field(default_factory=dict)
 
     def completed_since(self, begun: TableState, mine: Contender, now: TableState) -> Iterator[Contender]:
         """Yield writes that completed since an attempt began, with or without a slot, unordered.
@@ -80,11 +81,16 @@ class ContenderReader:
             )
             if not found.owner and pointer is not None and mine.shared(found):
                 # Its slot is below the loaded part of the log; only a refusal needs the owner.
-                entry = read_slot(self.storage, pointer.slot)
-                found = replace(found, owner=entry.owner if entry is not None else "")
+                found = replace(found, owner=self._owner(pointer.slot))
             yield found
         yield from self._archived(Since(begun, now).archived, mine)
         yield from vanished(self.storage, begun, now)
+
+    def _owner(self, slot: int) -> str:
+        if slot not in self._owners:
+            entry = read_slot(self.storage, slot)
+            self._owners[slot] = entry.owner if entry is not None else ""
+        return self._owners[slot]
 
     def _archived(self, entries: Iterable[Complete], mine: Contender) -> Iterator[Contender]:
         """Yield completed writes that left the timeline; the log still has their metadata."""

@@ -297,8 +297,7 @@ def put_rings(storage: Storage, rings: NewRings, instant: str) -> None:
         children = rings.children.get(partition_path)
         made = renewed(ring, instant) if children is None else with_children(ring, children, instant)
         path, body = ring_path(partition_path, instant), made.to_bytes()
-        ensure(storage, path, body)
-        if children is not None and storage.get(path) != body:
+        if not ensure(storage, path, body) and children is not None and storage.get(path) != body:
             storage.put(path, body)
 
 

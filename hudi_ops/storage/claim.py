@@ -93,8 +93,11 @@ def is_own(body: bytes, decision_id: str, read_id: Callable[[bytes], str]) -> bo
     return read_id(body) == decision_id
 
 
-def ensure(storage: Storage, path: str, body: bytes) -> None:
+def ensure(storage: Storage, path: str, body: bytes) -> bool:
     """Create a file whose bytes are the same for every creator, unless it exists.
+
+    Returns:
+        Whether this call surely created it.
 
     Raises:
         OutcomeUnknown: it could not be settled; it may exist now or later.
@@ -102,10 +105,10 @@ def ensure(storage: Storage, path: str, body: bytes) -> None:
     for _ in range(ATTEMPTS):
         try:
             storage.put_if_absent(path, body)
-            return
+            return True
         except (AlreadyExists, OutcomeUnknown):
             if storage.head(path) is not None:
-                return  # from this or another creator: the bytes are the same
+                return False  # from this or another creator: the bytes are the same
     raise OutcomeUnknown(
         f"it is unknown whether {path} exists after {ATTEMPTS} tries",
         next_step="delete nothing; run the same call again, which resolves it",

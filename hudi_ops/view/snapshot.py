@@ -95,22 +95,14 @@ class TableView:
             )
         if writer is not None and writer.kind == "deltacommit":
             return self._is_visible(file, as_of)
-        # Logs that carry a resize's instant were written by others, which name them.
+        # Logs that carry a resize's instant were written by others; where they are ours, the names tell which.
         made = self._made_by(writer) if writer is not None else None
         is_left_out = made is not None and (file.partition_path, file.file_id) not in made
-        return not is_left_out and self._instant_counts(file.instant, as_of) and self._is_of_completed(file, as_of)
-
-    def _is_of_completed(self, file: DataFile, as_of: str | None) -> bool:
-        """Return whether the write of ours that put a log file under a resize's instant counts, and names it.
-
-        It may still work, or have died, when the resize completes. Of foreign writers only the blocks tell.
-        """
+        if is_left_out or not self._instant_counts(file.instant, as_of):
+            return False
         name = parse_data_file(file.path.rpartition("/")[2])
-        time = writer_of_child_log(name) if name is not None else None
-        if time is None:
-            return True
-        named = self._names_of(time)
-        return self._instant_counts(time, as_of) and (named is None or file.path in named)
+        author = writer_of_child_log(name) if name is not None else None
+        return author is None or self._instant_counts(author, as_of)
 
     def _made_by(self, writer: Instant) -> frozenset[tuple[str, str]] | None:
         """Return the groups that a resize of ours made; None for other instants.

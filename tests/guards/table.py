@@ -717,8 +717,8 @@ GUARDS = [
     _row(
         "a ring that a foreign executor left is replaced",
         "index/ring_files.py",
-        "if children is not None and storage.get(path) != body:",
-        "if False:",
+        "if not ensure(storage, path, body) and children is not None and storage.get(path) != body:",
+        "if ensure(storage, path, body):",
         "services/resize/test_races.py",
     ),
     _row(
@@ -738,8 +738,8 @@ GUARDS = [
     _row(
         "readers leave out what was put for a group that a resize left out",
         "view/snapshot.py",
-        "return not is_left_out and self._instant_counts(file.instant, as_of)",
-        "return self._instant_counts(file.instant, as_of)",
+        "if is_left_out or not self._instant_counts(file.instant, as_of):",
+        "if not self._instant_counts(file.instant, as_of):",
         "unit/view/test_slices.py",
     ),
     _row(

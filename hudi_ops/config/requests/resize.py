@@ -88,8 +88,7 @@ class ResizeRequest(Request):
         default=1,
         ge=1,
         title="Max partitions",
-        description="Most partitions of a plan: those with most bytes to resize come first. Writers of Apache Hudi stop at a plan "
-        "of several partitions if they do not write to each of them.",
+        description="Most partitions of a plan: those with most bytes to resize come first.",
     )
     cancel: CancelText = Field(
         default=None,

@@ -25,7 +25,7 @@ class BlockInstants:
         start: in layout 1, the begin of the active timeline; older instants count as completed.
         only: only the blocks of these instants, for changes; None: of all.
         named: completed delta commits, in layout 2: a log file that carries one of them holds blocks of no other writer.
-        pending: in layout 2, instants without a completed file: beside a resize they write log files under its instant.
+        pending: writes that have not completed, in layout 2. Log files that carry the instant of a resize hold blocks of such.
     """
 
     latest: str
@@ -45,7 +45,7 @@ class BlockInstants:
             writes = tuple(instant for instant in writes if instant.time <= as_of)
         known = frozenset(instant.time for instant in writes) if config.layout == 1 else None
         named = timeline.deltas if config.layout == 2 else frozenset()
-        pending = frozenset(one.time for one in timeline.pending) if config.layout == 2 else frozenset()
+        pending = frozenset(instant.time for instant in timeline.pending) if config.layout == 2 else frozenset()
         return cls(writes[-1].time if writes else "", known, timeline.start, only, named, pending)
 
     def show(self, instant: str) -> bool:

@@ -1,0 +1,1 @@
+"""Bucket indexes: tagging, dual writes, resizes beside Apache Hudi's, and plans of many groups."""

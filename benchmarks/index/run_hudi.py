@@ -1,0 +1,93 @@
+"""Process of Apache Hudi: consistent buckets, then its SQL procedure `run_clustering`; no metadata table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.harness.hudi_options import versions, write_options
+from benchmarks.harness.rows import RECORD_KEY
+from benchmarks.harness.serve import arguments, serve
+from benchmarks.harness.session import start_session
+from benchmarks.index.job import Job
+
+_CLUSTERING = "org.apache.hudi.client.clustering"
+_BUCKETS_MAX = 1_024
+
+
+class ApacheHudi:
+    """One long-lived session."""
+
+    def __init__(self, spark: Any, jar: str) -> None:
+        self._spark = spark
+        self._jar = jar
+        for key in ("hoodie.metadata.enable", "hoodie.archive.automatic", "hoodie.clean.automatic"):
+            spark.conf.set(key, "false")
+
+    def versions(self) -> dict[str, str]:
+        """Bundle, Spark and Java."""
+        return versions(self._spark, self._jar)
+
+    def prepare(self, job: Job) -> None:
+        """The rows as base files, the updates as log files."""
+        for folder, operation, mode in ((job.base, "bulk_insert", "overwrite"), (job.updates, "upsert", "append")):
+            if folder:
+                options = {
+                    **write_options(operation, "mor", partitioned=False, buckets=job.buckets, log_format="parquet"),
+                    **_ring(job),
+                }
+                self._spark.read.parquet(folder).write.format("hudi").options(**options).mode(mode).save(job.table)
+
+    def resize(self, job: Job) -> int:
+        """Split every bucket: plan and execute."""
+        options = {
+            **_ring(job),
+            "hoodie.datasource.write.recordkey.field": RECORD_KEY,
+            "hoodie.index.type": "BUCKET",
+            "hoodie.bucket.index.num.buckets": str(job.buckets),
+            "hoodie.bucket.index.hash.field": RECORD_KEY,
+            "hoodie.metadata.enable": "false",
+            "hoodie.parquet.compression.codec": "zstd",
+            "hoodie.clean.automatic": "false",
+            "hoodie.archive.automatic": "false",
+            "hoodie.parquet.max.file.size": str(job.split_bytes),
+            "hoodie.bucket.index.split.threshold": "1.0",
+            "hoodie.bucket.index.merge.threshold": "0.0",
+            "hoodie.clustering.plan.strategy.class": f"{_CLUSTERING}.plan.strategy.SparkConsistentBucketClusteringPlanStrategy",
+            "hoodie.clustering.execution.strategy.class": f"{_CLUSTERING}.run.strategy."
+            "SparkConsistentBucketClusteringExecutionStrategy",
+        }
+        said = ",".join(f"{key}={value}" for key, value in options.items())
+        found = self._spark.sql(
+            f"CALL run_clustering(path=>'{job.table}', op=>'scheduleAndExecute', options=>'{said}')"
+        ).collect()
+        assert len(found) == 1, found
+        return int(found[0]["input_group_size"])
+
+    def close(self) -> None:
+        """Stop Spark."""
+        self._spark.stop()
+
+
+def _ring(job: Job) -> dict[str, str]:
+    return {
+        "hoodie.index.bucket.engine": "CONSISTENT_HASHING",
+        "hoodie.bucket.index.min.num.buckets": "1",
+        "hoodie.bucket.index.max.num.buckets": str(_BUCKETS_MAX),
+        "hoodie.storage.layout.type": "BUCKET",
+        "hoodie.storage.layout.partitioner.class": "org.apache.hudi.table.action.commit.SparkBucketIndexPartitioner",
+    }
+
+
+def main() -> None:
+    options = arguments(__doc__ or "").parse_args()
+    if options.jar is None:
+        raise SystemExit("--jar is needed: Apache Hudi's Spark bundle")
+
+    def start() -> ApacheHudi:
+        return ApacheHudi(start_session("apache-hudi", options.jar, options.work, options.driver_memory), options.jar)
+
+    serve(start, Job)
+
+
+if __name__ == "__main__":
+    main()
