@@ -37,6 +37,7 @@ bench: install ## Measure ingestion, compaction, clustering, many writers and th
 	$(VENV)/python -m benchmarks.compaction.kernel
 	$(VENV)/python -m benchmarks.compaction.memory
 	$(VENV)/python -m benchmarks.clustering
+	$(VENV)/python -m benchmarks.index
 	$(VENV)/python -m benchmarks.concurrency
 	$(VENV)/python -m benchmarks.growth
 	$(VENV)/python -m benchmarks.growth.services

@@ -7,6 +7,7 @@ may change before the write is decided. `RingLookup` then maps lanes to nodes, a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -90,15 +91,20 @@ class RingLookup:
             return self.ring.nodes_of(hashes)
         return self.directory[_slots(hashes, len(self.directory))]
 
-    def nodes_in(self, lane: int, lanes: int) -> list[int]:
-        """Return the nodes that hold hashes of one of `lanes` lanes."""
-        step = step_of(lanes)
-        first, last = (step * lane + 1 if lane else 0), (min(step * (lane + 1), TOP) if lane + 1 < lanes else TOP)
-        low, high = self.ring.nodes_of(np.array([first, last], np.int32)).tolist()
-        nodes = len(self.ring.prefixes)
-        if high < low or (low == high and first <= int(self.ring.values[low]) < last):
-            high += nodes  # past the end of the ring
-        return [node % nodes for node in range(low, min(high, low + nodes - 1) + 1)]
+    def nodes_in(self, some: Sequence[int], lanes: int) -> list[list[int]]:
+        """Return for some of `lanes` lanes the nodes that hold hashes of each."""
+        step, given, nodes = step_of(lanes), np.array(some, np.int64), len(self.ring.prefixes)
+        first = np.where(given > 0, step * given + 1, 0)
+        last = np.where(given + 1 < lanes, np.minimum(step * (given + 1), TOP), TOP)
+        low, high = self.ring.nodes_of(first), self.ring.nodes_of(last)
+        value = self.ring.values[low]
+        high = high + nodes * (
+            (high < low) | ((low == high) & (first <= value) & (value < last))
+        )  # past the end of the ring
+        high = np.minimum(high, low + nodes - 1)
+        return [
+            [at % nodes for at in range(begin, end + 1)] for begin, end in zip(low.tolist(), high.tolist(), strict=True)
+        ]
 
 
 def engine_of(facts: TableFacts) -> BucketEngine:

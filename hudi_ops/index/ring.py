@@ -13,6 +13,7 @@ import struct
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 from typing import Annotated
 
@@ -142,6 +143,7 @@ def step_of(buckets: int) -> int:
     return (TOP + buckets - 1) // buckets
 
 
+@lru_cache(maxsize=64)
 def parse_ring(body: bytes, path: str, partition_path: str, instant: str) -> Ring:
     """Read a ring file of a partition and instant, whose path is named in errors.
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Literal
 
 import pyarrow as pa
@@ -297,7 +298,7 @@ def encode_log_file(
     headers = {HeaderKey.INSTANT_TIME: instant, HeaderKey.SCHEMA: avro_schema}
     blocks = []
     if rows is not None and rows.num_rows:
-        names = to_arrow(avro_schema).names
+        names = _names_in(avro_schema)
         if sorted(names) != sorted(rows.column_names):
             raise InvalidRequest(
                 "The rows of a log block do not have the columns of its schema",
@@ -316,6 +317,12 @@ def encode_log_file(
         if len(each.keys)
     ]
     return pa.py_buffer(blocks[0] if len(blocks) == 1 else b"".join(blocks))
+
+
+@lru_cache(maxsize=16)
+def _names_in(avro_schema: str) -> list[str]:
+    names: list[str] = to_arrow(avro_schema).names
+    return names
 
 
 def dictionaries_of(rows: pa.Table, settings: WriterSettings) -> list[str]:

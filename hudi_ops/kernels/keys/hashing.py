@@ -84,6 +84,8 @@ def bucket_hash_values(record_keys: pa.Array | pa.ChunkedArray, hash_fields: Seq
         record_keys = record_keys.combine_chunks()
     keys = plain_strings(record_keys)
     wanted = list(hash_fields) if list(hash_fields) != [""] else []
+    if not (raw_bytes(keys)[0] == ord(",")).any():
+        return [keys]
     composite = pc.and_(pc.match_substring(keys, ","), pc.match_substring(keys, ":"))
     rows = np.flatnonzero(np.asarray(composite))
     if len(rows) == 0:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from hudi_ops.errors import Corrupt
@@ -168,10 +168,8 @@ def _json_record(data: bytes, path: str) -> dict[str, Any]:
 
 
 def _stat_record(stat: WriteStat) -> dict[str, Any]:
-    plain = asdict(stat)
-    plain.pop("other")
     record: dict[str, Any] = dict.fromkeys(_ZEROS, 0)
-    record.update({_SNAKE_TO_FORMAT[key]: value for key, value in plain.items()})
+    record.update({name: getattr(stat, key) for key, name in _SNAKE_TO_FORMAT.items()})
     record["logFiles"] = list(stat.log_files) if stat.log_files is not None else None
     record.update(stat.other)
     return record

@@ -105,8 +105,8 @@ class RingRouter:
             (path, lookup.ring.prefixes[node][:BUCKET_DIGITS])
             for path, lanes in self._lanes.items()
             for lookup in [self._engine.lookup(rings[path] or initial_ring(path, count))]
-            for lane in lanes
-            for node in lookup.nodes_in(lane, count)
+            for nodes in lookup.nodes_in(lanes, count)
+            for node in nodes
         }
         return self.operation.intent(sorted(named), source=source)
 
@@ -142,7 +142,9 @@ class RingRouter:
         count = self._engine.count
         lookups = {path: self._engine.lookup(ring) for path, ring in rings.items()}
         reached = {
-            (path, lane): lookups[path].nodes_in(lane, count) for path, lanes in self._lanes.items() for lane in lanes
+            (path, lane): nodes
+            for path, lanes in self._lanes.items()
+            for lane, nodes in zip(lanes, lookups[path].nodes_in(lanes, count), strict=True)
         }
         lanes_of: dict[Node, list[int]] = defaultdict(list)
         for (path, lane), nodes in reached.items():
