@@ -6,6 +6,7 @@ Source: docs/protocol.md §29.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -18,6 +19,7 @@ from hudi_ops.index.ring import Ring
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.content.footprint import is_child_log
 from hudi_ops.timeline.content.plans import ReplacePlan, read_plan
+from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import cancel_slot
 from hudi_ops.timeline.log.entries import cancel_of
 from hudi_ops.timeline.state import CommitReader, TableState
@@ -76,16 +78,8 @@ class ResizeReader:
             if instant.action != "clustering" or instant.time in self._cancelled:
                 continue
             if instant.time not in self._plans:
-                try:
-                    plan = read_plan(self.storage, state.timeline, instant)
-                    self._plans[instant.time] = (
-                        PendingResize(instant.time, changes_of(plan, state.config.name, instant.time))
-                        if isinstance(plan, ReplacePlan) and is_resize(plan)
-                        else None
-                    )
-                except Corrupt:
-                    continue
-            resize = self._plans[instant.time]
+                self._read(state, instant)
+            resize = self._plans.get(instant.time)
             if resize is None:
                 continue
             fate = state.log.fate(instant.time)
@@ -97,6 +91,22 @@ class ResizeReader:
                 found.append(resize)
         return found
 
+    def unread(self, state: TableState) -> list[str]:
+        """Return the pending clusterings whose plan could not be read: each may be a resize."""
+        planned = [one.time for one in state.timeline.pending if one.action == "clustering"]
+        return [time for time in planned if time not in self._plans and time not in self._cancelled]
+
+    def _read(self, state: TableState, instant: Instant) -> None:
+        """Read a plan, and keep it; not one whose requested file is missing for a moment (`commit.undo.withdraw`)."""
+        with suppress(Corrupt):
+            plan = read_plan(self.storage, state.timeline, instant)
+            if plan is not None:
+                self._plans[instant.time] = (
+                    PendingResize(instant.time, changes_of(plan, state.config.name, instant.time))
+                    if isinstance(plan, ReplacePlan) and is_resize(plan)
+                    else None
+                )
+
     def newest_versions(self, state: TableState, resize: PendingResize) -> Mapping[Group, int]:
         """Return the highest version of the completed log files of each child group.
 
@@ -107,9 +117,11 @@ class ResizeReader:
         for write in state.timeline.completed_since(resize.instant):
             if write.time in counted:
                 continue
-            counted.add(write.time)
             metadata = self.commits.metadata(state.timeline, write)
-            for stat in metadata.stats if metadata is not None else ():
+            if metadata is None:
+                continue
+            counted.add(write.time)
+            for stat in metadata.stats:
                 name = parse_data_file(stat.file_name) if is_child_log(stat, write.time) else None
                 if name is not None and name.instant == resize.instant:
                     group = (stat.partition_path, stat.file_id)

@@ -16,7 +16,7 @@ from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writes
 from hudi_ops.concurrency.lease.lease import list_leases
 from hudi_ops.concurrency.markers import FOLDER as MARKERS
-from hudi_ops.files.names import parse_data_file
+from hudi_ops.files.names import parse_data_file, writer_of_child_log
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
 from hudi_ops.metadata.writer.compaction import compactions
 from hudi_ops.services.archive.rules import Facts, first_kept
@@ -129,7 +129,8 @@ def _listed(session: Session, partitions: list[str]) -> list[list[tuple[str, str
         for info in session.ctx.storage.list_folder(partition).files:
             name = info.name[1:].removesuffix(".crc") if info.name.endswith(".crc") else info.name
             if (parsed := parse_data_file(name)) is not None:
-                found.append((info.path, parsed.file_id, parsed.instant))
+                writers = [parsed.instant, writer_of_child_log(parsed)]
+                found += [(info.path, parsed.file_id, writer) for writer in writers if writer is not None]
         return found
 
     return session.ctx.local_engine.map(task, partitions)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hudi_ops.commit.session import Session
+from hudi_ops.errors import Conflict
 from hudi_ops.metadata.records.file_lists import FileChanges
 from hudi_ops.timeline.completed import changing
 from hudi_ops.timeline.content.footprint import is_child_log
@@ -58,8 +59,12 @@ class TableSnapshot:
         return sum(file.size_bytes for file in self.described.values())
 
     def undone_ahead(self, state: TableState) -> list[DataFile]:
-        """Return the child logs of resizes that were aborted, which deleted them."""
-        return [file for file in self.ahead.values() if state.timeline.find(file.instant) is None]
+        """Return the child logs of resizes that are not pending any more.
+
+        An abort deleted them, and so did a resize that left their groups out.
+        """
+        pending = {one.time for one in state.timeline.pending}
+        return [file for file in self.ahead.values() if file.instant not in pending]
 
 
 @dataclass(frozen=True)
@@ -132,8 +137,21 @@ def diff(before: TableSnapshot, after: TableSnapshot) -> TableDiff:
 
 
 def _written_ahead(session: Session, state: TableState, listed: Mapping[str, Sequence[DataFile]]) -> Iterator[DataFile]:
-    """Yield listed log files that completed writes put into child groups of pending resizes."""
+    """Yield listed log files that completed writes put into child groups of pending resizes.
+
+    Raises:
+        Conflict: a plan that may be a resize cannot be read.
+    """
     resizes = {resize.instant for resize in session.resizes.pending(state, looks_back=True)}
+    unread = session.resizes.unread(state) if state.log.properties.facts.has_ring else []
+    if unread:
+        raise Conflict(
+            f"the plan of clustering {unread[0]} cannot be read, and it may be a resize",
+            table=state.config.name,
+            instant=unread[0],
+            expected="a requested file with the plan",
+            next_step="run the same call again; if it stays so, `hudi-ops verify TABLE` says more",
+        )
     if not resizes:
         return
     named: set[str] = set()

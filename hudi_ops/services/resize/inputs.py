@@ -46,10 +46,15 @@ class GroupInput:
 
 @dataclass(frozen=True)
 class PlanInputs:
-    """Groups of a plan, and the ring of each of their partitions."""
+    """Groups of a plan, and the ring of each of their partitions.
+
+    `lost` are children, each by partition path and file id, of which a log file is gone that a completed write names: an earlier
+    executor left them out.
+    """
 
     groups: tuple[GroupInput, ...]
     rings: Mapping[str, Ring]
+    lost: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def bytes_in(self) -> int:

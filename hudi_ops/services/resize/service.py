@@ -6,6 +6,7 @@ Source: docs/protocol.md §14, §27, §29; docs/format.md §10.3.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any, cast
 
@@ -96,7 +97,14 @@ class Resize(TableService[ResizeRequest, ReplacePlan, PlanInputs, ResizeTask, Re
 
     def inputs(self, session: Session, attempt: Attempt, plan: ReplacePlan) -> PlanInputs:
         """Return the groups of the plan as they are on storage, and their rings."""
-        return inputs_of_plan(session, attempt.begun, attempt.instant, plan)
+        found = inputs_of_plan(session, attempt.begun, attempt.instant, plan)
+        changes = [group.change for group in found.groups]
+        children = {(change.partition_path, f"{name}-0") for change in changes for name in change.prefixes}
+        named = _named(session, attempt, attempt.begun, children)
+        listed = files_of_instant(session, {path for path, _ in children}, attempt.instant) if named else []
+        there = {(file.partition_path, file.name) for file in listed}
+        lost = frozenset(group for group, path, name in named if (path, name) not in there)
+        return replace(found, lost=lost)
 
     def tasks(self, run: ResizeRun) -> list[ResizeTask]:
         """Return one task for each plan group."""
@@ -145,6 +153,7 @@ class Resize(TableService[ResizeRequest, ReplacePlan, PlanInputs, ResizeTask, Re
             for task in run.tasks
             for source in task.sources
             if any((task.partition_path, name[:BUCKET_DIGITS]) in touched.children for name in task.change.prefixes)
+            and run.inputs.lost.isdisjoint((task.partition_path, f"{name}-0") for name in task.change.prefixes)
         }
         return replace(other, footprint=replace(touched, groups=touched.groups - written)) if written else other
 
@@ -235,14 +244,23 @@ def _children(run: ResizeRun) -> set[tuple[str, str]]:
 
 def _named_children(run: ResizeRun, state: TableState) -> FilesByPartition:
     """Return the log files in children of left-out groups that completed writes name."""
-    attempt, children = run.attempt, _children(run)
     found: dict[str, set[str]] = {}
-    for write in state.timeline.completed_beyond(attempt.begun.timeline.completions, attempt.instant):
-        metadata = run.session.commits.metadata(state.timeline, write)
-        for stat in metadata.stats if metadata is not None else ():
-            if (stat.partition_path, stat.file_id) in children and f"_{attempt.instant}.log." in stat.file_name:
-                found.setdefault(stat.partition_path, set()).add(stat.file_name)
+    for _, path, name in _named(run.session, run.attempt, state, _children(run)):
+        found.setdefault(path, set()).add(name)
     return {path: tuple(sorted(names)) for path, names in sorted(found.items())}
+
+
+def _named(
+    session: Session, attempt: Attempt, state: TableState, children: AbstractSet[tuple[str, str]]
+) -> list[tuple[tuple[str, str], str, str]]:
+    """Return child, partition path and file name of the child logs that completed writes name."""
+    return [
+        (child, stat.partition_path, stat.file_name)
+        for write in state.timeline.completed_beyond(attempt.begun.timeline.completions, attempt.instant)
+        if (metadata := session.commits.metadata(state.timeline, write)) is not None
+        for stat in metadata.stats
+        if (child := (stat.partition_path, stat.file_id)) in children and f"_{attempt.instant}.log." in stat.file_name
+    ]
 
 
 def _own(choice: Choice) -> ResizeChoice:

@@ -42,7 +42,7 @@ def delete_undone(
     A write's completed file goes first, so that readers take its data files for uncommitted ones. `check` may raise.
     """
     storage, done = session.ctx.storage, list[Undone]()
-    has_ring = has_rings(storage)
+    has_ring, deleted = has_rings(storage), set[str]()
     for target in targets:
         check()
         mark_cancelled(storage, target.time, refuse_uncancelled(storage, state, target.time))
@@ -52,6 +52,9 @@ def delete_undone(
             delete_rings_of(storage, target.time)
         by_partition: dict[str, list[str]] = {}
         for file in files.by_writer.get(target.time, ()):
+            if file.path in deleted:
+                continue
+            deleted.add(file.path)
             delete_files(storage, [file.path], foreign=True, check=check)
             tally.add(file.size_bytes)
             by_partition.setdefault(file.partition_path, []).append(absolute_path(storage, file.path))

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.errors import Busy, Corrupt, InvalidRequest
-from hudi_ops.files.names import data_path
+from hudi_ops.files.names import data_path, parse_data_file, writer_of_child_log
 from hudi_ops.metadata.reader.listing import open_listing
 from hudi_ops.services.savepoint.savepoints import savepoint_at
+from hudi_ops.timeline.content.footprint import is_child_log
 from hudi_ops.timeline.content.plans import Savepoint, read_result
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import REWRITING_ACTIONS
@@ -20,14 +21,18 @@ from hudi_ops.view.file_group import DataFile
 
 @dataclass(frozen=True)
 class Survey:
-    """Files of a table by the writes that made them, from one listing of its folders."""
+    """Files of a table by the writes that made them, from one listing of its folders.
+
+    A log file that a write put into a child of a resize is among those of both.
+    """
 
     by_writer: Mapping[str, Sequence[DataFile]]
     paths: frozenset[str]
 
     def files_of(self, instants: Sequence[Instant]) -> list[DataFile]:
         """Return the files of these writes, those that no commit names included."""
-        return [file for instant in instants for file in self.by_writer.get(instant.time, ())]
+        found = {file.path: file for instant in instants for file in self.by_writer.get(instant.time, ())}
+        return [*found.values()]
 
 
 def survey(session: Session, state: TableState) -> Survey:
@@ -37,7 +42,22 @@ def survey(session: Session, state: TableState) -> Survey:
     for files in listing.walk().files.values():
         for file in files:
             by_writer.setdefault(file.instant, []).append(file)
-    return Survey(by_writer, frozenset(file.path for files in by_writer.values() for file in files))
+            name = parse_data_file(file.name)
+            author = writer_of_child_log(name) if name is not None else None
+            if author is not None:
+                by_writer.setdefault(author, []).append(file)
+    paths = {file.path: file for files in by_writer.values() for file in files}
+    if state.log.properties.facts.has_ring:
+        # The child logs of Apache Hudi do not name their writer.
+        for write in state.timeline.completed_writes:
+            metadata = session.commits.metadata(state.timeline, write)
+            stats = metadata.stats if metadata is not None else ()
+            named = [stat.path.lstrip("/") for stat in stats if is_child_log(stat, write.time)]
+            own = {file.path for file in by_writer.get(write.time, ())}
+            more = [paths[path] for path in named if path in paths and path not in own]
+            if more:
+                by_writer.setdefault(write.time, []).extend(more)
+    return Survey(by_writer, frozenset(paths))
 
 
 def savepoint_to_restore(state: TableState, instant: str | None) -> str:

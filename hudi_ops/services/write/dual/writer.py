@@ -28,6 +28,9 @@ from hudi_ops.services.write.dual.child_logs import ChildLog, ChildrenTask, copy
 from hudi_ops.services.write.tasks.merge import BucketResult, BucketTask
 from hudi_ops.timeline.state import TableState
 
+AHEAD_BITS = 16
+"""Bound of the steps between versions, of which Apache Hudi reads 31 bits."""
+
 
 @dataclass
 class DualWriter:
@@ -48,6 +51,8 @@ class DualWriter:
     write: Write = field(init=False)
     _paths: list[str] = field(default_factory=list)
     _made: dict[str, list[ChildLog]] = field(default_factory=dict)
+    _lost: dict[str, int] = field(default_factory=dict)
+    """How often another write took the version of a child log first, by resize."""
 
     def with_children(self, tasks: Sequence[BucketTask]) -> list[BucketTask]:
         """Return tasks with the children of the resizes that are pending as the write begins.
@@ -89,9 +94,12 @@ class DualWriter:
             self._drop(instant)
         for resize in needed:
             known = self._made.get(resize.instant)
-            if known is None or not self._rises(state, resize, known):
+            if known is not None and self._rises(state, resize, known):
+                continue
+            if known is not None:
+                self._lost[resize.instant] = self._lost.get(resize.instant, 0) + 1
                 self._drop(resize.instant)
-                self._made[resize.instant] = self._written(state, resize)
+            self._made[resize.instant] = self._written(state, resize)
         logs = [log for found in self._made.values() for log in found]
         return replace(
             self.write,
@@ -150,8 +158,9 @@ class DualWriter:
         ring = ring_of_children(change, resize.instant)
         newest = self.session.resizes.newest_versions(state, resize)
         ids = [ring.file_id(node) for node in range(len(ring.prefixes))]
-        # Writes that begin later have a higher head: most need not ask each other for a version.
-        versions = tuple(max(state.log.head, newest.get((change.partition_path, one), 0)) + 1 for one in ids)
+        # Writes that begin later have a higher head: most need not ask each other for a version. One that lost goes far ahead.
+        ahead = 1 << min(self._lost.get(resize.instant, 0), AHEAD_BITS)
+        versions = tuple(max(state.log.head, newest.get((change.partition_path, one), 0)) + ahead for one in ids)
         rules = merging_of(state, self.schema)[0]
         task = ChildrenTask(
             storage=self.session.ctx.storage,
