@@ -717,8 +717,8 @@ GUARDS = [
     _row(
         "a ring that a foreign executor left is replaced",
         "index/ring_files.py",
-        "if children is not None and storage.get(path) != body:",
-        "if False:",
+        "if not ensure(storage, path, body) and children is not None and storage.get(path) != body:",
+        "if not ensure(storage, path, body) and False:",
         "services/resize/test_races.py",
     ),
     _row(
