@@ -22,6 +22,9 @@ from tests.tiers import TIERS, lines, select
 settings.register_profile("no-deadline", deadline=None)
 settings.load_profile("no-deadline")
 
+# Two processes of tests share two cores: Arrow's own threads gain nothing on tables of some rows. Our engine keeps its threads.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # Of every Spark that a test starts: sessions of a minute never earn back what Java's second compiler costs two cores.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 

@@ -19,6 +19,8 @@ _PROCESSES = "starts, kills or measures processes"
 _SEARCH = "searches schedules for many seconds"
 _LARGE = "moves gigabytes or thousands of files"
 _SWEEP = "goes wrong at each of many points"
+_LIKE = "repeats what quick proves with a like case"
+_WAITS = "waits for seconds"
 
 LEFT_OUT: dict[str, str | None] = {
     "interop": _HUDI,
@@ -106,9 +108,17 @@ LEFT_OUT: dict[str, str | None] = {
     "services/restore/test_restore.py::test_a_restore_goes_wrong_at_every_storage_operation": _SWEEP,
     "services/restore/test_restore.py::test_a_restore_goes_wrong_at_every_storage_operation[Fault.CRASH_BEFORE]": None,
     "protocol/test_ring_tables.py::test_a_crash_of_an_overwrite_leaves_rings_that_fit_the_groups": _SWEEP,
+    "services/resize/test_with_model.py": _SEARCH,
+    "services/resize/test_with_model.py::test_rounds_of_splits_and_merges_keep_every_row_once": None,
     "services/clustering/test_crashes.py": _SWEEP,
     "services/clustering/test_crashes.py::test_crash_at_every_storage_operation[execute-Fault.CRASH_BEFORE]": None,
     "services/clustering/test_simulated.py::test_no_single_fault_of_a_clustering_loses_a_row": _SEARCH,
+    "services/resize/test_simulated.py": _SEARCH,
+    "services/resize/test_simulated.py::test_no_schedule_of_a_resize_breaks_a_ring_or_loses_a_row[ingest and planner-]": None,
+    **{
+        f"services/resize/test_simulated.py::test_without_a_guard_the_search_finds_what_it_prevents[{guard}]": None
+        for guard in ("the late dual write", "the version of a child log", "the abort of completed writers' logs")
+    },
     "services/resize/test_crashes.py": _SWEEP,
     "services/resize/test_crashes.py::test_crash_at_every_storage_operation[Fault.CRASH_BEFORE]": None,
     "services/resize/test_execute.py::test_a_resize_beside_writers_keeps_every_row_once": "tries each plan with each table",
@@ -129,6 +139,10 @@ LEFT_OUT: dict[str, str | None] = {
     "services/cancel/test_ingestion_crashes.py": _SWEEP,
     "services/cancel/test_simulated.py": _SEARCH,
     "services/cancel/test_stopped.py::test_an_executor_amid_a_long_task_stops[1]": _PROCESSES,
+    "services/resize/test_abort_crashes.py": _SWEEP,
+    "services/resize/test_abort_crashes.py::test_a_cancel_goes_wrong_at_every_storage_operation[begun-metadata-CRASH_AFTER]": None,
+    "services/resize/test_abort_crashes.py::test_a_writer_runs_on_beside_a_cancel_that_goes_wrong"
+    "[before its slot-Fault.CRASH_AFTER]": None,
     "services/clean/test_crashes.py": _SWEEP,
     "services/clean/test_simulated.py": _SEARCH,
     "services/clean/test_incremental.py::test_random_histories_leave_what_a_full_clean_leaves": _SEARCH,
@@ -141,6 +155,91 @@ LEFT_OUT: dict[str, str | None] = {
         f"protocol/test_metadata_build.py::test_an_error_leaves_a_table_that_is_right[Fault.{fault}]": _SWEEP
         for fault in ("LANDS_LATER", "EXISTS_THOUGH_ABSENT", "EXISTS_BY_ITSELF")
     },
+    **{
+        f"docs/test_snippets.py::test_every_snippet_of_a_page_runs_as_printed[{page}.md]": _PROCESSES
+        for page in ("archive", "changes", "clean", "clustering", "errors")
+    },
+    **{
+        f"protocol/test_simulated_pairs.py::test_no_schedule_of_a_pair_loses_a_row[{case}-]": _LIKE
+        for case in (
+            "two ingests of two groups",
+            "ingest and delete of two groups",
+            "ingest and removal of another partition",
+            "ingest and rollback of written files",
+            "ingest and Apache Hudi on two groups",
+        )
+    },
+    "protocol/test_simulated_pairs.py::test_no_single_fault_of_a_pair_loses_a_row"
+    "[ingest whose puts land later and Apache Hudi]": _SEARCH,
+    "protocol/test_simulated_pairs.py::test_without_a_guard_the_search_finds_what_it_prevents[the epoch]": _SEARCH,
+    "protocol/test_simulated_metadata.py::test_no_schedule_leaves_the_metadata_table_behind_or_ahead"
+    "[ingest and removal of one partition, metadata table]": _LIKE,
+    "protocol/test_simulated_metadata.py::test_no_drawn_schedule_leaves_the_metadata_table_behind_or_ahead": _SEARCH,
+    "protocol/test_left_states.py::test_no_schedule_of_sessions_that_go_on_loses_a_row[a dead one that was decided-]": _LIKE,
+    **{
+        f"protocol/test_holes.py::test_a_hole_opens_without_its_guard[{hole}]": _LIKE
+        for hole in (
+            "H3 a pending rollback of Apache Hudi voids",
+            "H3 a plan of Apache Hudi voids",
+            "W4 an applier that slept wakes nothing that was archived",
+        )
+    },
+    **{
+        f"services/compaction/test_simulated.py::test_no_schedule_of_a_compaction_loses_a_row[{case}-]": _LIKE
+        for case in (
+            "ingest, planner and executor",
+            "delete and executor",
+            "removal and executor",
+            "removal and planner",
+            "ingest and resume before the inflight",
+            "ingest and resume before the second file",
+        )
+    },
+    "services/compaction/test_simulated.py::test_no_single_fault_of_a_compaction_loses_a_row[two executors]": _SEARCH,
+    **{
+        f"services/clustering/test_simulated.py::test_no_schedule_of_a_clustering_loses_a_row[{case}-]": _LIKE
+        for case in (
+            "ingest of all groups",
+            "delete and executor",
+            "removal and executor",
+            "request and executor",
+            "ingest and resume before the second file",
+            "ingest and resume before the completed file",
+        )
+    },
+    "services/clustering/test_simulated.py::test_no_drawn_schedule_of_a_clustering_loses_a_row"
+    "[two ingests of both groups, and executor]": _SEARCH,
+    "services/clustering/test_beside_ingestion.py::test_most_groups_complete_beside_five_commits_a_second[cow]": _LIKE,
+    "services/archive/test_archivers.py::test_no_schedule_of_an_archiver_loses_a_row"
+    "[long ingestion and archiver, metadata table-]": _LIKE,
+    "services/archive/test_crashes.py::test_a_merge_of_levels_that_goes_wrong_anywhere_is_continued[CRASH_AFTER]": _SWEEP,
+    "services/row_count/test_row_count.py::test_no_schedule_of_two_runs_counts_wrongly": _SEARCH,
+    "services/cancel/test_stopped.py::test_a_task_on_an_executor_ends_itself_once_its_instant_is_cancelled": _PROCESSES,
+    "storage/test_object_store_table.py::test_a_crash_after_every_write_loses_and_doubles_nothing": _SWEEP,
+    "storage/test_object_store_table.py::test_rows_are_neither_lost_nor_doubled[0.4]": _LIKE,
+    "storage/test_contract.py::test_thousands_of_names[local]": _LARGE,
+    "unit/engine/test_spill.py::test_a_disk_that_takes_no_more_is_named_and_the_table_is_as_it_was": _PROCESSES,
+    **{
+        f"unit/cli/test_remove.py::test_people_at_a_terminal_are_asked[{case}-words1]": _PROCESSES
+        for case in ("y-0", "n-12", "-12")
+    },
+    **{
+        f"unit/cli/test_progress.py::test_a_terminal_shows_what_is_done_of_the_total[command{n}-shown{n}]": _PROCESSES
+        for n in (2, 3)
+    },
+    "unit/cli/test_program.py::test_progress_is_shown_on_a_terminal_only": _PROCESSES,
+    "unit/cli/test_program.py::test_a_terminal_gets_a_table_that_fits": _PROCESSES,
+    **{
+        f"unit/cli/test_inspect.py::test_every_table_of_apache_hudi_can_be_looked_at[command{n}]": _LIKE for n in (3, 4)
+    },
+    "unit/services/test_index_pruning.py::test_every_value_is_found_by_every_index"
+    "[column_stats--v9_txns_simple_meta_mor]": _LIKE,
+    "unit/concurrency/test_leases.py::test_a_beat_that_hangs_keeps_neither_the_end_nor_a_lease_that_was_dropped": _WAITS,
+    "storage/test_bad_stores.py::test_a_network_that_drops_in_the_middle_of_a_read_is_asked_again": _WAITS,
+    "storage/test_object_store.py::test_a_put_whose_replies_are_lost_is_unknown_and_claim_settles_it": _WAITS,
+    "storage/test_claim.py::test_nobody_is_lied_to[more preemptions]": _SEARCH,
+    "unit/cli/test_adopt.py::test_at_a_terminal_the_zone_is_asked_about": _PROCESSES,
+    "unit/cli/test_restore.py::test_consent_is_asked_for": _PROCESSES,
 }
 """Place -> why quick leaves it out; None: quick has it, within a place that it leaves out."""
 
@@ -162,6 +261,12 @@ SOAK_ONLY: dict[str, str] = {
         for case in ("cow-False-9", "mor-False-9")
     },
     "interop/test_cancelled_plans.py::test_apache_hudi_goes_on_beside_aborted_plans[False-8]": "repeats a case that full makes",
+    **{
+        f"interop/test_aborted_resizes.py::test_apache_hudi_counts_the_rows_after_cancels_that_died[{case}]": (
+            "repeats full's case with another release or without a metadata table"
+        )
+        for case in ("8-False", "9-False", "8-True")
+    },
     "interop/test_clustering.py::test_both_plan_and_execute_clusterings_in_turn[mor-9-False]": "repeats a table that full has",
     **{
         f"services/clustering/test_crashes.py::test_an_error_at_every_storage_operation_leaves_rows_and_plan[{case}]": (
@@ -171,7 +276,14 @@ SOAK_ONLY: dict[str, str] = {
             "plan-Fault.LANDS_LATER",
             *(f"{phase}-Fault.EXISTS_{how}" for phase in ("plan", "execute") for how in ("THOUGH_ABSENT", "BY_ITSELF")),
             "execute-Fault.LANDS_LATER",
+            "execute-Fault.ERROR_BEFORE",
         )
+    },
+    **{
+        f"services/{service}/test_simulated.py::test_without_a_guard_the_search_finds_what_it_prevents[the epoch]": (
+            "compactions prove this guard of every service in full"
+        )
+        for service in ("clustering", "resize")
     },
     **{
         f"services/resize/test_crashes.py::test_an_error_at_every_storage_operation_leaves_rows_and_plan[Fault.{fault}]": (
@@ -179,8 +291,28 @@ SOAK_ONLY: dict[str, str] = {
         )
         for fault in ("ERROR_AFTER", "LANDS_LATER", "EXISTS_THOUGH_ABSENT", "EXISTS_BY_ITSELF")
     },
-    "services/clustering/test_simulated.py::test_without_a_guard_the_search_finds_what_it_prevents[the epoch]": (
-        "compactions prove this guard of every service in full"
+    "services/clustering/test_crashes.py::test_crash_at_every_storage_operation[execute-Fault.CRASH_AFTER]": (
+        "test_ingestion_goes_on_after_every_crash of full crashes at the same operations"
+    ),
+    **{
+        f"services/cancel/test_crashes.py::test_a_cancel_goes_wrong_at_every_storage_operation[plain-{state}-Fault.{fault}]": (
+            "full goes wrong in this way with a metadata table"
+        )
+        for state in ("planned", "begun", "requested")
+        for fault in ("ERROR_BEFORE", "ERROR_AFTER", "LANDS_LATER", "EXISTS_THOUGH_ABSENT", "EXISTS_BY_ITSELF")
+    },
+    **{
+        f"interop/test_resizes.py::test_both_plan_and_execute_resizes_in_turn_while_both_write[{case}]": (
+            "full has another table of this release"
+        )
+        for case in ("9-False", "8-True")
+    },
+    "interop/test_archive.py::test_either_side_archives_on_after_the_other[cow-True-9]": "repeats a case that full makes",
+    "interop/test_automatic.py::test_a_write_of_apache_hudi_switches_them_off[cow]": "full has the case of merge-on-read",
+    "interop/test_restores.py::test_apache_hudi_goes_on_after_our_restore[cow-True]": "repeats a table that full has",
+    "interop/test_spark_writer.py::test_every_save_is_one_commit_that_all_readers_see[cow]": "full has the case of merge-on-read",
+    "airflow/test_stops.py::test_a_plan_that_airflow_killed_is_executed_by_the_next_try[clustering]": (
+        "full has Airflow kill a resize, and the DAG is the same"
     ),
 }
 """Place -> why only the soak has it."""

@@ -80,6 +80,20 @@ def is_child_log_of(name: DataFileName, writer: str) -> bool:
     return name.is_log and name.instant != writer and name.token.partition("-")[2] == _day_and_time(writer)
 
 
+def writer_of_child_log(name: DataFileName) -> str | None:
+    """Return the write of ours that put a log file into a child group.
+
+    None: the token does not name one.
+
+    >>> writer_of_child_log(parse_data_file(".5c1f2d3e-0_20261121021726755.log.7_12-20261121-21801002"))
+    '20261121021801002'
+    """
+    _, _, written = name.token.partition("-")
+    day, _, time = written.partition("-")
+    writer = f"{day}{time:0>9}"
+    return writer if len(writer) == len(name.instant) and is_child_log_of(name, writer) else None
+
+
 def _day_and_time(instant: str) -> str:
     return f"{instant[:8]}-{int(instant[8:] or 0)}"
 

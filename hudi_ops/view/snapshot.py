@@ -9,6 +9,7 @@ from functools import cached_property
 from operator import attrgetter
 
 from hudi_ops.config.table import TableConfig
+from hudi_ops.files.names import parse_data_file, writer_of_child_log
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.state import CommitReader
@@ -94,10 +95,14 @@ class TableView:
             )
         if writer is not None and writer.kind == "deltacommit":
             return self._is_visible(file, as_of)
-        # Logs that carry a resize's instant were written by others, which name them.
+        # Logs that carry a resize's instant were written by others; where they are ours, the names tell which.
         made = self._made_by(writer) if writer is not None else None
         is_left_out = made is not None and (file.partition_path, file.file_id) not in made
-        return not is_left_out and self._instant_counts(file.instant, as_of)
+        if is_left_out or not self._instant_counts(file.instant, as_of):
+            return False
+        name = parse_data_file(file.path.rpartition("/")[2])
+        author = writer_of_child_log(name) if name is not None else None
+        return author is None or self._instant_counts(author, as_of)
 
     def _made_by(self, writer: Instant) -> frozenset[tuple[str, str]] | None:
         """Return the groups that a resize of ours made; None for other instants.

@@ -76,7 +76,7 @@ def test_the_fields_of_each_service_stand_in_a_section_of_their_own(clustered_fi
     shared = {"table", "service", "partitions", "max_bytes", "cancel", "engine"}
     assert {name for name, section in sections.items() if section is None} == shared
     assert {name for name, section in sections.items() if section == "Resize"} == {
-        *("split_bytes", "merge_bytes", "split_point", "max_partitions"),
+        *("split_bytes", "merge_bytes", "max_partitions"),
     }
     assert sections["sort_by"] == sections["on_overlap"] == "Clustering"
     assert [*sections][:2] == ["table", "service"]

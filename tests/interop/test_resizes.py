@@ -238,7 +238,8 @@ def test_apache_hudi_routes_100000_keys_by_a_ring_that_we_resized_three_times(
     table.ingest(batch(1))
     for share in (4, 8, 16):
         assert table.resize.run(split_bytes=table.ring()[0].total_bytes // share, merge_bytes=0).splits > 0
-    options = shared.options | bucket_options(2, "a,b") | {"hoodie.datasource.write.recordkey.field": "a,b"}
+    fields = ("hoodie.bucket.index.hash.field", "hoodie.datasource.write.recordkey.field")
+    options = shared.options | dict.fromkeys(fields, "a,b")
     apache_hudi.write(shared.path, batch(2), options=options)
     stored = table.read(["_hoodie_record_key", "_hoodie_file_name", "ts"])
     assert stored.num_rows == KEYS

@@ -39,12 +39,14 @@ from tests.services.clean import test_crashes as crashed_cleans
 from tests.services.clean import test_simulated as simulated_cleans
 from tests.services.clustering import test_simulated as simulated_clusterings
 from tests.services.compaction import test_crashes, test_simulated
+from tests.services.resize import test_simulated as simulated_resizes
 
 REGISTERING = (
     test_archivers,
     simulated_cancels,
     simulated_cleans,
     simulated_clusterings,
+    simulated_resizes,
     test_holes,
     test_simulated,
     test_simulated_ingests,
@@ -223,6 +225,21 @@ LEAST = {
         cases=12,
         runs=510,
         proofs=3,
+    ),
+    "resizes": Least(
+        frozenset({
+            "ingest and planner",
+            "ingest and executor",
+            "two executors",
+            "two ingests into one child",
+            "abort and executor",
+            "ingest and abort",
+            "ingest and resume before the ring file",
+            "overwrite and executor",
+        }),
+        cases=16,
+        runs=1_150,
+        proofs=5,
     ),
     "holes": Least(proofs=15),
 }

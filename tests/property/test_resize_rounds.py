@@ -16,6 +16,8 @@ from hudi_ops.services.resize.points import Balanced, Half, Middle, SplitPoint, 
 from tests.bounds import examples
 
 ROUNDS = 50
+SETTLING_MAX = 3 * 32
+"""Rounds until up to three buckets of one hash each were halved down to it, with the rule of the middle."""
 
 
 @dataclass
@@ -71,11 +73,11 @@ class Model:
 
     def settle(self) -> int:
         """Resize until nothing is left to do; return the number of rounds."""
-        for number in range(ROUNDS):
+        for number in range(SETTLING_MAX):
             if not self.resize():
                 self.assert_settled()
                 return number
-        raise AssertionError(f"not settled after {ROUNDS} rounds: {self.sizes()}")
+        raise AssertionError(f"not settled after {SETTLING_MAX} rounds: {self.sizes()}")
 
     def assert_settled(self) -> None:
         sizes, count = self.sizes(), len(self.ring.prefixes)

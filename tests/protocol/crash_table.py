@@ -16,6 +16,8 @@ from hudi_ops.concurrency.markers import FOLDER as MARKERS
 from hudi_ops.config.table import INDEX_DEFINITIONS_PATH, IndexKind, TableType
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.files.names import parse_data_file
+from hudi_ops.index.ring import INITIAL
+from hudi_ops.index.ring_files import all_ring_versions, committed_path, ring_path
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
 from hudi_ops.metadata.records.partitions import FOLDER, TIMELINE_FOLDER
 from hudi_ops.metadata.writer.begin import PROPERTIES_PATH
@@ -203,6 +205,9 @@ def _unaccounted(storage: Storage) -> list[str]:
     known |= set(itertools.chain.from_iterable(e.notes for _, e in log.since(-1) if isinstance(e, Complete | Plan)))
     known |= _metadata_files(storage)
     known |= {f"{MARKS}/{entry.instant}" for _, entry in log.since(-1) if isinstance(entry, Cancel)}
+    proven = {INITIAL, *(entry.instant for _, entry in log.completes())}
+    for partition, versions in all_ring_versions(storage).items():
+        known |= {path(partition, one) for one in proven & {*versions.rings} for path in (ring_path, committed_path)}
     return [
         info.path
         for info in storage.list()

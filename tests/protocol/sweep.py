@@ -5,8 +5,8 @@
         assert_whole(left.storage, left.clock, MODEL, left.story)
 
 What a crashed process leaves is what it had changed: after one change, before the next, and at every read between them it is the
-same. What a read that fails does comes in kinds, not in numbers. So a plain run visits the operations that make a difference, and
-a soak visits all.
+same. What a read that fails does comes in kinds, not in numbers. So a plain run visits the operations that make a difference, the
+quick tier every second of them, and a soak visits all.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
-from tests.bounds import SOAK
+from tests.bounds import SOAK, bound
 from tests.tables import NOW_MS
 
 CRASHES = [Fault.CRASH_BEFORE, Fault.CRASH_AFTER]
 ERRORS = [fault for fault in Fault if fault not in CRASHES]
 _CHANGES = ("put:", "put_if_absent:", "delete:")
+
+STRIDE = bound(2, 1, 1)
+"""Every so many of the operations that a sweep chose are visited."""
 
 Run = Callable[[FaultyStorage, ManualClock], object]
 Base = MemoryStorage | Callable[[ManualClock], MemoryStorage]
@@ -145,7 +148,7 @@ def fault_sweep(
         what: names the sweep in what it prints; empty: it prints nothing.
         points: storage operations of an undisturbed run, at least: a sweep that visits fewer has gone blind.
         writes: how many of them change something, at least.
-        runs: how many are visited, at least.
+        runs: how many are visited, at least; half as many in the quick tier.
         step: visit every so many operations, from `first` on, and not those of `visited`; the undisturbed run is yielded, too.
         first: see `step`.
         most: leave operations out between those of `visited`, until about so many are left. The soak has all.
@@ -163,6 +166,7 @@ def fault_sweep(
         numbers = visited(history, fault)
         if most is not None and not SOAK:
             numbers = numbers[:: max(1, len(numbers) // most)]
+        numbers = numbers[::STRIDE]
     for number in numbers:
         yield attempts.disturbed(number)
     changing = len(changes(history))
@@ -170,4 +174,4 @@ def fault_sweep(
         print(f"{what}, {fault.name}: wrong at {len(numbers)} of {len(history)} operations, of which {changing} write")
     assert len(history) >= points
     assert changing >= writes
-    assert len(numbers) >= runs
+    assert len(numbers) * STRIDE >= runs

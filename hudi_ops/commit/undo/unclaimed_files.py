@@ -115,10 +115,16 @@ def _children(session: Session, state: TableState, time: str) -> frozenset[tuple
 def resize_of(session: Session, state: TableState, time: str) -> ReplacePlan | None:
     """Return the plan of a pending or withdrawn resize; None for another action."""
     storage, found = session.ctx.storage, state.timeline.find(time, "clustering")
+    if found is not None and found.is_completed:
+        return None
     try:
         if found is not None:
             plan = read_plan(storage, state.timeline, found)
-        elif state.log.properties.facts.has_ring and (entry := plan_entry(storage, state, time)) is not None:
+        elif (
+            state.log.properties.facts.has_ring
+            and session.was_cancelled(state, time)
+            and (entry := plan_entry(storage, state, time)) is not None
+        ):
             plan = decode_plan(entry.action, storage.get(entry.payload), entry.payload)
         else:
             return None

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from hudi_ops.config.doors import TEXT, Door
+from hudi_ops.config.doors import Door
 from hudi_ops.config.requests.cancel import CancelSettings, checked_cancel, parse_cancel
 from hudi_ops.config.requests.fields import Abandoned, CancelText, DryRun, Engine, Partitions, PlanInstant, Resume
 from hudi_ops.config.requests.request import Request
@@ -71,7 +71,7 @@ class ResizeRequest(Request):
     )
     split_point: Annotated[
         str | None,
-        Door(form={**TEXT, "examples": list(SPLIT_POINTS)}, allows="middle, balanced, or module:Class"),
+        Door(form=None, allows="middle, balanced, or module:Class"),
     ] = Field(
         default=None,
         title="Split point",
@@ -88,8 +88,7 @@ class ResizeRequest(Request):
         default=1,
         ge=1,
         title="Max partitions",
-        description="Most partitions of a plan: those with most bytes to resize come first. Writers of Apache Hudi stop at a plan "
-        "of several partitions if they do not write to each of them.",
+        description="Most partitions of a plan: those with most bytes to resize come first.",
     )
     cancel: CancelText = Field(
         default=None,

@@ -25,6 +25,7 @@ class BlockInstants:
         start: in layout 1, the begin of the active timeline; older instants count as completed.
         only: only the blocks of these instants, for changes; None: of all.
         named: completed delta commits, in layout 2: a log file that carries one of them holds blocks of no other writer.
+        pending: writes that have not completed, in layout 2. Log files that carry the instant of a resize hold blocks of such.
     """
 
     latest: str
@@ -32,6 +33,7 @@ class BlockInstants:
     start: str = ""
     only: frozenset[str] | None = None
     named: frozenset[str] = frozenset()
+    pending: frozenset[str] = frozenset()
 
     @classmethod
     def of(
@@ -43,13 +45,14 @@ class BlockInstants:
             writes = tuple(instant for instant in writes if instant.time <= as_of)
         known = frozenset(instant.time for instant in writes) if config.layout == 1 else None
         named = timeline.deltas if config.layout == 2 else frozenset()
-        return cls(writes[-1].time if writes else "", known, timeline.start, only, named)
+        pending = frozenset(instant.time for instant in timeline.pending) if config.layout == 2 else frozenset()
+        return cls(writes[-1].time if writes else "", known, timeline.start, only, named, pending)
 
     def show(self, instant: str) -> bool:
         """Return whether the blocks of this writer count."""
         if self.only is not None:
             return instant in self.only
-        if instant > self.latest:
+        if instant > self.latest or instant in self.pending:
             return False
         return self.completed is None or instant in self.completed or instant < self.start
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.concurrency.lease.lease import FOLDER as LEASE_FOLDER
 from hudi_ops.concurrency.markers import FOLDER as MARKER_FOLDER
+from hudi_ops.files.names import writer_of_child_log
 from hudi_ops.timeline.cancel.aborted import QUEUE
 from hudi_ops.timeline.content.ledger_chain import FOLDER as LEDGER_FOLDER
 from hudi_ops.timeline.log.cancelled import MARKS
@@ -31,7 +32,7 @@ def check_leftovers(subject: Subject, findings: Findings) -> None:
 
 
 def _check_unnamed(subject: Subject, file: FoundFile, findings: Findings) -> None:
-    path, time = file.info.path, file.name.instant
+    path, time = file.info.path, _writer_of(subject, file)
     if subject.is_metadata_table and file.is_log and file.info.name.endswith(_INIT_TOKEN):
         return
     if subject.config.layout == 1 and file.is_log:
@@ -60,6 +61,16 @@ def _check_unnamed(subject: Subject, file: FoundFile, findings: Findings) -> Non
         )
     elif subject.is_ours and subject.history is not None and time not in subject.archived_times:
         _report_visible(subject, path, f"its instant {time} never completed", findings)
+
+
+def _writer_of(subject: Subject, file: FoundFile) -> str:
+    """Return the instant that wrote a file.
+
+    It is the one in the name, except of log files that writes put into the children of a resize, once that has completed.
+    """
+    found = subject.timeline.find(file.name.instant)
+    is_beside = file.is_log and found is not None and found.is_completed and found.kind == "replacecommit"
+    return (writer_of_child_log(file.name) if is_beside else None) or file.name.instant
 
 
 def _check_undone(subject: Subject, path: str, time: str, findings: Findings) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from functools import lru_cache
 
 import pyarrow.parquet as pq
@@ -51,17 +51,22 @@ def listed_rows(storage: MemoryStorage) -> dict[str, int]:
         held = dict(rows_in(storage.get(path))) if path else {}
         for _, completion, log in sorted(logs[group]):
             if completion >= base:
-                for key, value in entries_in(storage, log):
+                for key, value in entries_in(storage, log, completed.keys(), timeline.start):
                     held.pop(key, None) if value is None else held.update({key: value})
         assert not held.keys() & rows.keys(), f"{held.keys() & rows.keys()} show twice, the second time in {group}"
         rows |= held
     return rows
 
 
-def entries_in(storage: Storage, path: str) -> Iterator[tuple[str, int | None]]:
-    """(key, value) of a log file in the order of the file; None for deletes."""
+def entries_in(storage: Storage, path: str, completed: Container[str], start: str) -> Iterator[tuple[str, int | None]]:
+    """(key, value) of a log file in the order of the file; None for deletes.
+
+    A write beside a resize puts log files under the instant of the resize: only the blocks name the write.
+    """
     reader = LogFileReader(storage, path)
     for block in reader.blocks:
+        if block.instant not in completed and block.instant >= start:
+            continue
         if block.kind is BlockKind.DELETE:
             for deletes in reader.deletes(block):
                 yield from ((key, None) for key in deletes.keys.to_pylist())

@@ -37,6 +37,11 @@ def test_blocks_of_later_instants_are_passed_over() -> None:
     assert shown(BlockInstants("6"), *blocks) == [0, 1, 2]
 
 
+def test_blocks_of_writers_that_have_not_completed_are_passed_over() -> None:
+    """They are in log files that carry the instant of a resize, which completed before their writers."""
+    assert shown(BlockInstants("5", pending=frozenset({"2"})), block(0, "1"), block(1, "2"), block(2, "3")) == [0, 2]
+
+
 def test_in_layout_1_each_blocks_writer_must_have_completed() -> None:
     blocks = [block(0, "1"), block(1, "3"), block(2, "4"), block(3, "5")]
     assert shown(BlockInstants("5", completed=frozenset({"3", "5"}), start="2"), *blocks) == [0, 1, 3]
@@ -92,9 +97,11 @@ def config(layout: int) -> TableConfig:
 def test_instants_of_a_timeline() -> None:
     names = ["1_2.deltacommit", "3_9.deltacommit", "5.deltacommit.inflight", "6_7.commit"]
     timeline = timeline_of([file for name in names if (file := parse_file_name(name, 2))], ".hoodie/timeline", 2)
-    assert BlockInstants.of(config(2), timeline) == BlockInstants("6", None, "1", None, frozenset({"1", "3"}))
+    assert BlockInstants.of(config(2), timeline) == BlockInstants(
+        "6", None, "1", None, frozenset({"1", "3"}), frozenset({"5"})
+    )
     assert BlockInstants.of(config(2), timeline, as_of="4") == BlockInstants(
-        "3", None, "1", None, frozenset({"1", "3"})
+        "3", None, "1", None, frozenset({"1", "3"}), frozenset({"5"})
     )
     names = ["1.deltacommit", "3.deltacommit", "5.deltacommit.inflight"]
     timeline = timeline_of([file for name in names if (file := parse_file_name(name, 1))], ".hoodie", 1)

@@ -223,7 +223,7 @@ def outcome(look) -> object:  # type: ignore[no-untyped-def]
 
 def test_kept_slices_equal_those_that_a_look_at_all_files_finds() -> None:
     ways, errors = Counter[str](), 0
-    for seed in range(bound(quick=60, full=200, soak=20_000)):
+    for seed in range(bound(quick=30, full=200, soak=20_000)):
         table = Table(seed)
         table.create()
         for step in range(50):
@@ -233,7 +233,7 @@ def test_kept_slices_equal_those_that_a_look_at_all_files_finds() -> None:
                 assert found == expected, f"seed {seed}, step {step}"
                 errors += isinstance(expected, type)
         ways += table.kept.ways
-    assert min(ways["longer"], ways["same"], ways["anew"], errors) > bound(quick=60, full=200, soak=20_000), ways
+    assert min(ways["longer"], ways["same"], ways["anew"], errors) > bound(quick=30, full=200, soak=20_000), ways
 
 
 def test_a_log_file_lengthens_the_slice_without_a_look_at_those_before() -> None:

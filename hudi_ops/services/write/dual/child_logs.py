@@ -1,4 +1,4 @@
-"""Put the rows and deletes of a parent into log files of its children: the tasks of a dual write.
+"""Put the rows and deletes of a parent into log files of its children, as a task.
 
 Where a resize was pending before a write put its rows into the parent, the same task puts them into the children. For a resize that
 was planned later, a task of its own reads the parent's log file again. Both put equal rows into files of equal names, in each try.
@@ -41,7 +41,7 @@ from hudi_ops.timeline.content.commit_metadata import WriteStat
 
 @dataclass(frozen=True, eq=False)
 class ChildrenTask:
-    """Children of one parent of a pending resize, and how a write puts rows into them; picklable.
+    """Children of a parent in a pending resize, and how a write puts rows into them.
 
     Attributes:
         instant: of the write.
