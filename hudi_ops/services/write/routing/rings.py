@@ -41,11 +41,11 @@ Node = tuple[str, int]
 
 @dataclass(frozen=True, eq=False)
 class LaneTask:
-    """Lane of a partition whose rows are split by node; `names` are the keys of their chunks."""
+    """Lane of a partition whose rows are split by node; `names` are the chunk keys of the nodes that it reaches."""
 
     engine: RingEngine
     lookup: RingLookup
-    names: tuple[str, ...]
+    names: Mapping[int, str]
 
 
 def split_lane(task: LaneTask, tables: list[pa.Table]) -> Iterator[Produced]:
@@ -166,10 +166,10 @@ class RingRouter:
                     LaneTask(
                         self._engine,
                         lookups[path],
-                        tuple(names.get((path, node), "") for node in range(len(rings[path].prefixes))),
+                        {node: names[path, node] for node in nodes},
                     ),
                 )
-                for path, lane in reached
+                for (path, lane), nodes in reached.items()
             ]
             regrouped = self._held.enter_context(self.scattered.regroup(split_lane, tasks))
             filled = {key for keys in regrouped.summaries for key in keys}
