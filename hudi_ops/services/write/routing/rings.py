@@ -41,7 +41,9 @@ Node = tuple[str, int]
 
 @dataclass(frozen=True, eq=False)
 class LaneTask:
-    """Lane of a partition whose rows are split by node; `names` are the chunk keys of the nodes that it reaches."""
+    """Lane of a partition whose rows are split by node.
+
+    `names` are the chunk keys of the nodes that it reaches."""
 
     engine: RingEngine
     lookup: RingLookup
