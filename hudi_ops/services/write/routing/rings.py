@@ -43,7 +43,8 @@ Node = tuple[str, int]
 class LaneTask:
     """Lane of a partition whose rows are split by node.
 
-    `names` are the chunk keys of the nodes that it reaches."""
+    `names` are the chunk keys of the nodes that it reaches.
+    """
 
     engine: RingEngine
     lookup: RingLookup
