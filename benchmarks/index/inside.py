@@ -27,7 +27,7 @@ Call = Callable[[], bool]
 """What is timed; whether its result is right."""
 BLOOM_FILES = 8
 _OTHER = 2
-"""A ring with other nodes has so many times those of the initial ring."""
+"""Factor between the nodes of a resized ring and those of the initial ring."""
 
 
 def calls(case: Case, work: Path, rows: int, batch_rows: int) -> dict[str, Callable[[], Call]]:

@@ -40,7 +40,7 @@ ALONE_S = bound(2.0, 4.0, 60.0)
 RUN_S = float(os.environ.get("HUDI_OPS_RUN_S") or bound(5.0, 20.0, 600.0))
 KILL_EVERY_S = bound(2.0, 5.0, 8.0)
 SPLITS, KILLS = bound((1, 1), (4, 3), (50, 20))
-"""Splits that complete, and kills, at least: the run lasts until there were so many."""
+"""Least numbers of completed splits and of kills: the run lasts until both are reached."""
 DEADLINE_S = RUN_S + 240.0
 
 

@@ -30,7 +30,7 @@ ERRORS = [fault for fault in Fault if fault not in CRASHES]
 _CHANGES = ("put:", "put_if_absent:", "delete:")
 
 STRIDE = bound(2, 1, 1)
-"""Every so many of the operations that a sweep chose are visited."""
+"""Step between the visited operations among those that a sweep chose."""
 
 Run = Callable[[FaultyStorage, ManualClock], object]
 Base = MemoryStorage | Callable[[ManualClock], MemoryStorage]

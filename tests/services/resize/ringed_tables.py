@@ -57,7 +57,7 @@ def _engine() -> Any:
 
 
 def batch(counts: Sequence[int], part: str = "p0", value: int = 1) -> pa.Table:
-    """Rows of a partition, so many in each node of its first ring."""
+    """Rows of a partition; the counts are those of each node of its first ring."""
     ring = initial_ring(f"part={part}", len(counts))
     keys = [key for node, count in enumerate(counts) for key in keys_in(ring, node, count)]
     return rows(*((key, part, value, value, None) for key in keys))
@@ -70,7 +70,7 @@ def _filled(definition: Any, parts: tuple[tuple[int, ...], ...]) -> MemoryStorag
 
 
 def filled(definition: Any, *parts: tuple[int, ...]) -> MemoryStorage:
-    """A table of partitions p0, p1 …, with so many rows in each bucket."""
+    """A table of partitions p0, p1 …; the counts are the rows of each bucket."""
     return _filled(definition, parts).copy()
 
 

@@ -49,7 +49,7 @@ def steps_of(run: Callable[[FaultyStorage], object], storage: Any) -> list[int]:
 
 
 def spread(steps: list[int], most: int) -> list[int]:
-    """About so many of the numbers, evenly, and the last one."""
+    """About `most` of the numbers, evenly spread, and the last one."""
     return [*steps[: -1 : max(1, -(-len(steps) // most))], steps[-1]]
 
 
