@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from hudi_ops.read.scan import Explanation, Scan
     from hudi_ops.services.base.result import PlanResult
     from hudi_ops.services.compaction.result import CompactResult
-    from hudi_ops.services.indexing.build import BuildResult
     from hudi_ops.services.indexing.drop import DropResult
+    from hudi_ops.services.indexing.run import BuildResult
     from hudi_ops.services.recovery.attempts import RecoverResult, RollbackResult
     from hudi_ops.services.write.ingest import IngestResult
     from hudi_ops.services.write.remove import RemovalResult
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # DAG files import this package for its settings; pyarrow comes with the first use of a table only.
 _LATER = {
-    "BuildResult": "hudi_ops.services.indexing.build",
+    "BuildResult": "hudi_ops.services.indexing.filling.build",
     "Changes": "hudi_ops.read.changes",
     "CompactResult": "hudi_ops.services.compaction.result",
     "DropResult": "hudi_ops.services.indexing.drop",

@@ -103,7 +103,7 @@ def complete_write(
         doubt = _may_double(session, state, write, puts_each_once=delta.puts_each_key_once)
         body = _metadata(session, state, slot, delta.write, ahead, may_double=doubt).to_bytes()
         entry = entry_of(session, attempt, state, completion, session.put_payload(attempt.instant, slot, body))
-        added = {"metadata": delta.path_at(completion, state), "metadata_seen": delta.seen_at(completion)}
+        added = delta.entry_fields(completion, state)
         return entry.model_copy(update={**added, **observed_completions(state, completion)})
 
     with cancels:

@@ -71,8 +71,7 @@ def complete_action(
         entry = entry_of(session, attempt, state, completion, path)
         if not body.removed:
             return entry
-        added = {"metadata": delta.path_at(completion, state), "metadata_seen": delta.seen_at(completion)}
-        return entry.model_copy(update=added)
+        return entry.model_copy(update=delta.entry_fields(completion, state))
 
     try:
         decided = decide_made(

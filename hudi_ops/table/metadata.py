@@ -8,8 +8,8 @@ from typing import Any
 from hudi_ops.commit.session import Session
 from hudi_ops.config.requests import IndexRequest, merged
 from hudi_ops.engine.progress import Progress
-from hudi_ops.services.indexing.build import BuildResult, build_metadata
 from hudi_ops.services.indexing.drop import DropResult, drop_metadata
+from hudi_ops.services.indexing.run import BuildResult, build_metadata
 from hudi_ops.services.metadata_table.compact import MetadataCompaction, compact_metadata
 from hudi_ops.services.metadata_table.describe import MetadataFacts, describe_metadata
 

@@ -31,8 +31,8 @@ from hudi_ops.services.create.adopt import AdoptionResult, adopt_table
 from hudi_ops.services.create.adoption import Adoption, AdoptionOptions
 from hudi_ops.services.create.create import create_table
 from hudi_ops.services.create.given_columns import GivenColumns, given_columns
-from hudi_ops.services.indexing.build import BuildResult
 from hudi_ops.services.indexing.drop import DropResult
+from hudi_ops.services.indexing.run import BuildResult
 from hudi_ops.services.metadata_table.compact import MetadataCompaction
 from hudi_ops.services.write.automatic import recorded_services, written
 from hudi_ops.services.write.operations import DELETE_PARTITION, TRUNCATE, WriteOperation

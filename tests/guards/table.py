@@ -765,7 +765,7 @@ GUARDS = [
     ),
     _row(
         "a built metadata table has the log files for the children of a pending resize",
-        "services/indexing/diff.py",
+        "services/indexing/filling/diff.py",
         "ahead = {file.path: file for file in _written_ahead(session, state, listed)}",
         "ahead: dict[str, DataFile] = {}",
         "protocol/test_build_beside_resize.py",
@@ -773,14 +773,14 @@ GUARDS = [
     ),
     _row(
         "a build whose log files an aborted resize deleted looks again",
-        "services/indexing/build.py",
+        "services/indexing/filling/build.py",
         " or seen.undone_ahead(state)",
         "",
         "protocol/test_build_beside_resize.py",
     ),
     _row(
         "a build waits until a cancelled resize is removed",
-        "services/indexing/reserve.py",
+        "services/indexing/filling/reserve.py",
         "            _refuse_undone_resize(session, state, instant.time)\n",
         "",
         "protocol/test_build_beside_resize.py",

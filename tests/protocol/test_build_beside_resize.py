@@ -111,16 +111,16 @@ def test_a_resize_that_is_rolled_back_is_waited_for(
     table.adopt()
     rollback = "20261121022000000"
     storage.put(f".hoodie/timeline/{rollback}.rollback.requested", b"a plan")
-    from hudi_ops.services.indexing import reserve
+    from hudi_ops.services.indexing import wanted
 
-    real = reserve.read_plan
+    real = wanted.read_plan
     monkeypatch.setattr(
-        reserve,
+        wanted,
         "read_plan",
         lambda *given: RollbackPlan(RESIZE, "clustering", {}) if given[2].kind == "rollback" else real(*given),
     )
     with pytest.raises(Busy, match="a resize is being undone") as refused:
-        reserve.refuse_unbuildable(table._session, table._session.loader.load())
+        wanted.refuse_unbuildable(table._session, table._session.loader.load())
     assert refused.value.found == f"its pending rollback {rollback}"
 
 

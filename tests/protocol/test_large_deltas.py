@@ -17,7 +17,7 @@ from hudi_ops.metadata.records import record_index
 from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.metadata.records.record_index import record_index_records
 from hudi_ops.metadata.writer.delta import log_files
-from hudi_ops.services.indexing.build import build_metadata
+from hudi_ops.services.indexing.run import build_metadata
 from hudi_ops.services.metadata_table.compact import compact_metadata
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock

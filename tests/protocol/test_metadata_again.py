@@ -11,8 +11,9 @@ from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.errors import Cancelled, Conflict, HudiOpsError, InvalidRequest, Unsupported
 from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_timeline
 from hudi_ops.metadata.records.partitions import FOLDER
-from hudi_ops.services.indexing import build as metadata_build
-from hudi_ops.services.indexing.build import build_metadata
+from hudi_ops.services.indexing import run as metadata_run
+from hudi_ops.services.indexing.filling import build as metadata_build
+from hudi_ops.services.indexing.run import build_metadata
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault
@@ -106,21 +107,21 @@ def test_beside_writers_and_readers(base, monkeypatch: pytest.MonkeyPatch) -> No
     clock = ManualClock(NOW_MS)
     storage = base.copy(clock)
     rows = read_rows(storage, clock)
-    begin, decide = metadata_build._begin, commit._decide_once_started
+    begin, decide = metadata_build.begin, commit._decide_once_started
     refused = []
 
-    def beside(build, seen):
-        monkeypatch.setattr(metadata_build, "_begin", begin)
+    def beside(build):
+        monkeypatch.setattr(metadata_build, "begin", begin)
         with pytest.raises(Unsupported, match="which locates the rows of this table, cannot be read"):
             table_of(storage, clock, "late").ingest(LATER)
         assert read_rows(storage, clock) == rows
         refused.append("late")
-        begin(build, seen)
+        begin(build)
         monkeypatch.setattr(commit, "_decide_once_started", decide)
 
     def later(*args):
         monkeypatch.setattr(commit, "_decide_once_started", decide)
-        monkeypatch.setattr(metadata_build, "_begin", beside)
+        monkeypatch.setattr(metadata_build, "begin", beside)
         again(storage, clock, "builder", ["record_index"])
         return decide(*args)
 
@@ -134,14 +135,14 @@ def test_beside_writers_and_readers(base, monkeypatch: pytest.MonkeyPatch) -> No
 def test_what_completes_between_dropping_and_naming_is_in_it(base, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = ManualClock(NOW_MS)
     storage = base.copy(clock)
-    decided = metadata_build._decided
+    decided = metadata_build.announce
 
-    def beside(build, seen):
-        monkeypatch.setattr(metadata_build, "_decided", decided)
+    def beside(build):
+        monkeypatch.setattr(metadata_build, "announce", decided)
         table_of(storage, clock, "writer").ingest(LATER.filter(pc.equal(LATER["id"], "n4")), "bulk_insert")
-        return decided(build, seen)
+        decided(build)
 
-    monkeypatch.setattr(metadata_build, "_decided", beside)
+    monkeypatch.setattr(metadata_build, "announce", beside)
     assert again(storage, clock, "builder").rounds == 1
     assert faults_of(storage, clock) == []
 
@@ -188,7 +189,7 @@ def test_a_table_without_a_metadata_table_gets_one(base) -> None:
 def test_what_another_built_meanwhile_is_left_alone(base, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = ManualClock(NOW_MS)
     storage = base.copy(clock)
-    drop = metadata_build.drop_metadata
+    drop = metadata_run.drop_metadata
 
     def beside(*args, **how):
         done = drop(*args, **how)
@@ -196,7 +197,7 @@ def test_what_another_built_meanwhile_is_left_alone(base, monkeypatch: pytest.Mo
         assert again(storage, clock, "second", ["record_index"]).partitions == ("record_index",)
         return done
 
-    monkeypatch.setattr(metadata_build, "drop_metadata", beside)
+    monkeypatch.setattr(metadata_run, "drop_metadata", beside)
     with pytest.raises(Conflict, match="another process has built record_index"):
         again(storage, clock, "first", ["record_index"])
     assert faults_of(storage, clock) == []
@@ -206,7 +207,7 @@ def test_partitions_that_came_meanwhile_are_not_dropped_unseen(base, monkeypatch
     clock = ManualClock(NOW_MS)
     storage = base.copy(clock)
     table_of(storage, clock, "dropper").drop_metadata(["bloom_filters"])
-    drop = metadata_build.drop_metadata
+    drop = metadata_run.drop_metadata
 
     def beside(session, names, **how):
         decide = session.decide
@@ -219,7 +220,7 @@ def test_partitions_that_came_meanwhile_are_not_dropped_unseen(base, monkeypatch
         session.decide = later
         return drop(session, names, **how)
 
-    monkeypatch.setattr(metadata_build, "drop_metadata", beside)
+    monkeypatch.setattr(metadata_run, "drop_metadata", beside)
     with pytest.raises(HudiOpsError, match="got or lost partitions"):
         again(storage, clock, "first")
     assert load_config(storage).metadata_partitions == EVERY

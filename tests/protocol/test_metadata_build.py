@@ -7,16 +7,18 @@ import pytest
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
-from hudi_ops.metadata.records.partitions import FOLDER
-from hudi_ops.services.indexing import build as metadata_build
-from hudi_ops.services.indexing.build import build_metadata
+from hudi_ops.services.indexing import service as metadata_service
+from hudi_ops.services.indexing.filling import build as metadata_build
+from hudi_ops.services.indexing.filling import catch_up as metadata_catch_up
+from hudi_ops.services.indexing.filling import diff as metadata_diff
+from hudi_ops.services.indexing.run import build_metadata
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault
 from hudi_ops.timeline.settings.properties_file import load_config
 from tests.bounds import SOAK
 from tests.protocol.metadata_table import LATER, faults_of, make_table, read_rows, table_of
 from tests.protocol.sweep import CRASHES, ERRORS, fault_sweep
-from tests.tables import DEFINITION, MERGE_ON_READ, NOW_MS, START_MS, WITH_METADATA
+from tests.tables import DEFINITION, MERGE_ON_READ, NOW_MS, START_MS, WITH_METADATA, rows
 
 EVERY = ("bloom_filters", "column_stats", "files", "partition_stats", "record_index")
 ERROR_POINTS = 5
@@ -87,13 +89,13 @@ def test_an_error_leaves_a_table_that_is_right(fault: Fault) -> None:
 def test_what_completes_meanwhile_is_added(definition, operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = ManualClock(NOW_MS)
     storage = make_table(definition).copy(clock)
-    begin = metadata_build._begin
+    begin = metadata_build.begin
 
-    def beside(build, seen):
-        begin(build, seen)
+    def beside(build):
+        begin(build)
         table_of(storage, clock, "writer").ingest(LATER, operation)
 
-    monkeypatch.setattr(metadata_build, "_begin", beside)
+    monkeypatch.setattr(metadata_build, "begin", beside)
     assert build(storage, clock, "first").rounds == 1
     monkeypatch.undo()
     assert faults_of(storage, clock) == []
@@ -103,13 +105,13 @@ def test_what_completes_meanwhile_is_added(definition, operation: str, monkeypat
 def test_a_compaction_that_completes_meanwhile_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = ManualClock(NOW_MS)
     storage = make_table(MERGE_ON_READ).copy(clock)
-    begin = metadata_build._begin
+    begin = metadata_build.begin
 
-    def beside(build, seen):
-        begin(build, seen)
+    def beside(build):
+        begin(build)
         assert table_of(storage, clock, "compactor").compact().instant is not None
 
-    monkeypatch.setattr(metadata_build, "_begin", beside)
+    monkeypatch.setattr(metadata_build, "begin", beside)
     assert build(storage, clock, "first").rounds == 1
     assert faults_of(storage, clock) == []
 
@@ -131,37 +133,46 @@ def test_a_write_that_began_before_and_decides_after_has_its_delta(monkeypatch: 
     assert faults_of(storage, clock) == []
 
 
-def test_writes_without_end_end_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = ManualClock(NOW_MS)
-    storage = make_table(DEFINITION).copy(clock)
-    decided = metadata_build._decided
+@pytest.mark.parametrize("definition", [DEFINITION, MERGE_ON_READ], ids=lambda one: one.table_type)
+def test_writes_without_a_gap_do_not_hold_up_the_build(definition, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write completes between every snapshot of the build and the decision that follows it."""
+    clock = ManualClock(NOW_MS, tick_ms=1)
+    storage = make_table(definition).copy(clock)
+    look = metadata_diff.snapshot
+    written: list[int] = []
 
-    def beside(build, seen):
-        table_of(storage, clock, "writer").ingest(LATER)
-        return decided(build, seen)
+    def beside(*given):
+        seen = look(*given)
+        number = len(written)
+        written.append(number)
+        table_of(storage, clock, "writer").ingest(
+            rows((f"w{number}", f"p{number % 3}", number, number, None), ("w", "p0", number, number, None))
+        )
+        return seen
 
-    monkeypatch.setattr(metadata_build, "ROUNDS_MAX", 3)
-    monkeypatch.setattr(metadata_build, "_decided", beside)
-    with pytest.raises(Conflict, match="3 times"):
-        build(storage, clock, "first", None)
+    for module in (metadata_build, metadata_service, metadata_catch_up):
+        monkeypatch.setattr(module, "snapshot", beside)
+    done = build(storage, clock, "first")
     monkeypatch.undo()
-    assert storage.list(FOLDER) == []
-    assert storage.list(".hoodie/.heartbeat") == []
-    finish(storage, clock, "without end")
+    assert done.rounds == 3, "two before the announcement, one after it"
+    assert len(written) == 4
+    assert load_config(storage).metadata_partitions == EVERY
+    assert faults_of(storage, clock) == []
+    finish(storage, clock, "without a gap")
 
 
 def test_a_second_builder_is_told_who_is_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = ManualClock(NOW_MS)
     storage = make_table(DEFINITION).copy(clock)
-    begin = metadata_build._begin
+    begin = metadata_build.begin
 
-    def beside(built, seen):
+    def beside(built):
         monkeypatch.undo()
         with pytest.raises(Busy, match="simulated-first"):
             build(storage, clock, "second")
-        begin(built, seen)
+        begin(built)
 
-    monkeypatch.setattr(metadata_build, "_begin", beside)
+    monkeypatch.setattr(metadata_build, "begin", beside)
     assert build(storage, clock, "first").instant is not None
     finish(storage, clock, "two builders")
 
@@ -169,16 +180,16 @@ def test_a_second_builder_is_told_who_is_at_it(monkeypatch: pytest.MonkeyPatch) 
 def test_a_builder_that_was_taken_for_dead_names_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = ManualClock(NOW_MS)
     storage = make_table(DEFINITION).copy(clock)
-    begin = metadata_build._begin
+    begin = metadata_build.begin
 
-    def slept(built, seen):
+    def slept(built):
         monkeypatch.undo()
-        begin(built, seen)
+        begin(built)
         clock.advance_ms(EXPIRY_MS + 1_000)
         table_of(storage, clock, "writer").recover()
         build(storage, clock, "second")
 
-    monkeypatch.setattr(metadata_build, "_begin", slept)
+    monkeypatch.setattr(metadata_build, "begin", slept)
     with pytest.raises((Cancelled, Conflict)):
         build(storage, clock, "first")
     finish(storage, clock, "slept")

@@ -23,8 +23,8 @@ from hudi_ops.cli.progress import watching
 from hudi_ops.config.requests import IndexRequest
 
 if TYPE_CHECKING:
-    from hudi_ops.services.indexing.build import BuildResult
     from hudi_ops.services.indexing.drop import DropResult
+    from hudi_ops.services.indexing.run import BuildResult
     from hudi_ops.services.metadata_table.compact import MetadataCompaction
 
 SHOW_HELP = """Describe the metadata table: its partitions, file groups and sizes, and the deltas since its last compaction.

@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.attempt import Attempt
@@ -121,11 +122,24 @@ class DeltaMaker(ABC):
         """Newest time on the metadata table's timeline, as of the last `fits`, if any."""
         return frozenset({self._own.newest_time}) if self._own is not None else frozenset()
 
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """Partitions of the metadata table for which the delta was made."""
+        return self._basis.partitions if self._basis is not None else ()
+
     def seen_at(self, completion_time: str) -> str:
         """Return the digest of that timeline, by which late appliers detect other completions."""
         if self._own is None:
             return ""
         return digest_of(completed_beside(self._own, self.attempt.instant, completion_time))
+
+    def entry_fields(self, completion_time: str, state: TableState) -> dict[str, Any]:
+        """Return what a COMPLETE at that time says of the delta, once it `fits`."""
+        return {
+            "metadata": self.path_at(completion_time, state),
+            "metadata_seen": self.seen_at(completion_time),
+            "indexes": self.partitions,
+        }
 
     def path_at(self, completion_time: str, state: TableState) -> str:
         """Return the path of the delta to decide, once it `fits`; empty without a metadata table.

@@ -6,8 +6,9 @@ entries are not applied again: later changes by Apache Hudi, such as a new metad
 Version 1.0 drops unknown keys when it rewrites the file; then the number is missing, as on adopted tables, and only an entry's own
 decider applies it.
 
-Built partitions of the metadata table are named only while they cover every completion: foreign writers update only partitions that
-the file names. So a build is not named once a foreign write completed after it was decided.
+Announced partitions of the metadata table are named among the unfinished ones, which all writers update and no reader uses. They
+are listed by a later entry, only if the file still has them there: a foreign writer may have dropped them. A build of an earlier
+release was named without an announcement, and only while it covered every completion.
 
 Source: docs/protocol.md §6, §18.
 """
@@ -60,7 +61,7 @@ def apply_properties(ctx: TableContext, log: Log, slot: int, *, first: bool = Fa
         missing = dict(_missing(ctx.storage, log, current, slot))
         # hudi_ops writers apply before they decide, as long as the file has a number.
         counts_ours = folded_slot(current) is None
-        builds = {at: entry for at, entry in missing.items() if entry.adds}
+        builds = {at: entry for at, entry in missing.items() if entry.adds and entry.upon}
         late = {at for at, entry in builds.items() if _is_late(ctx.storage, current, entry, counts_ours)}
         wanted = _folded(current, missing, late)
         # A pause before the put may lose the lock: builds named in this call are judged again after it.
@@ -85,8 +86,34 @@ def _folded(current: Mapping[str, str], missing: Mapping[int, Properties], late:
     values = dict(current)
     for slot, entry in missing.items():
         values = with_entry(values, entry)
-        _change_lists(values, () if slot in late else entry.adds, entry.drops)
+        _change_lists(values, () if slot in late else _still_announced(values, entry), entry.drops)
+        _announce(values, entry.announces)
     return {**values, FOLDED_KEY: str(max(missing))} if missing else values
+
+
+def _still_announced(values: Mapping[str, str], entry: Properties) -> Collection[str]:
+    """Return the partitions that an entry lists, without those that a foreign writer dropped since they were announced."""
+    if not entry.adds or entry.upon:
+        return entry.adds
+    gone = {*entry.adds} - _names_in(values, METADATA_PARTITIONS_INFLIGHT) - _names_in(values, METADATA_PARTITIONS)
+    if gone:
+        logger.warning(
+            "%s of the metadata table is not listed: another program dropped it since it was announced",
+            ", ".join(sorted(gone)),
+        )
+    return {*entry.adds} - gone
+
+
+def _announce(values: dict[str, str], names: Collection[str]) -> None:
+    """Add partitions to the unfinished ones, except those that are listed."""
+    new = {*names} - _names_in(values, METADATA_PARTITIONS)
+    if new:
+        held = _names_in(values, METADATA_PARTITIONS_INFLIGHT)
+        values[METADATA_PARTITIONS_INFLIGHT] = ",".join(sorted(held | new))
+
+
+def _names_in(values: Mapping[str, str], key: str) -> set[str]:
+    return {name for part in values.get(key, "").split(",") if (name := part.strip())}
 
 
 def _change_lists(values: dict[str, str], adds: Collection[str], drops: Collection[str]) -> None:
@@ -94,7 +121,7 @@ def _change_lists(values: dict[str, str], adds: Collection[str], drops: Collecti
     for key in _LISTS if adds or drops else ():
         if key not in values and not adds:
             continue
-        held = {name for part in values.get(key, "").split(",") if (name := part.strip())}
+        held = _names_in(values, key)
         # A named partition is not inflight any more.
         held = held - {*drops} | {*adds} if key == METADATA_PARTITIONS else held - {*drops, *adds}
         values[key] = ",".join(sorted(held))

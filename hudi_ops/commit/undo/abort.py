@@ -11,6 +11,7 @@ from typing import Any
 
 from hudi_ops.commit.recover.sweep import release_rolled_back
 from hudi_ops.commit.session import Session, best_effort
+from hudi_ops.commit.undo.index_builds import remove_index_build
 from hudi_ops.commit.undo.rollback_files import delete_own_notes, delete_pending
 from hudi_ops.commit.undo.unclaimed_files import resize_of
 from hudi_ops.concurrency.markers import FOLDER as MARKERS
@@ -52,6 +53,8 @@ def may_have_files(session: Session, state: TableState, plan: Instant) -> bool:
 def remove_plan(session: Session, state: TableState, plan: Instant) -> None:
     """Abort a plan without data files; it gets no rollback instant."""
     record_aborted(session, state, plan)
+    if plan.action == "indexing":
+        remove_index_build(session, plan)
     delete_own_notes(session, plan.time)
     delete_pending(session, state.timeline.folder, plan)
     release_aborted(session, state, plan)

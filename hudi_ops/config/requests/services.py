@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field
 from hudi_ops.config.doors import TEXT, TEXTS, Door
 from hudi_ops.config.requests.clustering import ClusteringRequest
 from hudi_ops.config.requests.compaction import CompactionRequest
+from hudi_ops.config.requests.fields import Abandoned, PlanInstant, Resume
 from hudi_ops.config.requests.request import EngineName, Names, Request, listed
 from hudi_ops.config.requests.resize import ResizeRequest
 from hudi_ops.errors import InvalidRequest
@@ -207,9 +208,17 @@ class IndexRequest(Request):
         title="Engine",
         description="Where files are read: local is one process, spark the executors; auto chooses by size.",
     )
+    instant: PlanInstant = None
+    abandoned: Abandoned = False
     dry_run: Annotated[bool, Door(form=None, separator=None)] = Field(
         default=False, title="Dry run", description="Show what would be built; change nothing."
     )
+    resume: Resume = False
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """Return no limit of memory: records are made of statistics and keys."""
+        return None
 
 
 class ArchiveRequest(Request):

@@ -186,6 +186,8 @@ def _execute_taken(session: Session, service: Service, attempt: Attempt, how: Ex
                 except Conflict as conflict:
                     # Nothing was decided. A write that completed since may have touched a group; then the others complete.
                     is_deciding = False
+                    if service.goes_on(run, conflict):
+                        continue
                     if not leave_out_touched(service, run) and not waits.for_running(conflict):
                         raise
         release_completed(session, attempt.instant, list(service.files_written(run)))
@@ -216,7 +218,9 @@ def _work(session: Session, service: Service, attempt: Attempt, how: Execution, 
     inputs = service.inputs(session, attempt, plan)
     engine, reason = choose_by_bytes(how.engine, inputs.bytes_in, session.ctx.engine, "to read")
     arrow_bytes = pa.default_memory_pool().max_memory()
-    run: AnyRun = Run(session, attempt, plan, inputs, engine, reason, how.task_bytes(engine), arrow_bytes)
+    run: AnyRun = Run(
+        session, attempt, plan, inputs, engine, reason, how.task_bytes(engine), arrow_bytes, monitor, how.progress
+    )
     run.tasks = service.tasks(run)
     leave_out_touched(service, run)
     service.check_groups(run, attempt.begun)

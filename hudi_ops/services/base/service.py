@@ -18,10 +18,12 @@ from hudi_ops.commit.session import Session
 from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import Contender, Role
+from hudi_ops.concurrency.lease.monitor import LeaseMonitor
 from hudi_ops.config.requests import checked_engine
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.progress import Progress
 from hudi_ops.engine.protocol import Engine
+from hudi_ops.errors import Conflict
 from hudi_ops.services.base.choice import Choice
 from hudi_ops.services.base.cost import Cost
 from hudi_ops.services.base.publish import Draft
@@ -98,6 +100,8 @@ class Run(Generic[Plan, Inputs, Task, Outcome]):
         entry: the COMPLETE that decided the instant.
         seconds: time since this process took the plan over.
         arrow_bytes_before: highest Arrow allocation of this process before the run; a higher one afterwards is the run's.
+        monitor: of the executor's lease.
+        progress: tells the user about long work.
     """
 
     session: Session
@@ -108,6 +112,8 @@ class Run(Generic[Plan, Inputs, Task, Outcome]):
     engine_reason: str
     task_bytes: int
     arrow_bytes_before: int
+    monitor: LeaseMonitor
+    progress: Callable[[Progress], None] = lambda progress: None
     tasks: Sequence[Task] = ()
     done: Sequence[Outcome] = ()
     left_out: Sequence[Task] = ()
@@ -201,6 +207,10 @@ class TableService(ABC, Generic[Request, Plan, Inputs, Task, Outcome, Result]):
     @abstractmethod
     def outcome(self, run: Run[Plan, Inputs, Task, Outcome]) -> Write | Body:
         """Return the write to complete, or the maker of the completed file of another action."""
+
+    def goes_on(self, run: Run[Plan, Inputs, Task, Outcome], conflict: Conflict) -> bool:
+        """Return whether a refused completion is tried again, with another outcome of the same run."""
+        return False
 
     @abstractmethod
     def result(self, run: Run[Plan, Inputs, Task, Outcome]) -> Result:

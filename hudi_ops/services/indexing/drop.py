@@ -25,6 +25,7 @@ from hudi_ops.metadata.index_definitions import encode_index_definitions
 from hudi_ops.metadata.reader.layout import load_index_definitions
 from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, is_kept, rebuild_command
 from hudi_ops.services.base.result import Result
+from hudi_ops.services.indexing.ended import end_builds
 from hudi_ops.services.indexing.rebuild import dropped_before
 from hudi_ops.storage.protocol import FileInfo
 from hudi_ops.timeline.active import load_timeline
@@ -41,7 +42,7 @@ _SECONDARY = "secondary_index_"
 
 @dataclass(frozen=True)
 class DropResult(Result):
-    """Result of a drop, or of its dry run: partitions, and files in their folders."""
+    """Result of a drop, or of its dry run: partitions, files in their folders, and plans of builds that it cancelled."""
 
     table: str
     dropped: tuple[str, ...]
@@ -50,6 +51,7 @@ class DropResult(Result):
     bytes: int = 0
     dry_run: bool = False
     note: str = ""
+    ended_builds: tuple[str, ...] = ()
 
 
 def drop_metadata(
@@ -79,6 +81,7 @@ def drop_metadata(
             _refuse_index(config, log.properties.facts.index, set(result.dropped))
         files = _files(session, wanted, config, whole=names is None)
         return replace(result, files=len(files), bytes=sum(info.size_bytes for info in files), dry_run=True)
+    ended = end_builds(session, names, "its partitions are dropped") if session.loader.find(config) is not None else ()
     if session.loader.find(config) is None:
         # A table of Apache Hudi must be writable after the drop.
         left = without_partitions(config, wanted)
@@ -120,7 +123,8 @@ def drop_metadata(
         tuple(sorted(remaining)),
         len(files),
         sum(info.size_bytes for info in files),
-        note="" if dropped or files else "there was nothing to drop",
+        note="" if dropped or files or ended else "there was nothing to drop",
+        ended_builds=ended,
     )
 
 

@@ -8,7 +8,7 @@ from hudi_ops.commit.session import Session
 from hudi_ops.errors import Cancelled, HudiOpsError
 from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_timeline
 from hudi_ops.metadata.records.partitions import MetadataPartition
-from hudi_ops.services.indexing.reserve import partition_named
+from hudi_ops.services.indexing.wanted import partition_named
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.timeline.state import TableState
 

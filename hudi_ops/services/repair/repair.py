@@ -15,8 +15,8 @@ from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.errors import HudiOpsError, InvalidRequest
 from hudi_ops.services.base.result import Result
-from hudi_ops.services.indexing.build import build_metadata
 from hudi_ops.services.indexing.drop import drop_metadata
+from hudi_ops.services.indexing.run import build_metadata
 from hudi_ops.services.recovery.attempts import RecoverResult, recover_table
 from hudi_ops.services.repair.deletion import (
     delete_inflight,

@@ -30,9 +30,9 @@ from hudi_ops.services.base.publish import free_instant
 from hudi_ops.services.base.result import Result
 from hudi_ops.services.base.service import Execution
 from hudi_ops.services.clean.service import CLEAN
-from hudi_ops.services.indexing.build import build_metadata
 from hudi_ops.services.indexing.drop import drop_metadata
 from hudi_ops.services.indexing.rebuild import dropped_before
+from hudi_ops.services.indexing.run import build_metadata
 from hudi_ops.services.restore.deletion import delete_undone, targets_left
 from hudi_ops.services.restore.survey import (
     in_the_way,

@@ -78,6 +78,9 @@ class Complete(_Entry):
     `seen` holds request times that its decider found on the timeline, of completed writes that it did not know from the log,
     with completion times above `seen_from`, and of pending plans: any other that the applying process finds there came
     afterwards. `seen_from` is None in older entries and for instants that are no writes.
+
+    `indexes` names the partitions of the metadata table for which the delta was made, also those without a record in it. A build
+    that announced its partitions reads there which completions carry them. It is empty in entries of earlier releases.
     """
 
     kind: Literal["COMPLETE"] = "COMPLETE"
@@ -90,6 +93,7 @@ class Complete(_Entry):
     metadata_seen: str = ""
     seen: tuple[str, ...] = ()
     seen_from: str | None = None
+    indexes: tuple[str, ...] = ()
 
     @property
     def notes(self) -> frozenset[str]:
@@ -125,8 +129,12 @@ class Properties(_Entry):
 
     `facts` is all that Apache Hudi does not store. Of the two lists of the metadata table's partitions only changes are
     stored, since Apache Hudi changes them, too: `adds` were built, at the metadata table's instant `built_at`, and `drops`
-    go. `upon` is the digest of the instants that had completed when a build was decided (`timeline.completed`): the added
-    partitions hold those alone.
+    go. `upon` is the digest of the instants that had completed when a build of an earlier release was decided
+    (`timeline.completed`): the added partitions hold those alone.
+
+    `announces` names partitions that the build of the plan `plan` has filled at `built_at`: writers add to them from this slot on,
+    readers ignore them. `adds` without `upon` lists announced ones, once nothing is missing in them. Releases without announcements
+    ignore the field, so the build looks whether the file names them.
 
     `to_build` names dropped partitions that are to be built again: the process that continues after a crash finds there which
     ones existed.
@@ -146,6 +154,8 @@ class Properties(_Entry):
     set: dict[str, str] = {}
     remove: tuple[str, ...] = ()
     adds: tuple[str, ...] = ()
+    announces: tuple[str, ...] = ()
+    plan: str = ""
     drops: tuple[str, ...] = ()
     built_at: str = ""
     upon: str = ""

@@ -19,7 +19,7 @@ from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition
 from hudi_ops.metadata.records.record_index import location_values
 from hudi_ops.metadata.records.records import Records
 from hudi_ops.metadata.records.stored_ranges import StoredRanges
-from hudi_ops.services.indexing.build import build_metadata
+from hudi_ops.services.indexing.run import build_metadata
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.open import open_storage
 from hudi_ops.testing.clock import ManualClock

@@ -1,41 +1,37 @@
 """Reserve an instant of the metadata table for a build, and remove the files of dead builds.
 
-A build holds a lease of its instant, so that no process takes its files for leftovers. A dead build is cancelled by a slot before
-its files are removed: if its process wakes up, it finds the slot before it can name the partitions.
+A build lives as long as the executor of its plan, whom the plan's lease shows; its checkpoint connects the two. A dead build is
+cancelled by a slot before its files are removed: if its process wakes up, it finds the slot before it can announce the partitions.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from hudi_ops.commit.checks import refuse_indexing, refuse_pending_restore
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.commit.undo.cancel import cancel_write
+from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.lease.lease import read_lease, take_lease
 from hudi_ops.concurrency.lock.locks import hold_lock
-from hudi_ops.errors import Busy, Conflict, HudiOpsError, InvalidRequest, NotFound, Unsupported
+from hudi_ops.errors import Busy, Conflict, HudiOpsError, InvalidRequest, NotFound
 from hudi_ops.files.names import parse_data_file
-from hudi_ops.index.resizes import RESIZE_STRATEGY, is_resize
 from hudi_ops.metadata.reader.instants import INIT_PREFIX, load_metadata_timeline
 from hudi_ops.metadata.records.partitions import FOLDER, TIMELINE_FOLDER, MetadataPartition
 from hudi_ops.metadata.writer.begin import request_beginning
 from hudi_ops.metadata.writer.commit import ACTION
+from hudi_ops.services.indexing.wanted import refuse_unbuildable
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.content.archived import load_history
+from hudi_ops.timeline.content.build_checkpoint import BuildCheckpoint, checkpoints_of, planned_builds, put_checkpoint
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
-from hudi_ops.timeline.content.plans import ReplacePlan, RollbackPlan, read_plan
 from hudi_ops.timeline.log.reserve import free_at_or_below, known_times
 from hudi_ops.timeline.names import completed_name, inflight_name, requested_name
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.timeline.state import TableState
-from hudi_ops.view.slices import is_partitioned
 
 logger = logging.getLogger(__name__)
-
-_DEFAULT = (MetadataPartition.FILES, MetadataPartition.COLUMN_STATS, MetadataPartition.PARTITION_STATS)
 
 
 @dataclass(frozen=True)
@@ -47,131 +43,7 @@ class BuildReservation:
     state: TableState
 
 
-def wanted_partitions(state: TableState, names: Sequence[str] | None) -> tuple[MetadataPartition, ...]:
-    """Return the partitions to build: the named ones that readers do not use yet, and `files`.
-
-    Raises:
-        InvalidRequest: an unknown name, or one that the table cannot have.
-        Unsupported: a record index beside hash rings.
-    """
-    config = state.config
-    asked = _default(state) if names is None else [partition_named(name, config.name) for name in names]
-    wanted = {MetadataPartition.FILES, *asked}
-    if MetadataPartition.RECORD_INDEX in wanted and state.log.properties.facts.has_ring:
-        raise Unsupported(
-            "a table with hash rings cannot have a record index: a write beside a resize records its keys later than the resize "
-            "does, so the index would go on naming the replaced file group",
-            table=config.name,
-            expected="partitions other than record_index",
-            found=str(MetadataPartition.RECORD_INDEX),
-            next_step="leave it out: the ring locates every key without an index",
-        )
-    if MetadataPartition.PARTITION_STATS in wanted:
-        if not is_partitioned(config):
-            raise InvalidRequest(
-                "a table without partitions has no statistics of them",
-                table=config.name,
-                expected=", ".join(name for name in MetadataPartition if name is not MetadataPartition.PARTITION_STATS),
-                found=str(MetadataPartition.PARTITION_STATS),
-                next_step=f"leave it out: {MetadataPartition.COLUMN_STATS} holds all statistics of such a table",
-            )
-        # Apache Hudi derives one from the other, and keeps one definition of both.
-        wanted.add(MetadataPartition.COLUMN_STATS)
-    return tuple(name for name in MetadataPartition if name in wanted and name not in config.metadata_partitions)
-
-
-def _default(state: TableState) -> list[MetadataPartition]:
-    """Return the defaults of Apache Hudi, and the record index if it is the table's index."""
-    is_index = state.log.properties.facts.index == "record_index"
-    found = [name for name in _DEFAULT if is_partitioned(state.config) or name is not MetadataPartition.PARTITION_STATS]
-    return [*found, *([MetadataPartition.RECORD_INDEX] if is_index else [])]
-
-
-def partition_named(name: str, table: str) -> MetadataPartition:
-    """Return the partition of that name.
-
-    Raises:
-        InvalidRequest: no partition of this name can be built here.
-    """
-    try:
-        return MetadataPartition(name)
-    except ValueError:
-        raise InvalidRequest(
-            f"Unknown metadata partition {name!r}",
-            table=table,
-            expected=f"one of {', '.join(MetadataPartition)}",
-            found=name,
-            next_step="secondary and expression indexes are built with Apache Hudi"
-            if name.startswith(("secondary_index_", "expr_index_"))
-            else "correct the name",
-        ) from None
-
-
-def refuse_unbuildable(session: Session, state: TableState) -> None:
-    """Refuse a table on which a metadata table cannot be built now.
-
-    Raises:
-        Unsupported: the table cannot be written. Raised by `refuse_unwritable`.
-        Busy: an index is being built by Apache Hudi, a restore is pending, or a resize is being undone.
-        Corrupt: a pending plan cannot be read. Raised by `read_plan`.
-    """
-    refuse_unwritable(state.config)
-    refuse_indexing(state)
-    refuse_pending_restore(state)
-    for instant in state.timeline.pending:
-        plan = read_plan(session.ctx.storage, state.timeline, instant) if instant.kind == "replacecommit" else None
-        if isinstance(plan, ReplacePlan) and plan.children:
-            _refuse_unknown_resize(state, instant.time, plan)
-            _refuse_undone_resize(session, state, instant.time)
-
-
-def _refuse_unknown_resize(state: TableState, resize: str, plan: ReplacePlan) -> None:
-    """Refuse to build beside a resize by a strategy whose log files are not known.
-
-    Raises:
-        Busy: the plan names another strategy than that of Apache Hudi's resizes.
-    """
-    if not is_resize(plan):
-        raise Busy(
-            "a resize by an unknown strategy is pending: which log files of writes belong to its new buckets is not known",
-            table=state.config.name,
-            instant=resize,
-            expected=RESIZE_STRATEGY,
-            found=plan.strategy or "no strategy",
-            next_step="let Apache Hudi execute it, or roll it back; then run the same call again",
-        )
-
-
-def _refuse_undone_resize(session: Session, state: TableState, resize: str) -> None:
-    """Refuse to build beside a resize whose log files are being deleted.
-
-    Completed writes name them, and the one that deletes them tells the metadata partitions that had been named when it began.
-
-    Raises:
-        Busy: the resize is cancelled, or a rollback of it is pending.
-    """
-    rollbacks = [
-        instant.time
-        for instant in state.timeline.pending
-        if instant.kind == "rollback"
-        and isinstance(plan := read_plan(session.ctx.storage, state.timeline, instant), RollbackPlan)
-        and plan.target == resize
-    ]
-    is_cancelled = session.was_cancelled(state, resize)
-    if is_cancelled or rollbacks:
-        raise Busy(
-            "a resize is being undone: the log files that writes put into its new buckets are being deleted",
-            table=state.config.name,
-            instant=resize,
-            expected="a resize that is pending, completed or gone",
-            found="a cancelled one" if is_cancelled else f"its pending rollback {rollbacks[0]}",
-            next_step=f"`hudi-ops cancel TABLE {resize}` removes it; then run the same call again"
-            if is_cancelled
-            else "let the program that rolls it back finish, or run `hudi-ops recover TABLE`; then run the same call again",
-        )
-
-
-def reserve_build(session: Session, wanted: tuple[MetadataPartition, ...]) -> BuildReservation:
+def reserve_build(session: Session, attempt: Attempt, wanted: tuple[MetadataPartition, ...]) -> BuildReservation:
     """Take an instant of the metadata table for a build, and remove files of dead builds.
 
     Raises:
@@ -180,13 +52,13 @@ def reserve_build(session: Session, wanted: tuple[MetadataPartition, ...]) -> Bu
         InvalidRequest: the table has no completed write.
     """
     ctx = session.ctx
-    _cancel_dead_builds(session)
+    _cancel_dead_builds(session, attempt)
     with hold_lock(ctx, "begin to build the metadata table") as held:
         state = session.finish_decided()
         refuse_unbuildable(session, state)
         _refuse_built(state, wanted)
         own = load_metadata_timeline(ctx.storage)
-        left = _unfinished(session, state, own)
+        left = _unfinished(session, attempt, state, own)
         if not all(session.was_cancelled(state, instant) for instant in left):
             raise Busy(
                 "another process is beginning to build the metadata table",
@@ -201,6 +73,12 @@ def reserve_build(session: Session, wanted: tuple[MetadataPartition, ...]) -> Bu
             )
         _clear(session, state, wanted, left)
         instant = _take_instant(session, state, own)
+        # Before the instant is visible: other processes find its plan by the checkpoint.
+        names = tuple(map(str, wanted))
+        checkpoint = BuildCheckpoint(
+            plan=attempt.instant, epoch=attempt.epoch, built_at=instant, partitions=names, at_ms=ctx.clock.now_ms()
+        )
+        put_checkpoint(ctx.storage, checkpoint)
         request_beginning(ctx.storage, instant)
     return BuildReservation(instant, wanted, state)
 
@@ -222,23 +100,23 @@ def _refuse_built(state: TableState, wanted: tuple[MetadataPartition, ...]) -> N
         )
 
 
-def _cancel_dead_builds(session: Session) -> None:
+def _cancel_dead_builds(session: Session, attempt: Attempt) -> None:
     """Cancel the unfinished builds of dead processes.
 
     Raises:
         Busy: one of them is running. Raised by `_unfinished`.
     """
     state = session.loader.load()
-    for instant in _unfinished(session, state, load_metadata_timeline(session.ctx.storage)):
+    for instant in _unfinished(session, attempt, state, load_metadata_timeline(session.ctx.storage)):
         if not session.was_cancelled(state, instant):
-            cancel_write(session, instant, "its builder is gone", lambda: _is_dead(session, instant))  # noqa: B023
+            cancel_write(session, instant, "its builder is gone", lambda: _is_dead(session, attempt, instant))  # noqa: B023
 
 
-def _is_dead(session: Session, instant: str) -> bool:
+def _is_dead(session: Session, attempt: Attempt, instant: str) -> bool:
     """Return whether a build is still unfinished, and dead; called under the lock."""
     try:
         state = session.loader.load()
-        return instant in _unfinished(session, state, load_metadata_timeline(session.ctx.storage))
+        return instant in _unfinished(session, attempt, state, load_metadata_timeline(session.ctx.storage))
     except Busy:
         return False
 
@@ -255,7 +133,7 @@ def clear_build(session: Session, reserved: BuildReservation) -> None:
         logger.warning("files of the build at %s stay until the next build: %s", reserved.instant, error)
 
 
-def _unfinished(session: Session, state: TableState, own: Timeline) -> list[str]:
+def _unfinished(session: Session, attempt: Attempt, state: TableState, own: Timeline) -> list[str]:
     """Return the instants of builds that are pending, or completed and not named.
 
     The delta of an archived instant looks alike once its partition is dropped: the metadata table's timeline is archived later.
@@ -265,6 +143,7 @@ def _unfinished(session: Session, state: TableState, own: Timeline) -> list[str]
     """
     found: list[str] = []
     archived: frozenset[str] | None = None
+    plans: dict[str, BuildCheckpoint] | None = None
     for instant in own:
         is_init = instant.time.startswith(INIT_PREFIX)
         if instant.kind != ACTION or is_init or state.timeline.find(instant.time) is not None:
@@ -276,7 +155,13 @@ def _unfinished(session: Session, state: TableState, own: Timeline) -> list[str]
             archived = frozenset(one.time for one in history.instants)
         if instant.time in archived:
             continue
-        lease = read_lease(session.ctx.storage, instant.time)
+        plans = _by_instant(session) if plans is None else plans
+        planned = plans.get(instant.time)
+        if planned is not None and (instant.time in planned.deltas or planned.plan == attempt.instant):
+            if instant.time not in planned.deltas:
+                found.append(instant.time)
+            continue  # deltas of catch-up go with the announced build that they belong to
+        lease = read_lease(session.ctx.storage, planned.plan if planned is not None else instant.time)
         if lease is not None and not lease.is_dead(session.ctx.clock):
             raise Busy(
                 f"{lease.owner or 'an unknown process'} builds the metadata table",
@@ -287,6 +172,13 @@ def _unfinished(session: Session, state: TableState, own: Timeline) -> list[str]
             )
         found.append(instant.time)
     return found
+
+
+def _by_instant(session: Session) -> dict[str, BuildCheckpoint]:
+    """Return the checkpoints of planned builds by their instants on the metadata table's timeline."""
+    storage = session.ctx.storage
+    found = [one for plan in planned_builds(storage) for one in checkpoints_of(storage, plan)]
+    return {instant: one for one in found for instant in one.instants}
 
 
 def _is_named(session: Session, state: TableState, path: str) -> bool:

@@ -25,7 +25,7 @@ from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.metadata.records.records import no_keys
 from hudi_ops.metadata.writer.building import KeysAt, without
 from hudi_ops.services.base.waves import in_waves
-from hudi_ops.services.indexing.diff import Group
+from hudi_ops.services.indexing.filling.diff import Group
 from hudi_ops.timeline.names import ms_of_instant
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.file_group import DataFile
@@ -99,6 +99,8 @@ class FactReader:
         """Return the new keys of changed slices, and the keys that none of them has any more."""
         if not self._wants_keys:
             return [], no_keys()
+        # A build that an earlier executor announced has not read them.
+        self.located([before for before, _ in changed if before is not None and before.key not in self._keys])
         groups = [slice_.key for pair in changed if (slice_ := pair[1] or pair[0]) is not None]
         before = [self._keys.pop(group, no_keys()) for group in groups]
         new = self.located([after for _, after in changed if after is not None])

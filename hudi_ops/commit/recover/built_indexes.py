@@ -1,0 +1,67 @@
+"""List announced partitions of the metadata table whose build has completed.
+
+The COMPLETE of a build says that nothing is missing in its partitions. Any process that finds them announced and not listed lists
+them: the builder, or the next writer after its death.
+
+Source: docs/protocol.md §18.
+"""
+
+from __future__ import annotations
+
+from hudi_ops.commit.checks import was_completed
+from hudi_ops.commit.session import Session
+from hudi_ops.timeline.log.announced import announcement_of
+from hudi_ops.timeline.log.cancelled import fate_of
+from hudi_ops.timeline.log.entries import Complete, Entry, Properties
+from hudi_ops.timeline.state import TableState
+
+
+def list_built_indexes(session: Session) -> tuple[str, ...]:
+    """List the announced partitions of completed builds; return their names."""
+    listed: tuple[str, ...] = ()
+    found = _built(session, session.loader.load())
+    if found is None:
+        return ()
+
+    def prepare(state: TableState, slot: int) -> Entry | None:
+        nonlocal listed
+        built = _built(session, state)
+        listed = ()
+        if built is None:
+            return None
+        announcement, listed = built
+        return Properties(
+            **session.entry(state, f"list {announcement.plan} {','.join(listed)} {announcement.decision_id}"),
+            set=announcement.set,
+            adds=listed,
+            plan=announcement.plan,
+            built_at=announcement.built_at,
+            to_build=tuple(sorted({*state.log.properties.to_build} - {*listed})),
+            facts=state.log.properties.facts,
+            doubled_keys=announcement.doubled_keys,
+            counted_until=announcement.counted_until,
+            settings=session.settings(state),
+        )
+
+    session.decide(prepare, "list new partitions of the metadata table")
+    return listed
+
+
+def _built(session: Session, state: TableState) -> tuple[Properties, tuple[str, ...]] | None:
+    """Return an announcement whose build has completed, with its partitions that are not listed yet."""
+    waiting = [
+        name for name in state.config.metadata_partitions_inflight if name not in state.config.metadata_partitions
+    ]
+    for name in waiting:
+        entry = announcement_of(session.ctx.storage, state.log, name)
+        if entry is not None and entry.plan and _has_completed(session, state, entry.plan):
+            return entry, tuple(one for one in entry.announces if one in waiting)
+    return None
+
+
+def _has_completed(session: Session, state: TableState, plan: str) -> bool:
+    found = state.timeline.find(plan, "indexing")
+    if found is not None:
+        return found.is_completed
+    fate = fate_of(session.ctx.storage, state, plan)
+    return isinstance(fate[1], Complete) if fate is not None else was_completed(session, state, plan)

@@ -1,0 +1,139 @@
+"""Remove what a cancelled index build left on the metadata table.
+
+The state of the build decides what is removed: names first, so that no writer adds to a folder that goes, then the folders, the
+instants and the definitions of the build. A partition that readers use is never removed.
+
+Source: RFC-45; docs/protocol.md §18.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+
+from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.lock.locks import hold_lock
+from hudi_ops.config.table import INDEX_DEFINITIONS_PATH
+from hudi_ops.errors import Busy, Corrupt
+from hudi_ops.metadata.index_definitions import encode_index_definitions
+from hudi_ops.metadata.reader.layout import load_index_definitions
+from hudi_ops.metadata.records.partitions import FOLDER
+from hudi_ops.metadata.writer.commit import undo_delta
+from hudi_ops.timeline.content.build_checkpoint import BuildCheckpoint, checkpoints_of, drop_checkpoints
+from hudi_ops.timeline.content.plans import IndexPlan, read_plan
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log.announced import announcement_of
+from hudi_ops.timeline.log.entries import Entry, Properties
+from hudi_ops.timeline.settings.properties_file import load_config
+from hudi_ops.timeline.state import TableState
+
+logger = logging.getLogger(__name__)
+
+
+def remove_index_build(session: Session, plan: Instant) -> None:
+    """Remove names, files, instants and definitions of a cancelled build; repeatable by any process.
+
+    Raises:
+        Busy: the lock was not free in time, or was lost.
+    """
+    storage = session.ctx.storage
+    try:
+        checkpoints = checkpoints_of(storage, plan.time)
+    except Corrupt as error:
+        logger.warning("a checkpoint of the index build %s cannot be read: %s", plan.time, error.what)
+        checkpoints = []
+    names = _names(session, plan, checkpoints)
+    announced = withdraw_announcement(session, plan.time, names)
+    if checkpoints or announced:
+        _delete(session, plan, names, checkpoints, announced)
+    drop_checkpoints(storage, plan.time)
+    for instant in sorted({time for one in checkpoints for time in one.instants}):
+        session.drop_name(instant)
+
+
+def withdraw_announcement(session: Session, plan: str, names: Collection[str]) -> Sequence[Properties]:
+    """Take the announced partitions of a plan out of the properties; return their announcements."""
+    found: list[Properties] = []
+
+    def prepare(state: TableState, slot: int) -> Entry | None:
+        found[:] = announcements(session, state, plan, names)
+        mine = {name for entry in found for name in entry.announces if name in names}
+        held = sorted(mine & {*state.config.metadata_partitions_inflight})
+        if not held:
+            return None
+        return Properties(
+            **session.entry(state, f"withdraw {plan} {','.join(held)} {found[0].decision_id}"),
+            drops=tuple(held),
+            plan=plan,
+            to_build=state.log.properties.to_build,
+            facts=state.log.properties.facts,
+            settings=session.settings(state),
+        )
+
+    if announcements(session, session.loader.load(), plan, names):
+        session.decide(prepare, "withdraw new partitions of the metadata table")
+    return found
+
+
+def announcements(session: Session, state: TableState, plan: str, names: Collection[str]) -> list[Properties]:
+    """Return the announcements of a plan's partitions that were neither listed nor dropped since."""
+    entries = (announcement_of(session.ctx.storage, state.log, name) for name in names)
+    return list({entry.decision_id: entry for entry in entries if entry is not None and entry.plan == plan}.values())
+
+
+def _names(session: Session, plan: Instant, checkpoints: Sequence[BuildCheckpoint]) -> frozenset[str]:
+    names = {name for one in checkpoints for name in one.partitions}
+    try:
+        content = read_plan(session.ctx.storage, session.loader.load().timeline, plan)
+    except Corrupt:
+        content = None
+    if isinstance(content, IndexPlan):
+        names |= {name for name, _ in content.partitions}
+    return frozenset(names)
+
+
+def _delete(
+    session: Session,
+    plan: Instant,
+    names: Collection[str],
+    checkpoints: Sequence[BuildCheckpoint],
+    announced: Sequence[Properties],
+) -> None:
+    """Delete the files of a build under the lock, while its plan is still on the timeline.
+
+    Until the plan is gone no other build of these partitions is planned, so the files are this build's.
+
+    Raises:
+        Busy: the lock was lost.
+    """
+    storage = session.ctx.storage
+    with hold_lock(session.ctx, f"remove the index build {plan.time}") as held:
+        state = session.finish_decided()
+        if state.timeline.find(plan.time, plan.action) is None:
+            return
+        config = load_config(storage)
+        instants = {time for one in checkpoints for time in one.instants} | {entry.built_at for entry in announced}
+        folders = [name for name in sorted(names) if name not in config.all_metadata_partitions]
+        if not held.still_mine():
+            raise Busy(
+                "the table lock was lost before the files of an index build were deleted",
+                table=config.name,
+                instant=plan.time,
+                next_step="run the same call again: readers do not use the files",
+            )
+        gone = undo_delta(storage, instants)
+        places = [f"{FOLDER}/{name}" for name in folders] if config.all_metadata_partitions else [FOLDER]
+        for place in places:
+            for info in storage.list(place):
+                storage.delete(info.path)
+                gone.append(info.path)
+        _forget(session, {name for one in checkpoints for name in one.defined} - {*config.all_metadata_partitions})
+    logger.warning("removed the index build %s of %s: %s files", plan.time, ", ".join(sorted(names)), len(gone))
+
+
+def _forget(session: Session, names: Collection[str]) -> None:
+    """Remove definitions that the build added."""
+    definitions = load_index_definitions(session.ctx.storage)
+    kept = {name: one for name, one in definitions.items() if name not in names}
+    if kept != definitions:
+        session.ctx.storage.put(INDEX_DEFINITIONS_PATH, encode_index_definitions(kept))

@@ -1,0 +1,154 @@
+"""Choose the partitions of the metadata table that a plan builds, with a reason for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.lease.lease import read_lease
+from hudi_ops.config.requests import IndexRequest
+from hudi_ops.errors import Busy
+from hudi_ops.metadata.records.partitions import MetadataPartition, default_groups
+from hudi_ops.services.base.choice import Choice, Reason, Strategy, Verdict
+from hudi_ops.services.base.publish import Draft
+from hudi_ops.services.indexing.rebuild import dropped_before
+from hudi_ops.services.indexing.wanted import refuse_unbuildable, wanted_partitions
+from hudi_ops.timeline.cancel.policy import CancelPolicy
+from hudi_ops.timeline.content.footprint import Footprint
+from hudi_ops.timeline.content.index_bytes import encode_index_plan
+from hudi_ops.timeline.content.plans import IndexPlan, read_plan
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.names import State
+from hudi_ops.timeline.state import TableState
+
+EXISTS = "exists"
+"""Reason of a partition that readers use already."""
+
+_STRATEGY = Strategy("partitions", lambda candidate, now_ms: 0.0, "partitions", 0)
+
+
+@dataclass
+class IndexChoice(Choice):
+    """Partitions of a build.
+
+    Attributes:
+        partitions: what the plan builds.
+        exist: asked for, and built already.
+        bytes_to_read: size of the table's files.
+    """
+
+    partitions: tuple[MetadataPartition, ...] = ()
+    exist: tuple[str, ...] = ()
+    bytes_to_read: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_due(self) -> bool:
+        """Return whether something is to be built."""
+        return bool(self.partitions)
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of partitions by reason."""
+        return {Reason.PLANNED.value: len(self.partitions), EXISTS: len(self.exist)}
+
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """Return a verdict for each partition; `measure` is its least number of file groups."""
+        return tuple(self._partition_verdicts())
+
+    def _partition_verdicts(self) -> Iterator[Verdict]:
+        for partition in self.partitions:
+            size = self.bytes_to_read.get(str(partition), 0)
+            yield Verdict("", str(partition), Reason.PLANNED, size, 0, 0, default_groups(partition), "not built yet")
+        for name in self.exist:
+            yield Verdict("", name, EXISTS, 0, 0, 0, None, "readers use it")
+
+    def sentence(self) -> str:
+        """Return one sentence: what is built, and what exists."""
+        if self.partitions:
+            return f"builds {', '.join(self.partitions)}"
+        return f"nothing to build, {', '.join(self.exist)} exist; --rebuild rebuilds them"
+
+
+def empty_choice() -> IndexChoice:
+    """Return a choice without partitions."""
+    return IndexChoice("build", "partitions to build", _STRATEGY, 0)
+
+
+def choose(session: Session, state: TableState, request: IndexRequest) -> IndexChoice:
+    """Choose the partitions of a request that are neither built nor planned.
+
+    Raises:
+        InvalidRequest: an unknown partition, or one that the table cannot have.
+        Unsupported: the table cannot be written, or cannot have a record index.
+        Busy: a plan for one of them is pending, or a program builds an index without a heartbeat.
+    """
+    refuse_unbuildable(session, state)
+    restored = dropped_before(state)
+    names = tuple(sorted({*(request.partitions or ()), *restored})) if restored else request.partitions
+    choice = empty_choice()
+    choice.partitions = wanted_partitions(state, names)
+    choice.exist = tuple(sorted(state.config.metadata_partitions))
+    choice.cancel = CancelPolicy(cancellable=True)
+    refuse_planned(session, state, choice.partitions)
+    return choice
+
+
+def draft_of(session: Session, state: TableState, choice: IndexChoice) -> Draft:
+    """Return the draft: its footprint is empty, so no plan and no write is in its way."""
+    upto = indexed_upto(state)
+    body = encode_index_plan({str(partition): upto for partition in choice.partitions})
+
+    def revise(now: TableState) -> Draft:
+        refuse_planned(session, now, choice.partitions)
+        return draft_of(session, now, choice)
+
+    return Draft(body, Footprint(frozenset()), state, revise=revise, choice=choice, cancel=choice.cancel)
+
+
+def indexed_upto(state: TableState) -> str:
+    """Return the last completed instant before the first pending one, as Apache Hudi plans it; empty without one."""
+    upto = ""
+    for one in state.timeline:
+        if not one.is_completed:
+            break
+        if one.is_write:
+            upto = one.time
+    return upto
+
+
+def pending_builds(session: Session, state: TableState) -> Iterator[tuple[Instant, tuple[str, ...]]]:
+    """Yield the pending plans of index builds with the names of their partitions.
+
+    Raises:
+        Corrupt: the plan of one cannot be read.
+    """
+    for one in state.timeline.pending:
+        if one.kind == "indexing" and not session.was_cancelled(state, one.time):
+            plan = read_plan(session.ctx.storage, state.timeline, one)
+            yield one, tuple(name for name, _ in plan.partitions) if isinstance(plan, IndexPlan) else ()
+
+
+def refuse_planned(session: Session, state: TableState, wanted: Sequence[str]) -> None:
+    """Refuse a second plan for a partition.
+
+    Raises:
+        Busy: names the pending plan.
+    """
+    for plan, names in pending_builds(session, state):
+        shared = sorted({*map(str, wanted)} & {*names})
+        if shared or (not names and State.INFLIGHT in plan.states):
+            lease = read_lease(session.ctx.storage, plan.time)
+            is_live = lease is not None and not lease.is_dead(session.ctx.clock)
+            who = (
+                f"{lease.owner or 'a foreign program'} builds" if lease is not None and is_live else "a plan exists for"
+            )
+            raise Busy(
+                f"{who} {', '.join(shared) or 'unknown partitions'} of the metadata table",
+                table=state.config.name,
+                instant=plan.time,
+                expected="no pending plan for these partitions",
+                found=str(plan),
+                next_step=f"`hudi-ops index TABLE execute --instant {plan.time}` builds it, "
+                f"`hudi-ops cancel TABLE {plan.time}` ends it",
+                other=plan.time,
+            )

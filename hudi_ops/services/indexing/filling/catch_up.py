@@ -1,0 +1,301 @@
+"""Add to announced partitions what completed without them, until nothing is missing.
+
+A completion carries the partitions if its writer knew of the announcement. That is read from what it wrote: the COMPLETE of a
+writer of this library names the partitions of its delta, and the delta commit of a foreign writer has files in them. Its mere
+existence proves nothing: a writer with an older configuration has one for `files` only.
+
+What is missing is put at an instant of the metadata table just above the newest instant whose records it must replace, so that the
+records of writers that began later stay above it. Ranges of partitions, which Apache Hudi replaces, are put above all.
+
+Source: RFC-45; docs/protocol.md §18.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from hudi_ops.commit.checks import refuse_changed_columns
+from hudi_ops.commit.recover.dead_writers import is_foreign
+from hudi_ops.concurrency.lease.lease import drop_lease, read_lease, take_lease
+from hudi_ops.errors import Conflict
+from hudi_ops.metadata.reader.instants import load_metadata_timeline
+from hudi_ops.metadata.records.partitions import TIMELINE_FOLDER, MetadataPartition
+from hudi_ops.metadata.records.records import Records
+from hudi_ops.metadata.writer.begin import complete_beginning, request_beginning
+from hudi_ops.metadata.writer.commit import apply_delta
+from hudi_ops.metadata.writer.delta import MetadataDelta, make_delta
+from hudi_ops.services.indexing.filling.build import Build, missing_names
+from hudi_ops.services.indexing.filling.diff import diff, snapshot
+from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.completed import changing
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log.reserve import known_times, newest_known
+from hudi_ops.timeline.names import State, instant_of_ms, ms_of_instant
+from hudi_ops.timeline.state import TableState
+
+logger = logging.getLogger(__name__)
+
+TIMEOUT_S = 15 * 60.0
+"""Default limit of catch-up."""
+LOOK_EVERY_S = 1.0
+"""Interval of looks at a foreign writer that may not know the announcement."""
+UNSETTLED_MS = 5_000
+"""A foreign instant that was requested so soon after the announcement may have read the properties before it."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a completion since the newest snapshot, or a pending instant, means for the new partitions.
+
+    `verdict` is `carried`, `missing`, `undone`, `out of order` or `waiting`.
+    """
+
+    instant: str
+    action: str
+    verdict: str
+    why: str = ""
+
+
+@dataclass
+class CatchUp:
+    """Catch-up of one build.
+
+    Attributes:
+        build: the build, announced.
+        until_s: monotonic time at which it gives up.
+        settled_from: foreign instants requested before this time may not know the announcement.
+        delta: records that are put and do not count yet.
+        above: ranges of partitions to put above all.
+        newest: newest instant whose records are below those of the next delta.
+        verdicts: those of the last check.
+    """
+
+    build: Build
+    until_s: float
+    settled_from: str = ""
+    delta: MetadataDelta | None = None
+    above: Sequence[Records] = ()
+    newest: str = ""
+    verdicts: tuple[Verdict, ...] = ()
+    _ours: set[str] = field(default_factory=set)
+
+    def begin(self) -> None:
+        """Note the time of the announcement."""
+        session = self.build.session
+        self.newest = max((self.build.instant, *self.build.deltas))
+        newest = max(newest_known(session.loader.load().timeline, None))
+        after_ms = max(session.ctx.clock.now_ms(), ms_of_instant(newest, self.build.begun.zone))
+        self.settled_from = instant_of_ms(after_ms + UNSETTLED_MS, self.build.begun.zone)
+
+    def add(self) -> None:
+        """Take a snapshot, and put the records of what changed since the last one, uncounted.
+
+        Raises:
+            Conflict: the table's columns changed, or a foreign writer did not end in time.
+        """
+        build = self.build
+        state = self._settled()
+        if not (
+            changing(state.timeline) - build.seen.completed or build.seen.undone_ahead(state) or self._undone(state)
+        ):
+            return
+        refuse_changed_columns(build.session, build.begun, state)
+        own = load_metadata_timeline(build.session.ctx.storage)
+        missing = [one for one in self._judged(state, own) if one.verdict == "missing"]
+        after = snapshot(build.session, state, build.seen)
+        change = diff(build.seen, after)
+        build.reader.state = after.state
+        facts = build.reader.facts(list(change.new))
+        keys, gone = build.reader.moved(change.slices)
+        made = [build.building.changed(one, change.files, facts, keys, gone) for one in build.partitions]
+        build.seen = after
+        build.rounds += 1
+        if MetadataPartition.FILES in build.partitions:
+            self._record(state, own, missing)
+        records = [one for one in made if one]
+        logger.info("catching up: round %s adds %s files, for %s instants", build.rounds, len(change.new), len(missing))
+        if not records:
+            return
+        self.above = [one for one in records if one.partition is MetadataPartition.PARTITION_STATS]
+        self._put(
+            state, own, [one for one in records if one.partition is not MetadataPartition.PARTITION_STATS], missing
+        )
+
+    def finish(self, state: TableState) -> None:
+        """Complete the delta that was put; called under the lock, with the state just read."""
+        build, delta = self.build, self.delta
+        if delta is None:
+            return
+        storage = build.session.ctx.storage
+        own = load_metadata_timeline(storage)
+        completion = build.session.next_time(newest_known(state.timeline, state.log) | {own.newest_time}, state)
+        if self.above:
+            apply_delta(storage, self._made(completion, self.above), completion)
+            completion = build.session.next_time(frozenset({completion}), state)
+        apply_delta(storage, MetadataDelta(delta.instant, (), delta.commit), completion)
+        self.delta, self.above = None, ()
+
+    def check(self, state: TableState) -> None:
+        """Refuse to complete the build while anything is missing; called under the lock, after `finish`.
+
+        Raises:
+            Conflict: names the first instant that the partitions lack.
+        """
+        build = self.build
+        gone = missing_names(build.names, state)
+        if gone:
+            build.is_announced = False
+            self._refuse(state, "", f"{', '.join(gone)} not named by hoodie.properties any more")
+        waiting = self._foreign(state)
+        if waiting:
+            self._refuse(state, waiting[0].time, f"{waiting[0]}, which may not know the new partitions")
+        own: Timeline | None = None
+        new = changing(state.timeline) - build.seen.completed
+        if any(not self._carries(state, one) for one in new):
+            own = load_metadata_timeline(build.session.ctx.storage)
+        self.verdicts = tuple(self._judged(state, own))
+        for one in self.verdicts:
+            if one.verdict != "carried":
+                self._refuse(state, one.instant, f"{one.action} {one.instant}: {one.verdict} {one.why}".rstrip())
+
+    def _refuse(self, state: TableState, instant: str, found: str) -> None:
+        """Refuse to complete: one more round is due.
+
+        Raises:
+            Conflict: always.
+        """
+        raise Conflict(
+            "the new partitions lack a completion",
+            table=state.config.name,
+            instant=self.build.attempt.instant,
+            expected="completions that carry the partitions, in order",
+            found=found,
+            next_step="the build adds it in its next round",
+            other=instant,
+            behind=True,
+        )
+
+    def _judged(self, state: TableState, own: Timeline | None) -> Iterator[Verdict]:
+        """Yield a verdict for each completion since the newest snapshot, and for what was undone since."""
+        for one in sorted(changing(state.timeline) - self.build.seen.completed, key=lambda one: one.time):
+            if not self._carries(state, one) and not self._wrote(own, one):
+                yield Verdict(one.time, one.kind, "missing", "it completed without the new partitions")
+            elif one.time < self.newest:
+                yield Verdict(one.time, one.kind, "out of order", f"it was requested before {self.newest}")
+            else:
+                yield Verdict(one.time, one.kind, "carried")
+        for one in self._undone(state):
+            yield Verdict(one.time, one.kind, "undone", "the new partitions may name its files")
+        for file in self.build.seen.undone_ahead(state):
+            yield Verdict(file.instant, "clustering", "undone", "its child logs are gone")
+
+    def _carries(self, state: TableState, one: Instant) -> bool:
+        """Return whether a completion's entry in the commit log names the partitions."""
+        entry = state.log.completed.get(one.time)
+        return entry is not None and self.build.names <= {*entry.indexes}
+
+    def _wrote(self, own: Timeline | None, one: Instant) -> bool:
+        """Return whether the delta commit of an instant has files in one of the partitions."""
+        found = own.find(one.time, "deltacommit") if own is not None else None
+        if found is None or not found.is_completed:
+            return False
+        path = f"{TIMELINE_FOLDER}/{found.file_name}"
+        stats = CommitMetadata.from_bytes(self.build.session.ctx.storage.get(path), path).stats
+        return bool({stat.partition_path for stat in stats} & self.build.names)
+
+    def _undone(self, state: TableState) -> list[Instant]:
+        """Return completions that the newest snapshot covers and that were rolled back or restored since."""
+        gone = self.build.seen.completed - changing(state.timeline)
+        return [one for one in gone if one.time >= state.timeline.start]
+
+    def _settled(self) -> TableState:
+        """Wait until no foreign writer is left that may not know the announcement; return the state.
+
+        Raises:
+            Conflict: one of them did not end in time.
+        """
+        session = self.build.session
+        while True:
+            state = session.loader.load()
+            waiting = self._foreign(state)
+            if not waiting:
+                return state
+            first = waiting[0]
+            note = f"waits for {first.action} {first.time} of a foreign writer, which may not know the new partitions"
+            self.verdicts = tuple(Verdict(one.time, one.action, "waiting", "a foreign writer") for one in waiting)
+            if session.ctx.clock.monotonic_s() >= self.until_s:
+                raise Conflict(
+                    f"the index build {note}, and gave up",
+                    table=state.config.name,
+                    instant=self.build.attempt.instant,
+                    expected="that it completes, disappears, or its heartbeat expires",
+                    found=f"{first}, still pending",
+                    next_step="the plan stays: run the same call again, with a longer --timeout; or end that writer",
+                    other=first.time,
+                )
+            self.build.put_checkpoint(note)
+            logger.info("the index build %s", note)
+            session.ctx.clock.sleep_s(LOOK_EVERY_S)
+
+    def _foreign(self, state: TableState) -> list[Instant]:
+        """Return pending instants of foreign programs that may be running and not know the announcement."""
+        found = []
+        for one in state.timeline.pending:
+            is_judged = State.INFLIGHT in one.states and one.kind != "indexing" and one.time < self.settled_from
+            if not is_judged or one.time in self._ours:
+                continue
+            lease = read_lease(self.build.session.ctx.storage, one.time)
+            if lease is not None and not is_foreign(lease):
+                self._ours.add(one.time)
+            elif lease is None or not lease.is_dead(self.build.session.ctx.clock):
+                found.append(one)
+        return found
+
+    def _record(self, state: TableState, own: Timeline, missing: Sequence[Verdict]) -> None:
+        """Put empty delta commits of writes that began without a metadata table.
+
+        Readers pass over a metadata table whose timeline lacks a completed write.
+        """
+        build = self.build
+        version, storage = build.begun.config.version, build.session.ctx.storage
+        for one in missing:
+            write = state.timeline.find(one.instant, one.action)
+            if write is not None and write.is_write and own.find(one.instant) is None:
+                request_beginning(storage, write.time)
+                complete_beginning(storage, version, write.time, write.completion_time, ())
+
+    def _put(self, state: TableState, own: Timeline, records: Sequence[Records], missing: Sequence[Verdict]) -> None:
+        """Put the log files of a delta at an instant above those whose records it replaces."""
+        build = self.build
+        foreign = [one.instant for one in missing if state.log.fate(one.instant) is None]
+        floor = max((self.newest, *(one.completion_time for one in state.timeline if one.time in foreign)))
+        instant = self._free_above(floor, state, own)
+        self.newest = instant
+        build.deltas = (*build.deltas, instant)
+        build.put_checkpoint()
+        request_beginning(build.session.ctx.storage, instant)
+        self.delta = self._made(instant, records)
+        for path, body in self.delta.files:
+            build.session.ctx.storage.put(path, body)
+
+    def _made(self, instant: str, records: Sequence[Records]) -> MetadataDelta:
+        token = f"0-{self.build.attempt.epoch}-0"
+        version = self.build.begun.config.version
+        return make_delta(records, self.build.groups, instant=instant, version=version, token=token)
+
+    def _free_above(self, floor: str, state: TableState, own: Timeline) -> str:
+        """Return the first time above `floor` that no instant has; its lease keeps others from it."""
+        taken = known_times(state.timeline, state.log) | own.known_times
+        instant = floor
+        while True:
+            instant = instant_of_ms(ms_of_instant(instant) + 1)
+            if instant not in taken and take_lease(self.build.session.ctx, instant, "build"):
+                return instant
+
+    def release(self) -> None:
+        """Drop the leases of the instants of catch-up."""
+        for instant in self.build.deltas:
+            drop_lease(self.build.session.ctx, instant)

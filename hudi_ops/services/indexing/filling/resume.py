@@ -1,0 +1,94 @@
+"""Continue an index build that an earlier executor announced.
+
+Writers have carried the partitions since the announcement, so nothing is built again: only what completed between the last snapshot
+of that executor and the announcement may be missing.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+
+from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.attempt import Attempt
+from hudi_ops.errors import Conflict, Corrupt
+from hudi_ops.metadata.reader.instants import load_metadata_timeline
+from hudi_ops.metadata.records.partitions import MetadataPartition
+from hudi_ops.metadata.writer.commit import undo_delta
+from hudi_ops.services.indexing.filling.build import Build, missing_names
+from hudi_ops.services.indexing.filling.diff import TableSnapshot, snapshot
+from hudi_ops.timeline.completed import changing
+from hudi_ops.timeline.content.build_checkpoint import BuildCheckpoint, checkpoints_of
+from hudi_ops.timeline.log.announced import announced_plan
+from hudi_ops.timeline.state import TableState
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ResumedBuild:
+    """An announced build of an earlier executor.
+
+    Attributes:
+        checkpoint: what that executor said last.
+        doubled_keys: number of record keys in several file groups when it was announced; None: not counted.
+        state: table as it was at that executor's last snapshot.
+        seen: that snapshot, taken again.
+    """
+
+    checkpoint: BuildCheckpoint
+    doubled_keys: int | None
+    state: TableState
+    seen: TableSnapshot
+
+    def continue_with(self, build: Build) -> None:
+        """Give a build what the earlier executor did."""
+        build.groups = {MetadataPartition(name): count for name, count in self.checkpoint.groups.items()}
+        build.records = dict(self.checkpoint.records)
+        build.rounds = self.checkpoint.rounds
+        build.defined = self.checkpoint.defined
+        build.deltas = self.checkpoint.deltas
+        build.doubled_keys = self.doubled_keys
+        build.is_announced = True
+
+
+def resumed_build(session: Session, attempt: Attempt, partitions: tuple[MetadataPartition, ...]) -> ResumedBuild | None:
+    """Return the announced build of a plan, or None: then it is built from the start.
+
+    Raises:
+        Corrupt: a checkpoint of the plan cannot be read.
+    """
+    storage = session.ctx.storage
+    state = session.loader.load()
+    entry = announced_plan(storage, state.log, partitions)
+    if entry is None or entry.plan != attempt.instant or missing_names(frozenset(map(str, partitions)), state):
+        return None
+    checkpoints = [one for one in checkpoints_of(storage, attempt.instant) if one.built_at == entry.built_at]
+    own = load_metadata_timeline(storage)
+    built = own.find(entry.built_at)
+    if not checkpoints or built is None or not built.is_completed:
+        return None
+    last = checkpoints[-1]
+    began = _as_of(state, last)
+    if began is None:
+        logger.warning("%s is built from the start: a write that it covers was undone", ", ".join(partitions))
+        return None
+    # Deltas that count are left: what they hold is added once more, above them.
+    undo_delta(storage, [one for one in last.deltas if (found := own.find(one)) is not None and not found.is_completed])
+    try:
+        seen = snapshot(session, began)
+    except (Conflict, Corrupt) as error:
+        logger.warning("%s is built from the start: %s", ", ".join(partitions), error.what)
+        return None
+    return ResumedBuild(last, entry.doubled_keys, began, seen)
+
+
+def _as_of(state: TableState, last: BuildCheckpoint) -> TableState | None:
+    """Return the table as a checkpoint covers it; None: a completion that it covers was undone."""
+    covered = {*last.looked_at}
+    now = {one.file_name for one in changing(state.timeline)}
+    if any(name.split("_")[0] >= state.timeline.start for name in covered - now):
+        return None
+    later = {one for one in changing(state.timeline) if one.file_name not in covered}
+    instants = tuple(one for one in state.timeline if one not in later)
+    return replace(state, timeline=replace(state.timeline, instants=instants))

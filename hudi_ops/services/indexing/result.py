@@ -1,0 +1,27 @@
+"""Result of an index build, as users get it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hudi_ops.services.base.result import ServiceResult
+
+
+@dataclass(frozen=True)
+class IndexResult(ServiceResult):
+    """Result of an index build.
+
+    `built_at` is its instant on the metadata table's timeline. `partitions` are the new ones, `rounds` counts the rounds that added
+    completions. `records` counts the records of the first base files, by partition; `bytes_in` is the size of the files that were
+    read. If a record index was built, `doubled_keys` counts the record keys in more than one file group: the index names one of
+    the groups, and reads do not rely on it.
+    """
+
+    built_at: str = ""
+    partitions: tuple[str, ...] = ()
+    files: int = 0
+    bytes_in: int = 0
+    records: dict[str, int] = field(default_factory=dict)
+    groups: dict[str, int] = field(default_factory=dict)
+    rounds: int = 0
+    doubled_keys: int | None = None

@@ -1,0 +1,259 @@
+"""Index build as a table service: fill, announce, catch up, list.
+
+Source: RFC-45; docs/protocol.md §14, §18.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from hudi_ops.commit.completion import Body
+from hudi_ops.commit.recover.built_indexes import list_built_indexes
+from hudi_ops.commit.session import Session
+from hudi_ops.commit.support import refuse_unwritable
+from hudi_ops.commit.undo.index_builds import withdraw_announcement
+from hudi_ops.concurrency.attempt import Attempt
+from hudi_ops.config.requests import IndexRequest
+from hudi_ops.engine.protocol import Engine
+from hudi_ops.errors import NOTHING_LANDED, Conflict
+from hudi_ops.metadata.definitions import statistics_of
+from hudi_ops.metadata.reader.layout import load_index_definitions
+from hudi_ops.metadata.records.partitions import MetadataPartition
+from hudi_ops.metadata.writer.building import Building
+from hudi_ops.services.base.choice import Choice
+from hudi_ops.services.base.cost import Cost
+from hudi_ops.services.base.publish import Draft
+from hudi_ops.services.base.service import Run, TableService, register
+from hudi_ops.services.indexing.choose import IndexChoice, choose, draft_of, empty_choice
+from hudi_ops.services.indexing.filling import build as building
+from hudi_ops.services.indexing.filling.build import Build
+from hudi_ops.services.indexing.filling.catch_up import TIMEOUT_S, CatchUp
+from hudi_ops.services.indexing.filling.diff import TableSnapshot, snapshot
+from hudi_ops.services.indexing.filling.reserve import BuildReservation, clear_build, reserve_build
+from hudi_ops.services.indexing.filling.resume import ResumedBuild, resumed_build
+from hudi_ops.services.indexing.filling.tasks import FactReader
+from hudi_ops.services.indexing.result import IndexResult
+from hudi_ops.services.indexing.wanted import partition_named, refuse_unbuildable
+from hudi_ops.timeline.content.build_checkpoint import drop_checkpoints
+from hudi_ops.timeline.content.index_bytes import encode_index_result
+from hudi_ops.timeline.content.plans import IndexPlan
+from hudi_ops.timeline.settings.properties_file import load_config
+from hudi_ops.timeline.state import TableState
+from hudi_ops.view.schema import table_schema
+
+_READ_BYTES_PER_S = 200e6
+"""Bytes of files that one process indexes in a second, for estimates."""
+
+
+@dataclass
+class IndexInputs:
+    """Inputs of an execution: a new build, or one that an earlier executor announced.
+
+    Attributes:
+        partitions: what is built.
+        state: table when the build's instant was taken.
+        seen: snapshot whose files are indexed.
+        bytes_in: bytes that are read.
+        reserved: the build's instant; None: the build is resumed.
+        resumed: the build that an earlier executor announced.
+        build: the build, once it has begun.
+        catch_up: its catch-up, once it is announced.
+    """
+
+    partitions: tuple[MetadataPartition, ...]
+    state: TableState
+    seen: TableSnapshot
+    bytes_in: int
+    reserved: BuildReservation | None = None
+    resumed: ResumedBuild | None = None
+    build: Build | None = None
+    catch_up: CatchUp | None = None
+
+
+@dataclass(frozen=True)
+class NoTask:
+    """Task of a build: it reads files in rounds of its own, so there is none."""
+
+    bytes_in: int = 0
+
+
+IndexRun = Run[IndexPlan, IndexInputs, NoTask, None]
+
+
+def run_nothing(task: NoTask) -> None:
+    """Run no task."""
+
+
+class IndexBuild(TableService[IndexRequest, IndexPlan, IndexInputs, NoTask, None, IndexResult]):
+    """Build partitions of the metadata table while writers run."""
+
+    action = "indexing"
+    command = "hudi-ops index"
+    plan_type = IndexPlan
+    result_type = IndexResult
+    run = staticmethod(run_nothing)
+
+    def refuse_table(self, state: TableState) -> None:
+        """Refuse tables that cannot be written.
+
+        Raises:
+            Unsupported: names the feature.
+        """
+        refuse_unwritable(state.config)
+
+    def empty_choice(self, request: IndexRequest) -> IndexChoice:
+        """Return a choice without partitions."""
+        return empty_choice()
+
+    def choose(self, session: Session, state: TableState, request: IndexRequest) -> IndexChoice:
+        """Choose the partitions of the request that are neither built nor planned."""
+        return choose(session, state, request)
+
+    def draft(self, session: Session, state: TableState, choice: Choice) -> Draft:
+        """Return the draft, which is checked and not changed under the lock."""
+        return draft_of(session, state, cast("IndexChoice", choice))
+
+    def estimate(self, choice: Choice, engine: Engine) -> Cost:
+        """Return the time to read the table's files."""
+        size = max(cast("IndexChoice", choice).bytes_to_read.values(), default=0)
+        return Cost(size, 0, round(size / _READ_BYTES_PER_S, 3), None)
+
+    def refuse_plan(self, session: Session, state: TableState, plan: IndexPlan, instant: str) -> None:
+        """Refuse a plan of partitions that this library does not build, or that cannot be built now."""
+        for name, _ in plan.partitions:
+            partition_named(name, state.config.name)
+        refuse_unbuildable(session, state)
+
+    def inputs(self, session: Session, attempt: Attempt, plan: IndexPlan) -> IndexInputs:
+        """Return the table's files, and the build's instant on the metadata table's timeline.
+
+        Raises:
+            NOTHING_LANDED: the snapshot failed; the reserved instant is removed.
+        """
+        wanted = {partition_named(name, attempt.begun.config.name) for name, _ in plan.partitions}
+        partitions = tuple(one for one in MetadataPartition if one in wanted)
+        resumed = resumed_build(session, attempt, partitions)
+        if resumed is not None:
+            return IndexInputs(partitions, resumed.state, resumed.seen, 0, resumed=resumed)
+        withdraw_announcement(session, attempt.instant, frozenset(map(str, partitions)))
+        reserved = reserve_build(session, attempt, partitions)
+        try:
+            seen = snapshot(session, reserved.state)
+        except NOTHING_LANDED:
+            clear_build(session, reserved)
+            raise
+        return IndexInputs(partitions, reserved.state, seen, seen.size_bytes, reserved)
+
+    def tasks(self, run: IndexRun) -> list[NoTask]:
+        """Return no tasks."""
+        return []
+
+    def outcome(self, run: IndexRun) -> Body:
+        """Fill and announce the partitions once, add what completed since, and return the maker of the completed file.
+
+        Raises:
+            NOTHING_LANDED: filling or announcing failed; the files of the build are removed.
+        """
+        found = run.inputs
+        if found.build is None:
+            found.build = _build_of(run)
+        build = found.build
+        if not build.is_announced:
+            found.catch_up = None
+            try:
+                if not build.announcements:
+                    building.fill(build)
+                building.announce(build)
+            except NOTHING_LANDED:
+                if found.reserved is not None and not build.is_announced:
+                    clear_build(run.session, found.reserved)
+                raise
+        if found.catch_up is None:
+            clock = run.session.ctx.clock
+            found.catch_up = CatchUp(build, clock.monotonic_s() + TIMEOUT_S)
+            found.catch_up.begin()
+        found.catch_up.add()
+        partitions = dict(run.plan.partitions)
+        return Body(lambda state, completion: encode_index_result(partitions))
+
+    def check_groups(self, run: IndexRun, state: TableState) -> None:
+        """Complete the delta of catch-up, and refuse to complete while something is missing.
+
+        Raises:
+            Conflict: something is missing; the next round adds it.
+        """
+        catch_up = run.inputs.catch_up
+        if catch_up is not None:
+            catch_up.finish(state)
+            catch_up.check(state)
+
+    def goes_on(self, run: IndexRun, conflict: Conflict) -> bool:
+        """Return whether a refused completion is tried again after one more round of catch-up."""
+        return bool(conflict.details.get("behind"))
+
+    def settled(self, session: Session) -> None:
+        """List the partitions whose build has completed."""
+        list_built_indexes(session)
+
+    def result(self, run: IndexRun) -> IndexResult:
+        """Return what was built.
+
+        Raises:
+            Conflict: a foreign writer dropped a partition before it could be listed.
+        """
+        build = cast("Build", run.inputs.build)
+        session = run.session
+        for instant in (build.instant, *build.deltas):
+            session.drop_name(instant)
+        config = load_config(session.ctx.storage)
+        missing = sorted(build.names - {*config.metadata_partitions})
+        if missing:
+            raise Conflict(
+                "a foreign writer changed the table before the new partitions of its metadata table could be listed",
+                table=config.name,
+                instant=build.attempt.instant,
+                expected=", ".join(build.partitions),
+                found=f"without {', '.join(missing)}",
+                next_step="run the same call again; if it repeats, look at the ZooKeeper session time-out",
+            )
+        drop_checkpoints(session.ctx.storage, build.attempt.instant)
+        return IndexResult(
+            table=config.name,
+            instant=run.attempt.instant,
+            completion_time=run.entry.completion_time,
+            engine=run.engine.name,
+            engine_reason=run.engine_reason,
+            epoch=run.attempt.epoch,
+            built_at=build.instant,
+            partitions=tuple(map(str, build.partitions)),
+            files=len(run.inputs.seen.described),
+            bytes_in=run.inputs.bytes_in,
+            records=build.records,
+            groups={str(partition): count for partition, count in build.groups.items()},
+            rounds=build.rounds,
+            doubled_keys=build.doubled_keys,
+        )
+
+
+def _build_of(run: IndexRun) -> Build:
+    """Return a new build, or the one that an earlier executor announced."""
+    found, session = run.inputs, run.session
+    state = found.state
+    schema = table_schema(state.config, state.timeline, session.commits)
+    statistics = statistics_of(schema, state.config, load_index_definitions(session.ctx.storage))
+    reader = FactReader(session, state, run.engine, run.monitor, run.progress, schema, found.partitions, statistics)
+    instant = (
+        found.resumed.checkpoint.built_at
+        if found.resumed is not None
+        else cast("BuildReservation", found.reserved).instant
+    )
+    records = Building(state.config.version, instant, statistics)
+    build = Build(session, run.attempt, found.partitions, state, instant, found.seen, records, reader)
+    if found.resumed is not None:
+        found.resumed.continue_with(build)
+    return build
+
+
+INDEXING = register(IndexBuild())
+"""The service."""

@@ -1,0 +1,99 @@
+"""Checkpoint of an index build: what its executor did so far, for the next one and for users.
+
+Each executor of a plan puts its own file, named by its epoch, so that one that was taken over changes nothing. The commit log
+decides; a checkpoint only says where the files of the build are, and how far catch-up has come.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from hudi_ops.errors import Corrupt
+from hudi_ops.storage.protocol import Storage
+
+FOLDER = ".hoodie/.indexing"
+"""Folder of the checkpoints below a table's root; Apache Hudi leaves it alone."""
+
+
+class BuildCheckpoint(BaseModel):
+    """State of one execution of an index build.
+
+    Attributes:
+        plan: instant of the plan on the data table's timeline.
+        epoch: epoch of the executor.
+        built_at: instant of the build on the metadata table's timeline.
+        partitions: names of the partitions that it builds.
+        phase: `build` until they are announced, then `catch-up`.
+        groups: number of file groups of each partition, once they exist.
+        looked_at: file names of the completed instants that the build's files cover.
+        defined: names that the build added to the table's index definitions.
+        deltas: instants of catch-up on the metadata table's timeline.
+        rounds: rounds that added completions.
+        records: number of records of the first base files, by partition.
+        at_ms: time of this checkpoint in ms since 1970.
+        note: what the build waits for; empty: nothing.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    plan: str
+    epoch: int
+    built_at: str
+    partitions: tuple[str, ...]
+    phase: Literal["build", "catch-up"] = "build"
+    groups: dict[str, int] = {}
+    looked_at: tuple[str, ...] = ()
+    defined: tuple[str, ...] = ()
+    deltas: tuple[str, ...] = ()
+    rounds: int = 0
+    records: dict[str, int] = {}
+    at_ms: int = 0
+    note: str = ""
+
+    @property
+    def instants(self) -> frozenset[str]:
+        """Instants of the build on the metadata table's timeline."""
+        return frozenset({self.built_at, *self.deltas})
+
+
+def put_checkpoint(storage: Storage, checkpoint: BuildCheckpoint) -> None:
+    """Put the checkpoint of an execution over its earlier one."""
+    storage.put(_path(checkpoint.plan, checkpoint.epoch), checkpoint.model_dump_json().encode())
+
+
+def checkpoints_of(storage: Storage, plan: str) -> list[BuildCheckpoint]:
+    """Return the checkpoints of a plan's executions, oldest first.
+
+    Raises:
+        Corrupt: one of them cannot be read.
+    """
+    found = []
+    for info in storage.list(f"{FOLDER}/{plan}"):
+        try:
+            found.append(BuildCheckpoint.model_validate_json(storage.get(info.path)))
+        except ValidationError as error:
+            raise Corrupt(
+                f"{info.path} is not the checkpoint of an index build",
+                instant=plan,
+                expected="a JSON object with the fields of a checkpoint",
+                found=str(error.errors()[0]["msg"]),
+                next_step=f"`hudi-ops cancel TABLE {plan} --force` removes the build; then build the index again",
+            ) from error
+    return sorted(found, key=lambda one: one.epoch)
+
+
+def planned_builds(storage: Storage) -> list[str]:
+    """Return the plans that have checkpoints, oldest first."""
+    return sorted(storage.list_folder(FOLDER).folders)
+
+
+def drop_checkpoints(storage: Storage, plan: str) -> None:
+    """Delete the checkpoints of a plan that has ended."""
+    for info in storage.list(f"{FOLDER}/{plan}"):
+        storage.delete(info.path)
+
+
+def _path(plan: str, epoch: int) -> str:
+    return f"{FOLDER}/{plan}/{epoch:06d}.json"
