@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # DAG files import this package for its settings; pyarrow comes with the first use of a table only.
 _LATER = {
-    "BuildResult": "hudi_ops.services.indexing.filling.build",
+    "BuildResult": "hudi_ops.services.indexing.run",
     "Changes": "hudi_ops.read.changes",
     "CompactResult": "hudi_ops.services.compaction.result",
     "DropResult": "hudi_ops.services.indexing.drop",

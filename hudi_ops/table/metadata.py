@@ -6,15 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hudi_ops.commit.session import Session
-from hudi_ops.config.requests import IndexRequest, merged
+from hudi_ops.config.requests import IndexRequest
 from hudi_ops.engine.progress import Progress
-from hudi_ops.services.indexing.drop import DropResult, drop_metadata
-from hudi_ops.services.indexing.run import BuildResult, build_metadata
+from hudi_ops.services.indexing.drop import DropResult
+from hudi_ops.services.indexing.run import BuildResult
 from hudi_ops.services.metadata_table.compact import MetadataCompaction, compact_metadata
 from hudi_ops.services.metadata_table.describe import MetadataFacts, describe_metadata
+from hudi_ops.table.indexing import IndexingApi
 
 
-class IndexApi:
+class MetadataApi:
     """Builds, compacts and drops the metadata table. Calling it is an old name of `describe`."""
 
     def __init__(self, session: Session) -> None:
@@ -33,10 +34,7 @@ class IndexApi:
         progress: Callable[[Progress], None] = lambda progress: None,
         **keywords: Any,
     ) -> BuildResult:
-        """Build partitions of the metadata table while others write; readers use them afterwards.
-
-        With `rebuild`, partitions are dropped first: until the build has ended, readers do without, and a table whose index is the
-        record index takes no rows. After a crash, the same call goes on.
+        """Call `indexing.run`.
 
         Args:
             request: which partitions; an `IndexRequest`.
@@ -47,22 +45,12 @@ class IndexApi:
             InvalidRequest: an unknown partition, or one that the table cannot have.
             Unsupported: the table cannot be written.
             Busy: another process builds, or a cancelled resize is being removed.
-            Conflict: writes completed faster than they were added, or the metadata table was changed by others.
+            Conflict: catch-up took too long, or another process changed the metadata table.
         """
-        wanted = merged(IndexRequest, request, keywords)
-        return build_metadata(
-            self._session,
-            wanted.partitions,
-            engine=wanted.engine,
-            progress=progress,
-            dry_run=wanted.dry_run,
-            rebuild=wanted.rebuild,
-        )
+        return IndexingApi(self._session).run(request, progress=progress, **keywords)
 
     def drop(self, partitions: Sequence[str] | None = None, *, dry_run: bool = False) -> DropResult:
-        """Drop the metadata table, or partitions of it; readers do without them from then on.
-
-        Apache Hudi's default writers build `files`, `column_stats` and `partition_stats` again.
+        """Call `indexing.drop`.
 
         Args:
             partitions: names; None: all.
@@ -70,11 +58,10 @@ class IndexApi:
 
         Raises:
             InvalidRequest: an unknown name, or a partition that others need.
-            Busy: an index is being built by Apache Hudi.
+            Busy: Apache Hudi builds an index.
             Conflict: it is built again at this moment.
         """
-        names = (partitions,) if isinstance(partitions, str) else partitions
-        return drop_metadata(self._session, names, dry_run=dry_run)
+        return IndexingApi(self._session).drop(partitions, dry_run=dry_run)
 
     def compact(self, *, dry_run: bool = False) -> MetadataCompaction:
         """Merge the metadata table's log files into new base files, as writes do from time to time.

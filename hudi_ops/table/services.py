@@ -166,4 +166,4 @@ class ServiceApi(Generic[Q, R]):
 
 
 def _how(request: ServiceRequest, progress: Callable[[Progress], None]) -> Execution:
-    return Execution(request.engine, request.memory_bytes, request.abandoned, progress)
+    return Execution(request.engine, request.memory_bytes, request.abandoned, progress, request)

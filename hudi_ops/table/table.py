@@ -42,8 +42,9 @@ from hudi_ops.table.archive import ArchiveApi
 from hudi_ops.table.cleaning import CleanApi
 from hudi_ops.table.clustering import ClusteringApi, ResizeApi
 from hudi_ops.table.compaction import CompactionApi
+from hudi_ops.table.indexing import IndexingApi
 from hudi_ops.table.ingestion import IngestApi
-from hudi_ops.table.metadata import IndexApi
+from hudi_ops.table.metadata import MetadataApi
 from hudi_ops.table.plans import PlansApi
 from hudi_ops.table.reading import ReadApi
 from hudi_ops.table.repairs import RepairsApi
@@ -88,7 +89,8 @@ class Table(ReadApi, IngestApi, RepairsApi, PlansApi):
         self.resize = ResizeApi(self._session)
         self.clean = CleanApi(self._session)
         self.archive = ArchiveApi(self._session)
-        self.metadata = IndexApi(self._session)
+        self.indexing = IndexingApi(self._session)
+        self.metadata = MetadataApi(self._session)
         self.savepoints = SavepointApi(self._session)
         self.holds = HoldApi(self._session)
         self.was_created = False

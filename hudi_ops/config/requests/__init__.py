@@ -6,6 +6,7 @@ Every package may import it, and DAG files do. Read `services.py` first.
 from hudi_ops.config.requests.cancel import CancelSettings
 from hudi_ops.config.requests.clustering import ClusteringRequest
 from hudi_ops.config.requests.compaction import CompactionRequest, StrategyName, checked_strategy
+from hudi_ops.config.requests.indexing import IndexRequest, MetadataPartitionName
 from hudi_ops.config.requests.request import (
     EngineName,
     Names,
@@ -25,9 +26,7 @@ from hudi_ops.config.requests.services import (
     ArchiveRequest,
     CancelRequest,
     CleanRequest,
-    IndexRequest,
     IngestRequest,
-    MetadataPartitionName,
     OperationName,
     PolicyName,
     RecoverRequest,

@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from hudi_ops.config.doors import TEXT, TEXTS, Door
 from hudi_ops.config.requests.clustering import ClusteringRequest
 from hudi_ops.config.requests.compaction import CompactionRequest
-from hudi_ops.config.requests.fields import Abandoned, PlanInstant, Resume
-from hudi_ops.config.requests.request import EngineName, Names, Request, listed
+from hudi_ops.config.requests.indexing import IndexRequest
+from hudi_ops.config.requests.request import EngineName, Names, Request
 from hudi_ops.config.requests.resize import ResizeRequest
 from hudi_ops.errors import InvalidRequest
 
@@ -20,14 +20,6 @@ PolicyName: TypeAlias = Literal["commits", "hours", "versions"]
 OperationName: TypeAlias = Literal[
     "upsert", "insert", "delete", "bulk_insert", "insert_overwrite", "insert_overwrite_table"
 ]
-MetadataPartitionName: TypeAlias = Literal["files", "column_stats", "partition_stats", "bloom_filters", "record_index"]
-
-_PARTITIONS = {
-    # Apache Hudi's writers build the first two themselves; a form that offers one more has something to build.
-    "default": ["column_stats", "partition_stats", "bloom_filters"],
-    "items": {"type": "string", "enum": list(get_args(MetadataPartitionName))},
-    "examples": list(get_args(MetadataPartitionName)),
-}
 
 _REMOVALS = {"delete_partition": "delete-partition", "truncate": "truncate"}
 
@@ -185,40 +177,6 @@ class IngestRequest(Request):
     dry_run: Annotated[bool, Door(form=None, separator=None)] = Field(
         default=False, title="Dry run", description="List the files that would be taken; change nothing."
     )
-
-
-class IndexRequest(Request):
-    """Which partitions of the metadata table are built."""
-
-    renamed: ClassVar[Mapping[str, str]] = {"again": "rebuild"}
-
-    partitions: Annotated[tuple[str, ...] | None, BeforeValidator(listed), Door(form=_PARTITIONS)] = Field(
-        default=None,
-        title="Partitions",
-        description="files, column_stats, partition_stats, bloom_filters, record_index; files is built with the others where it is "
-        "missing. Without names: the first three.",
-    )
-    rebuild: bool = Field(
-        default=False,
-        title="Rebuild existing",
-        description="Drop and rebuild the chosen partitions, or all of them where none is chosen. Unavailable until finished.",
-    )
-    engine: EngineName = Field(
-        default="auto",
-        title="Engine",
-        description="Where files are read: local is one process, spark the executors; auto chooses by size.",
-    )
-    instant: PlanInstant = None
-    abandoned: Abandoned = False
-    dry_run: Annotated[bool, Door(form=None, separator=None)] = Field(
-        default=False, title="Dry run", description="Show what would be built; change nothing."
-    )
-    resume: Resume = False
-
-    @property
-    def memory_bytes(self) -> int | None:
-        """Return no limit of memory: records are made of statistics and keys."""
-        return None
 
 
 class ArchiveRequest(Request):

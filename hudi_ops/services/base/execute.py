@@ -218,9 +218,7 @@ def _work(session: Session, service: Service, attempt: Attempt, how: Execution, 
     inputs = service.inputs(session, attempt, plan)
     engine, reason = choose_by_bytes(how.engine, inputs.bytes_in, session.ctx.engine, "to read")
     arrow_bytes = pa.default_memory_pool().max_memory()
-    run: AnyRun = Run(
-        session, attempt, plan, inputs, engine, reason, how.task_bytes(engine), arrow_bytes, monitor, how.progress
-    )
+    run: AnyRun = Run(session, attempt, plan, inputs, engine, reason, how.task_bytes(engine), arrow_bytes, monitor, how)
     run.tasks = service.tasks(run)
     leave_out_touched(service, run)
     service.check_groups(run, attempt.begun)

@@ -21,14 +21,14 @@ TRIES_MAX = 3
 """Number of times that a plan is made while others take everything that it chose."""
 
 
-def preview(session: Session, service: Service, request: Any) -> PlanResult:
-    """Return the plan that `plan` would publish now, with cost and reasons; change nothing.
+def preview(session: Session, service: Service, request: Any, state: TableState | None = None) -> PlanResult:
+    """Return the plan that `plan` would publish, now or in a given state, with cost and reasons; change nothing.
 
     Raises:
         InvalidRequest: a wrong request, or a table that the service has no work on.
         Unsupported: the table cannot be written.
     """
-    state = session.loader.load()
+    state = state or session.loader.load()
     service.refuse_table(state)
     return _result(session, service, state, service.choose(session, state, request), dry_run=True)
 

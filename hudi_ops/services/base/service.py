@@ -65,12 +65,14 @@ class Execution:
         memory_bytes: memory that one task may take; None: derived from this process's memory.
         abandoned: the caller states that the foreign executor, which leaves no heartbeat, has ended.
         progress: called after each task.
+        request: of the caller, for options of one service alone; None: their defaults.
     """
 
     engine: str = "auto"
     memory_bytes: int | None = None
     abandoned: bool = False
     progress: Callable[[Progress], None] = lambda progress: None
+    request: Any = None
 
     def __post_init__(self) -> None:
         checked_engine(self.engine)
@@ -101,7 +103,7 @@ class Run(Generic[Plan, Inputs, Task, Outcome]):
         seconds: time since this process took the plan over.
         arrow_bytes_before: highest Arrow allocation of this process before the run; a higher one afterwards is the run's.
         monitor: of the executor's lease.
-        progress: tells the user about long work.
+        how: options of the execution.
     """
 
     session: Session
@@ -113,7 +115,7 @@ class Run(Generic[Plan, Inputs, Task, Outcome]):
     task_bytes: int
     arrow_bytes_before: int
     monitor: LeaseMonitor
-    progress: Callable[[Progress], None] = lambda progress: None
+    how: Execution
     tasks: Sequence[Task] = ()
     done: Sequence[Outcome] = ()
     left_out: Sequence[Task] = ()

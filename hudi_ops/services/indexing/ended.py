@@ -20,8 +20,10 @@ WAIT_S = 30.0
 _STEP_S = 0.5
 
 
-def end_builds(session: Session, names: Collection[str] | None, why: str) -> tuple[str, ...]:
+def end_builds(session: Session, names: Collection[str] | None, why: str, *, only: str = "") -> tuple[str, ...]:
     """Cancel the pending builds of some partitions, or of any, and remove them; return their instants.
+
+    `only` is the one instant that is meant; empty: any.
 
     Builds of Apache Hudi stay: it does not look at cancels.
 
@@ -31,7 +33,7 @@ def end_builds(session: Session, names: Collection[str] | None, why: str) -> tup
     ended: list[str] = []
     state = session.loader.load()
     for plan, partitions in list(pending_builds(session, state)):
-        if names is not None and not {*names} & {*partitions}:
+        if (only and plan.time != only) or (names is not None and not {*names} & {*partitions}):
             continue
         if plan_entry(session.ctx.storage, state, plan.time) is None:
             continue

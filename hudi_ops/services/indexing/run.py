@@ -13,8 +13,8 @@ from hudi_ops.engine.progress import Progress
 from hudi_ops.errors import Conflict, HudiOpsError
 from hudi_ops.services.base.engine import choose_by_bytes
 from hudi_ops.services.base.execute import execute
-from hudi_ops.services.base.plan import left_plan, plan
-from hudi_ops.services.base.result import Result
+from hudi_ops.services.base.plan import left_plan, left_plan_result, plan, preview
+from hudi_ops.services.base.result import PlanResult, Result
 from hudi_ops.services.base.service import Execution
 from hudi_ops.services.indexing.drop import drop_metadata, without_partitions
 from hudi_ops.services.indexing.ended import end_builds
@@ -63,6 +63,7 @@ def build_metadata(
     progress: Callable[[Progress], None] = lambda progress: None,
     dry_run: bool = False,
     rebuild: bool = False,
+    request: IndexRequest | None = None,
 ) -> BuildResult:
     """Plan and build partitions of the metadata table; readers use them afterwards.
 
@@ -76,6 +77,7 @@ def build_metadata(
         engine: `auto`, `local` or `spark`: reads the files.
         dry_run: return the result that a build would have; change nothing.
         rebuild: rebuild existing partitions; with `partitions` None all of them.
+        request: says how long catch-up may take, and what happens then; None: the defaults.
 
     Raises:
         InvalidRequest: an unknown partition, or one that the table cannot have.
@@ -88,7 +90,7 @@ def build_metadata(
     started_s = session.ctx.clock.monotonic_s()
     state = session.loader.load() if dry_run else _ready(session)
     refuse_unbuildable(session, state)
-    how = Execution(engine, progress=progress)
+    how = Execution(engine, progress=progress, request=request)
     restored = dropped_before(state)
     left: tuple[IndexResult, ...] = ()
     if not dry_run:
@@ -134,7 +136,7 @@ def _execute_left(session: Session, how: Execution, restored: Sequence[str]) -> 
     done: list[IndexResult] = []
     try:
         while (instant := left_plan(session, INDEXING)) is not None:
-            done.append(execute(session, INDEXING, instant, how))
+            done.append(execute_build(session, instant, how))
     except HudiOpsError as error:
         raise (say_dropped(session, error, restored) if restored else error) from error
     return tuple(done)
@@ -155,8 +157,52 @@ def _plan_and_execute(session: Session, wanted: tuple[str, ...], how: Execution)
             found=planned.note,
             next_step="run the same call again to build the others",
         )
-    done: IndexResult = execute(session, INDEXING, planned.instant, how)
+    return execute_build(session, planned.instant, how)
+
+
+def execute_build(session: Session, instant: str | None, how: Execution) -> IndexResult:
+    """Execute a plan, ours or Apache Hudi's; None: the oldest one without a live executor.
+
+    Raises:
+        Conflict: catch-up took too long, or another process changed the metadata table. The plan stays, unless the request says
+            that such a build is removed.
+    """
+    try:
+        done: IndexResult = execute(session, INDEXING, instant, how)
+    except Conflict as error:
+        is_aborted = isinstance(how.request, IndexRequest) and how.request.on_timeout == "abort"
+        if error.details.get("timed_out") and is_aborted and error.instant:
+            end_builds(session, None, "catch-up took too long", only=error.instant)
+            error.what += "; the build was removed"
+            error.next_step = "build the index again at a quieter time, or with a longer --timeout"
+        raise
     return done
+
+
+def plan_build(session: Session, request: IndexRequest) -> PlanResult:
+    """Publish the plan of a build, after dropping what is rebuilt.
+
+    Raises:
+        InvalidRequest: an unknown partition, or one that the table cannot have.
+        Busy: a plan of one of the partitions is pending.
+    """
+    if request.resume and (left := left_plan(session, INDEXING)) is not None:
+        return left_plan_result(session, INDEXING, request, left)
+    if not request.rebuild:
+        return preview(session, INDEXING, request) if request.dry_run else plan(session, INDEXING, request)
+    state = session.loader.load()
+    names, dropped = partitions_to_rebuild(session, state, request.partitions)
+    if request.dry_run:
+        state = replace(state, config=without_partitions(state.config, dropped))
+        return preview(session, INDEXING, request.model_copy(update={"partitions": names}), state)
+    end_builds(session, None, "its partitions are built again")
+    wanted = wanted_partitions(replace(state, config=without_partitions(state.config, dropped)), names)
+    if dropped:
+        drop_metadata(session, dropped, to_build=tuple(map(str, wanted)))
+    try:
+        return plan(session, INDEXING, request.model_copy(update={"partitions": tuple(map(str, wanted))}))
+    except HudiOpsError as error:
+        raise (say_dropped(session, error, dropped) if dropped else error) from error
 
 
 def _preview(

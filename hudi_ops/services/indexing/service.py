@@ -15,6 +15,7 @@ from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.commit.undo.index_builds import withdraw_announcement
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.config.requests import IndexRequest
+from hudi_ops.config.requests.indexing import TIMEOUT_S
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import NOTHING_LANDED, Conflict
 from hudi_ops.metadata.definitions import statistics_of
@@ -28,7 +29,7 @@ from hudi_ops.services.base.service import Run, TableService, register
 from hudi_ops.services.indexing.choose import IndexChoice, choose, draft_of, empty_choice
 from hudi_ops.services.indexing.filling import build as building
 from hudi_ops.services.indexing.filling.build import Build
-from hudi_ops.services.indexing.filling.catch_up import TIMEOUT_S, CatchUp
+from hudi_ops.services.indexing.filling.catch_up import CatchUp
 from hudi_ops.services.indexing.filling.diff import TableSnapshot, snapshot
 from hudi_ops.services.indexing.filling.reserve import BuildReservation, clear_build, reserve_build
 from hudi_ops.services.indexing.filling.resume import ResumedBuild, resumed_build
@@ -170,8 +171,8 @@ class IndexBuild(TableService[IndexRequest, IndexPlan, IndexInputs, NoTask, None
                     clear_build(run.session, found.reserved)
                 raise
         if found.catch_up is None:
-            clock = run.session.ctx.clock
-            found.catch_up = CatchUp(build, clock.monotonic_s() + TIMEOUT_S)
+            limit_s = run.how.request.timeout_s if isinstance(run.how.request, IndexRequest) else TIMEOUT_S
+            found.catch_up = CatchUp(build, run.session.ctx.clock.monotonic_s() + limit_s)
             found.catch_up.begin()
         found.catch_up.add()
         partitions = dict(run.plan.partitions)
@@ -242,7 +243,7 @@ def _build_of(run: IndexRun) -> Build:
     state = found.state
     schema = table_schema(state.config, state.timeline, session.commits)
     statistics = statistics_of(schema, state.config, load_index_definitions(session.ctx.storage))
-    reader = FactReader(session, state, run.engine, run.monitor, run.progress, schema, found.partitions, statistics)
+    reader = FactReader(session, state, run.engine, run.monitor, run.how.progress, schema, found.partitions, statistics)
     instant = (
         found.resumed.checkpoint.built_at
         if found.resumed is not None

@@ -38,8 +38,6 @@ from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
 
-TIMEOUT_S = 15 * 60.0
-"""Default limit of catch-up."""
 LOOK_EVERY_S = 1.0
 """Interval of looks at a foreign writer that may not know the announcement."""
 UNSETTLED_MS = 5_000
@@ -94,7 +92,7 @@ class CatchUp:
         """Take a snapshot, and put the records of what changed since the last one, uncounted.
 
         Raises:
-            Conflict: the table's columns changed, or a foreign writer did not end in time.
+            Conflict: the table's columns changed, or catch-up took too long.
         """
         build = self.build
         state = self._settled()
@@ -212,11 +210,7 @@ class CatchUp:
         return [one for one in gone if one.time >= state.timeline.start]
 
     def _settled(self) -> TableState:
-        """Wait until no foreign writer is left that may not know the announcement; return the state.
-
-        Raises:
-            Conflict: one of them did not end in time.
-        """
+        """Wait until no foreign writer is pending that may not know the announcement; return the state."""
         session = self.build.session
         while True:
             state = session.loader.load()
@@ -226,19 +220,29 @@ class CatchUp:
             first = waiting[0]
             note = f"waits for {first.action} {first.time} of a foreign writer, which may not know the new partitions"
             self.verdicts = tuple(Verdict(one.time, one.action, "waiting", "a foreign writer") for one in waiting)
-            if session.ctx.clock.monotonic_s() >= self.until_s:
-                raise Conflict(
-                    f"the index build {note}, and gave up",
-                    table=state.config.name,
-                    instant=self.build.attempt.instant,
-                    expected="that it completes, disappears, or its heartbeat expires",
-                    found=f"{first}, still pending",
-                    next_step="the plan stays: run the same call again, with a longer --timeout; or end that writer",
-                    other=first.time,
-                )
             self.build.put_checkpoint(note)
+            self._refuse_late(state, note, first.time)
             logger.info("the index build %s", note)
             session.ctx.clock.sleep_s(LOOK_EVERY_S)
+
+    def _refuse_late(self, state: TableState, note: str = "adds what completed meanwhile", other: str = "") -> None:
+        """Refuse to go on after the limit of catch-up.
+
+        Raises:
+            Conflict: says what it waited for; the plan and the announced partitions stay.
+        """
+        if self.build.session.ctx.clock.monotonic_s() >= self.until_s:
+            raise Conflict(
+                f"the index build gave up: it {note}",
+                table=state.config.name,
+                instant=self.build.attempt.instant,
+                expected="an end of catch-up within --timeout",
+                found=f"{self.build.rounds} rounds so far",
+                next_step="the plan stays: run the same call again, with a longer --timeout; `hudi-ops index TABLE show` says "
+                "what it waits for",
+                other=other,
+                timed_out=True,
+            )
 
     def _foreign(self, state: TableState) -> list[Instant]:
         """Return pending instants of foreign programs that may be running and not know the announcement."""
