@@ -9,7 +9,8 @@ Source: docs/protocol.md §18.
 from __future__ import annotations
 
 from hudi_ops.commit.checks import was_completed
-from hudi_ops.commit.session import Session
+from hudi_ops.commit.session import Session, best_effort
+from hudi_ops.timeline.content.build_checkpoint import drop_checkpoints, planned_builds
 from hudi_ops.timeline.log.announced import announcement_of
 from hudi_ops.timeline.log.cancelled import fate_of
 from hudi_ops.timeline.log.entries import Complete, Entry, Properties
@@ -45,6 +46,17 @@ def list_built_indexes(session: Session) -> tuple[str, ...]:
 
     session.decide(prepare, "list new partitions of the metadata table")
     return listed
+
+
+def drop_ended_checkpoints(session: Session, state: TableState) -> None:
+    """Delete the checkpoints of builds that have ended; their executors died before they could."""
+    if not state.timeline.by_kind.get("indexing"):
+        return
+    for plan in planned_builds(session.ctx.storage):
+        found = state.timeline.find(plan, "indexing")
+        if found is None or found.is_completed:
+            with best_effort(plan):
+                drop_checkpoints(session.ctx.storage, plan)
 
 
 def _built(session: Session, state: TableState) -> tuple[Properties, tuple[str, ...]] | None:

@@ -11,7 +11,7 @@ import logging
 from hudi_ops.commit.apply.invalidate import clear_voided
 from hudi_ops.commit.apply.put_back import decided_before, may_be_lost
 from hudi_ops.commit.archive_boundary import clear_archived
-from hudi_ops.commit.recover.built_indexes import list_built_indexes
+from hudi_ops.commit.recover.built_indexes import drop_ended_checkpoints, list_built_indexes
 from hudi_ops.commit.recover.dead_writers import is_dead, is_foreign
 from hudi_ops.commit.recover.sweep import remove_zombie_files, sweep
 from hudi_ops.commit.session import Session
@@ -81,6 +81,7 @@ def _recover(
     undone = _finish_rollbacks(session, state)
     if undone or (state.config.metadata_partitions_inflight and list_built_indexes(session)):
         state = session.loader.load()
+    drop_ended_checkpoints(session, state)
     if has_foreign_writers(session.ctx.storage, session.commits, state) and lock_and_put_back(session, state):
         state = session.loader.load()
     has_put_back = has_removed = False

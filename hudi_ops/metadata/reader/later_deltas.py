@@ -32,7 +32,7 @@ _COMPARED = (MetadataPartition.FILES, MetadataPartition.RECORD_INDEX)
 
 
 def later_deltas(time: str, own: Timeline, state: TableState) -> list[Instant]:
-    """Return completed deltas requested after `time`, oldest first.
+    """Return completed deltas requested after `time`, oldest first; those of index builds are among them.
 
     `state` is that of the data table, read after the metadata table's timeline `own`.
     """
@@ -40,9 +40,17 @@ def later_deltas(time: str, own: Timeline, state: TableState) -> list[Instant]:
     found = [
         instant
         for instant in later
-        if instant.kind == "deltacommit" and instant.is_completed and state.timeline.find(instant.time) is not None
+        if instant.kind == "deltacommit" and instant.is_completed and _tells(instant, state)
     ]
     return found[::-1]
+
+
+def _tells(instant: Instant, state: TableState) -> bool:
+    """Return whether an instant is one of the data table, or one at which an index build added completions.
+
+    Instants above a delta complete at their request time, and only widen ranges.
+    """
+    return state.timeline.find(instant.time) is not None or instant.time != instant.completion_time
 
 
 def is_ours(instant: Instant, state: TableState) -> bool:

@@ -21,7 +21,7 @@ class Basis:
     """State on which a delta was made; while it is the same, so are partitions and file groups.
 
     A partition that was dropped and built again begins at another instant of the metadata table, or by a later PROPERTIES slot.
-    While one is being filled its groups may appear at any moment, so they are part of it.
+    While Apache Hudi fills one its groups may appear at any moment, so they are part of it. Those of an announced one exist.
     """
 
     partitions: tuple[str, ...]
@@ -33,7 +33,12 @@ class Basis:
 def basis_of(storage: Storage, state: TableState, own: Timeline) -> Basis:
     """Return the basis by the properties, the log, and the metadata table's own timeline."""
     config = state.config
-    filling = [partition for partition in kept_partitions(config) if partition in config.metadata_partitions_inflight]
+    announced = state.log.properties.announces
+    filling = [
+        partition
+        for partition in kept_partitions(config)
+        if partition in config.metadata_partitions_inflight and partition not in announced
+    ]
     groups = group_counts(storage, config, filling) if filling else {}
     return Basis(
         tuple(sorted(config.all_metadata_partitions)),

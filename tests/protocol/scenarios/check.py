@@ -205,6 +205,10 @@ class Oracle:
         assert findings == [], "once everything is settled: " + "\n".join(map(str, findings))
         if not self.strangers:
             self._check_files(settled)
+        self._check_parts(settled)
+
+    def _check_parts(self, settled: MemoryStorage) -> None:
+        """Check what one kind of scenario promises of the settled table."""
 
     def _check_files(self, settled: MemoryStorage) -> None:
         log = load_log(settled, None)
