@@ -44,7 +44,7 @@ def dropped_before(state: TableState) -> tuple[str, ...]:
 
     The slot that decided the drop names them, so they survive the death of its process.
     """
-    return tuple(sorted(set(state.log.properties.to_build) - set(state.config.all_metadata_partitions)))
+    return tuple(sorted(set(state.log.properties.to_build) - set(state.config.metadata_partitions)))
 
 
 def say_dropped(session: Session, error: HudiOpsError, dropped: Sequence[str]) -> HudiOpsError:

@@ -31,6 +31,7 @@ from hudi_ops.services.base.result import Result
 from hudi_ops.services.base.service import Execution
 from hudi_ops.services.clean.service import CLEAN
 from hudi_ops.services.indexing.drop import drop_metadata
+from hudi_ops.services.indexing.ended import end_builds
 from hudi_ops.services.indexing.rebuild import dropped_before
 from hudi_ops.services.indexing.run import build_metadata
 from hudi_ops.services.restore.deletion import delete_undone, targets_left
@@ -110,7 +111,9 @@ def restore_table(
         chosen = savepoint_to_restore(state, savepoint)
         recover(session)
         _finish_cleans(session)
-        cancelled = _cancel_plans(session, chosen)
+        # Its metadata table is dropped and built again.
+        ended = end_builds(session, None, f"restore to savepoint {chosen}")
+        cancelled = (*ended, *_cancel_plans(session, chosen))
         if not _publish(session, chosen):
             rebuilt = _build(session)
             state = session.loader.load()
