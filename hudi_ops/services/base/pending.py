@@ -114,9 +114,14 @@ def read_pending(session: Session, service: Service, state: TableState, instant:
     """Return the decoded plan of a pending instant, of the service's `plan_type`.
 
     Raises:
+        Cancelled: it was cancelled and removed after `state` was read.
         Corrupt: the requested file is empty, or holds another kind of plan.
     """
     plan = read_plan(session.ctx.storage, state.timeline, instant)
+    if plan is None:
+        now = session.loader.load()
+        if now.timeline.find(instant.time, instant.action) is None:
+            named_pending(session, service, now, instant.time)
     if not isinstance(plan, service.plan_type):
         raise Corrupt(
             f"a pending {service.name} without a plan",
