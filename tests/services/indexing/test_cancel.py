@@ -85,7 +85,9 @@ def test_a_cancel_at_any_moment_leaves_nothing_of_the_build(definition, names) -
 
 @pytest.mark.parametrize("fault", CRASHES)
 @pytest.mark.parametrize(
-    "point", ["put_if_absent:.hoodie/metadata/record_index", "put:.hoodie/hoodie.properties"], ids=["filled", "announced"]
+    "point",
+    ["put_if_absent:.hoodie/metadata/record_index", "put:.hoodie/hoodie.properties"],
+    ids=["filled", "announced"],
 )
 def test_an_abort_that_dies_anywhere_is_finished(fault: Fault, point: str) -> None:
     """The executor died before or after the announcement; then the cancel dies at every change."""

@@ -1,0 +1,331 @@
+"""The interleavings of index builds with other actors, one test each: no row is lost for an index, and no write fails.
+
+The numbers are those of the protocol's list of index builds (docs/protocol.md §18).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
+from hudi_ops.config.table import METADATA_PARTITIONS_INFLIGHT
+from hudi_ops.errors import Busy, Conflict
+from hudi_ops.services.indexing.filling import catch_up
+from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.testing.clock import ManualClock
+from hudi_ops.testing.faults import FaultyStorage
+from hudi_ops.timeline.settings.properties_file import load_config
+from tests.protocol.foreign_table import set_properties
+from tests.protocol.metadata_table import LATER, faults_of, make_table, read_rows, table_of
+from tests.services.indexing.built import EVERY, KEYS, At, build, execute, plan_build
+from tests.tables import DEFINITION, MERGE_ON_READ, NOW_MS, WITH_METADATA, rows
+
+FOREIGN = "20300317174740500"
+"""Instant of a writer of Apache Hudi."""
+MORE = rows(("k0", "p0", 500, 6, None), ("n1", "p1", 501, 6, None), ("more", "p2", 502, 6, None))
+
+
+def ticking() -> ManualClock:
+    return ManualClock(NOW_MS, tick_ms=1)
+
+
+def operations(base: MemoryStorage, clock: ManualClock, run: Callable[[FaultyStorage], object]) -> list[str]:
+    """The operations of an undisturbed run."""
+    trial = FaultyStorage(base.copy(clock))
+    run(trial)
+    return list(trial.history)
+
+
+def slots(history: list[str]) -> list[int]:
+    """Numbers of the operations that claim slots."""
+    return [at for at, one in enumerate(history, 1) if one.startswith("put_if_absent:.hoodie/.commit_log/0")]
+
+
+def beside(definition, names, nth: int, move: Callable[[MemoryStorage, ManualClock], object], before: int = 0):
+    """Build in one call, and make a move so many operations before its slot number `nth`; 0: the PLAN."""
+    base = make_table(definition)
+    at = slots(operations(base, ticking(), lambda storage: build(storage, ticking(), names)))[nth] - before
+    clock = ticking()
+    storage = base.copy(clock)
+    plan = At(at, lambda: move(storage, clock))
+    done = build(FaultyStorage(storage, plan), clock, names)
+    assert plan.fired
+    return storage, clock, done
+
+
+def whole(storage: MemoryStorage, clock: ManualClock, names=KEYS) -> None:
+    """The partitions are listed and right, and stay so under a write."""
+    assert {*names} <= {*load_config(storage).metadata_partitions}
+    assert load_config(storage).metadata_partitions_inflight == ()
+    assert [one for one in faults_of(storage, clock) if one.severity == "error"] == []
+    found = read_rows(storage, clock)
+    table_of(storage, clock, "next").ingest(LATER)
+    assert read_rows(storage, clock) == {**found, "k6": 66, "n4": 4}
+    assert [one for one in faults_of(storage, clock) if one.severity == "error"] == []
+
+
+def foreign_writer(storage: MemoryStorage, clock: ManualClock) -> None:
+    """A writer of Apache Hudi begins, with a heartbeat."""
+    for name in (f"{FOREIGN}.commit.requested", f"{FOREIGN}.inflight"):
+        storage.put(f".hoodie/timeline/{name}", b"")
+    storage.put(f".hoodie/.heartbeat/{FOREIGN}", b"")
+
+
+def foreign_ends(storage: MemoryStorage) -> None:
+    """It is rolled back by one of its kind."""
+    for path in (
+        f".hoodie/timeline/{FOREIGN}.inflight",
+        f".hoodie/timeline/{FOREIGN}.commit.requested",
+        f".hoodie/.heartbeat/{FOREIGN}",
+    ):
+        storage.delete(path)
+
+
+def test_01_a_writer_that_does_not_know_the_announcement_completes_after_the_scan() -> None:
+    """It reads the properties before the announcement, and completes after it: its delta commit lacks the partitions."""
+    from hudi_ops.commit.apply.delta_maker import DeltaMaker
+
+    def stale(storage: MemoryStorage, clock: ManualClock) -> None:
+        named = load_config(storage).metadata_partitions_inflight
+        assert named == KEYS
+        set_properties(storage, {METADATA_PARTITIONS_INFLIGHT: ""})
+        fits, DeltaMaker.partitions = DeltaMaker.partitions, property(lambda self: ())
+        try:
+            table_of(storage, clock, "stale").ingest(MORE)
+        finally:
+            DeltaMaker.partitions = fits
+        set_properties(storage, {METADATA_PARTITIONS_INFLIGHT: ",".join(named)})
+
+    storage, clock, done = beside(WITH_METADATA, KEYS, 3, stale, before=8)
+    assert done.rounds >= 1
+    whole(storage, clock)
+
+
+@pytest.mark.parametrize("definition", [DEFINITION, MERGE_ON_READ], ids=lambda one: one.table_type)
+def test_02_a_writer_in_flight_before_the_plan_completes_after_the_build(definition, monkeypatch) -> None:
+    from hudi_ops.commit import completion
+
+    clock = ticking()
+    storage = make_table(definition).copy(clock)
+    decide = completion._decide_once_started
+
+    def later(*given):
+        monkeypatch.setattr(completion, "_decide_once_started", decide)
+        build(storage, clock, EVERY)
+        return decide(*given)
+
+    monkeypatch.setattr(completion, "_decide_once_started", later)
+    table_of(storage, clock, "writer").ingest(MORE)
+    whole(storage, clock, EVERY)
+
+
+def test_03_a_foreign_writer_that_died_is_waited_for_until_its_heartbeat_expires() -> None:
+    clock = ticking()
+    storage = make_table(WITH_METADATA).copy(clock)
+    foreign_writer(storage, clock)
+    started_ms = clock.now_ms()
+    build(storage, clock)
+    assert EXPIRY_MS <= clock.now_ms() - started_ms < EXPIRY_MS + 10_000
+    whole(storage, clock)
+
+
+def test_04_a_foreign_writer_that_is_rolled_back_is_not_waited_for_any_longer(monkeypatch) -> None:
+    clock = ticking()
+    storage = make_table(WITH_METADATA).copy(clock)
+    foreign_writer(storage, clock)
+    sleep, slept = clock.sleep_s, []
+
+    def sleeps(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 3:
+            foreign_ends(storage)
+        sleep(seconds)
+
+    monkeypatch.setattr(clock, "sleep_s", sleeps)
+    build(storage, clock)
+    assert len(slept) == 3
+    whole(storage, clock)
+
+
+def test_05_a_clean_that_is_pending_before_the_plan_completes_during_catch_up() -> None:
+    base = make_table(WITH_METADATA)
+    clock = ticking()
+    storage = base.copy(clock)
+    table = table_of(storage, clock, "cleaner")
+    assert table.clean.plan(retain=1).instant is not None
+    made = storage
+    at = slots(operations(made, ticking(), lambda one: build(one, ManualClock(NOW_MS + 1_000, tick_ms=1))))[3]
+    clock = ManualClock(NOW_MS + 1_000, tick_ms=1)
+    storage = made.copy(clock)
+    plan = At(at - 3, lambda: table_of(storage, clock, "cleaner").clean.execute())
+    build(FaultyStorage(storage, plan), clock)
+    assert plan.fired
+    assert table_of(storage, clock, "reader").clean.plan(retain=1, dry_run=True).planned == ()
+    whole(storage, clock)
+
+
+def test_07_two_indexers_of_one_index() -> None:
+    def second(storage: MemoryStorage, clock: ManualClock) -> None:
+        with pytest.raises(Busy, match=r"simulated-builder.* builds bloom_filters"):
+            build(storage, clock, ("bloom_filters",), "second")
+
+    whole(*beside(WITH_METADATA, KEYS, 3, second)[:2])
+
+
+def test_08_two_builds_of_different_indexes_run_one_after_the_other() -> None:
+    planned: list[str] = []
+
+    def second(storage: MemoryStorage, clock: ManualClock) -> None:
+        planned.append(plan_build(storage, clock, ("record_index",)))
+        with pytest.raises(Busy, match="builds the metadata table"):
+            execute(storage, clock, planned[0], "second")
+
+    storage, clock, _ = beside(WITH_METADATA, ("bloom_filters",), 2, second, before=8)
+    assert load_config(storage).metadata_partitions_inflight == ()
+    execute(storage, clock, planned[0], "second")
+    whole(storage, clock)
+
+
+def test_09_an_abort_while_a_writer_carries_the_partitions(monkeypatch) -> None:
+    from hudi_ops.commit import completion
+    from hudi_ops.commit.undo.cancel import CancelReason
+    from hudi_ops.services.cancel.abort import cancel
+
+    base = make_table(WITH_METADATA)
+    clock = ticking()
+    storage = base.copy(clock)
+    plan = plan_build(storage, clock)
+    history = operations(
+        storage,
+        ManualClock(NOW_MS + 1_000, tick_ms=1),
+        lambda one: execute(one, ManualClock(NOW_MS + 1_000, tick_ms=1)),
+    )
+    clock = ManualClock(NOW_MS + 1_000, tick_ms=1)
+    decide = completion._decide_once_started
+
+    def later(*given):
+        monkeypatch.setattr(completion, "_decide_once_started", decide)
+        cancel(table_of(storage, clock, "user")._session, plan, CancelReason("asked for", "request"))
+        return decide(*given)
+
+    def writes() -> None:
+        monkeypatch.setattr(completion, "_decide_once_started", later)
+        table_of(storage, clock, "writer").ingest(MORE)
+
+    storage = storage.copy(clock)
+    from hudi_ops.errors import Cancelled
+
+    with pytest.raises(Cancelled):
+        execute(FaultyStorage(storage, At(slots(history)[2] - 3, writes)), clock)
+    clock.advance_ms(EXPIRY_MS + 1_000)
+    table_of(storage, clock, "other").recover()
+    assert load_config(storage).all_metadata_partitions == ("column_stats", "files", "partition_stats")
+    assert faults_of(storage, clock) == []
+    build(storage, clock)
+    whole(storage, clock)
+
+
+@pytest.mark.parametrize("nth", [2, 3, 4], ids=["announcement", "completion", "listing"])
+def test_10_a_property_is_set_at_each_decision_of_the_build(nth: int) -> None:
+    def drops(storage: MemoryStorage, clock: ManualClock) -> None:
+        set_properties(storage, {"hoodie.table.comment": "changed"})
+
+    whole(*beside(WITH_METADATA, KEYS, nth, drops)[:2])
+
+
+@pytest.mark.parametrize("nth", [2, 3, 4], ids=["announcement", "completion", "listing"])
+def test_11_the_metadata_table_is_compacted_at_each_decision_of_the_build(nth: int) -> None:
+    def compacts(storage: MemoryStorage, clock: ManualClock) -> None:
+        table_of(storage, clock, "writer").ingest(MORE)
+        assert table_of(storage, clock, "compactor").metadata.compact().instant is not None
+
+    storage, clock, _ = beside(WITH_METADATA, KEYS, nth, compacts)
+    whole(storage, clock)
+
+
+@pytest.mark.parametrize("before", [2, 40])
+def test_12_instants_of_catch_up_are_archived(before: int) -> None:
+    def archives(storage: MemoryStorage, clock: ManualClock) -> None:
+        table = table_of(storage, clock, "archiver")
+        for number in range(4):
+            table.ingest(rows((f"a{number}", "p0", number, 7, None)))
+        table.archive.run(keep_min=1, keep_max=1)
+
+    storage, clock, _ = beside(WITH_METADATA, KEYS, 2, archives, before=before)
+    whole(storage, clock)
+
+
+@pytest.mark.parametrize("operation", ["upsert", "delete", "insert_overwrite"])
+def test_13_completions_come_in_another_order_than_requests(operation: str, monkeypatch) -> None:
+    """A writer was requested before the build; a later one completes first, during the build; then the first one."""
+    from hudi_ops.commit import completion
+
+    clock = ticking()
+    storage = make_table(WITH_METADATA).copy(clock)
+    decide = completion._decide_once_started
+    at = slots(operations(storage, ticking(), lambda one: build(one, ticking())))[2]
+
+    def later(*given):
+        monkeypatch.setattr(completion, "_decide_once_started", decide)
+        meanwhile = At(at - 4, lambda: table_of(storage, clock, "second").ingest(LATER))
+        build(FaultyStorage(storage, meanwhile), clock)
+        return decide(*given)
+
+    monkeypatch.setattr(completion, "_decide_once_started", later)
+    table_of(storage, clock, "writer").ingest(rows(("n1", "p1", 77, 8, None)), operation)
+    whole(storage, clock)
+
+
+def test_14_a_build_that_times_out_stays_announced_and_goes_on_later() -> None:
+    clock = ticking()
+    storage = make_table(WITH_METADATA).copy(clock)
+    foreign_writer(storage, clock)
+    table = table_of(storage, clock, "builder")
+    with pytest.raises(Conflict, match=f"waits for commit {FOREIGN}") as refused:
+        table.indexing.run(partitions=KEYS, timeout_s=5)
+    assert refused.value.details["timed_out"]
+    assert load_config(storage).metadata_partitions_inflight == KEYS
+    foreign_ends(storage)
+    assert table_of(storage, clock, "second").indexing.run(partitions=KEYS).partitions == KEYS
+    whole(storage, clock)
+
+
+def test_14b_a_build_that_times_out_is_removed_if_the_caller_says_so() -> None:
+    clock = ticking()
+    storage = make_table(WITH_METADATA).copy(clock)
+    foreign_writer(storage, clock)
+    table = table_of(storage, clock, "builder")
+    with pytest.raises(Conflict, match="the build was removed"):
+        table.indexing.run(partitions=KEYS, timeout_s=5, on_timeout="abort")
+    assert load_config(storage).all_metadata_partitions == ("column_stats", "files", "partition_stats")
+    foreign_ends(storage)
+    build(storage, clock)
+    whole(storage, clock)
+
+
+@pytest.mark.parametrize("nth", range(5), ids=["plan", "takeover", "announcement", "completion", "listing"])
+@pytest.mark.parametrize("definition", [DEFINITION, MERGE_ON_READ], ids=lambda one: one.table_type)
+def test_16_a_writer_joins_right_before_each_decision(definition, nth: int) -> None:
+    """Writers of ours wait for the lock, so the move is made before the operation that takes it."""
+
+    def joins(storage: MemoryStorage, clock: ManualClock) -> None:
+        table_of(storage, clock, "joins").ingest(MORE)
+        table_of(storage, clock, "joins").ingest(rows(("n1", "p1", 0, 9, None)), "delete")
+
+    storage, clock, _ = beside(definition, EVERY, nth, joins)
+    whole(storage, clock, EVERY)
+
+
+def test_18_a_partition_without_files() -> None:
+    clock = ticking()
+    storage = make_table(DEFINITION).copy(clock)
+    table = table_of(storage, clock, "remover")
+    table.delete_partition(["p1"])
+    build(storage, clock, EVERY)
+    whole(storage, clock, EVERY)
+
+
+def test_the_limit_of_catch_up_is_a_quarter_of_an_hour() -> None:
+    assert catch_up.LOOK_EVERY_S <= 1

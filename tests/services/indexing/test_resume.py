@@ -1,0 +1,156 @@
+"""What an executor of an index build left is used by the next one: after the announcement nothing is built again."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
+from hudi_ops.errors import Corrupt
+from hudi_ops.metadata.records.partitions import FOLDER
+from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.testing.clock import ManualClock
+from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
+from hudi_ops.timeline.content import build_checkpoint
+from hudi_ops.timeline.settings.properties_file import load_config
+from tests.bounds import bound
+from tests.protocol.metadata_table import LATER, faults_of, make_table, read_rows, table_of
+from tests.services.indexing.built import EVERY, KEYS, execute, plan_build
+from tests.tables import DEFINITION, MERGE_ON_READ, NOW_MS, WITH_METADATA, rows
+
+STEP = bound(3, 1, 1)
+OTHER = rows(("k0", "p0", 11, 5, None), ("other", "p4", 4, 5, None))
+
+
+def data_reads(history: list[str]) -> list[str]:
+    """Reads of data files among the operations of a run."""
+    return [one for one in history if one.startswith(("open_input:p", "get:p")) and ".hoodie" not in one]
+
+
+def announced_at(history: list[str]) -> int:
+    """Number of the operation that names the partitions for writers."""
+    return next(number for number, one in enumerate(history, 1) if one == "put:.hoodie/hoodie.properties")
+
+
+def died(base: MemoryStorage, number: int) -> MemoryStorage:
+    """The table after an executor that died before an operation."""
+    clock = ManualClock(NOW_MS + 1_000, tick_ms=1)
+    storage = base.copy(clock)
+    with contextlib.suppress(Crash):
+        execute(FaultyStorage(storage, FaultPlan.at(number, Fault.CRASH_BEFORE)), clock)
+    return storage
+
+
+def planned(definition, names=KEYS) -> tuple[MemoryStorage, list[str]]:
+    """A table with the plan of a build, and the operations of its execution."""
+    clock = ManualClock(NOW_MS, tick_ms=1)
+    base = make_table(definition).copy(clock)
+    plan_build(base, clock, names)
+    trial = FaultyStorage(base.copy(ManualClock(NOW_MS + 1_000, tick_ms=1)))
+    execute(trial, ManualClock(NOW_MS + 1_000, tick_ms=1))
+    return base, list(trial.history)
+
+
+@pytest.mark.parametrize(
+    ("definition", "names"),
+    [(WITH_METADATA, KEYS), (DEFINITION, EVERY), (MERGE_ON_READ, EVERY)],
+    ids=["two", "all", "logs"],
+)
+def test_a_build_that_died_after_its_announcement_reads_no_file_again(definition, names) -> None:
+    base, history = planned(definition, names)
+    assert data_reads(history)
+    resumed = 0
+    for number in range(announced_at(history) + 1, len(history) + 1, STEP):
+        storage = died(base, number)
+        before = {info.path for info in storage.list(FOLDER) if ".hfile" in info.name}
+        clock = ManualClock(NOW_MS + EXPIRY_MS + 60_000, tick_ms=1)
+        table_of(storage, clock, "recovers").recover()
+        if {*names} <= {*load_config(storage).metadata_partitions}:
+            continue
+        resumed += 1
+        second = FaultyStorage(storage)
+        execute(second, clock, actor="second")
+        story = f"died before operation {number}, {history[number - 1]}"
+        assert data_reads(list(second.history)) == [], story
+        assert {info.path for info in storage.list(FOLDER) if ".hfile" in info.name} == before, story
+        assert {*names} <= {*load_config(storage).metadata_partitions}, story
+        assert storage.list(build_checkpoint.FOLDER) == [], story
+        assert faults_of(storage, clock) == [], story
+    assert resumed >= 3
+
+
+@pytest.mark.parametrize("operation", ["upsert", "delete", "insert_overwrite"])
+@pytest.mark.parametrize("definition", [WITH_METADATA, MERGE_ON_READ], ids=lambda one: one.table_type)
+def test_what_completed_while_no_executor_lived_is_read_alone(definition, operation: str) -> None:
+    """One write did not know the announcement; another one, after the death, carries the partitions."""
+    names = KEYS if definition is WITH_METADATA else EVERY
+    clock = ManualClock(NOW_MS, tick_ms=1)
+    base = make_table(definition).copy(clock)
+    plan_build(base, clock, names)
+    trial = FaultyStorage(base.copy(ManualClock(NOW_MS + 1_000, tick_ms=1)))
+    execute(trial, ManualClock(NOW_MS + 1_000, tick_ms=1))
+    slot = [
+        number for number, one in enumerate(trial.history, 1) if one.startswith("put_if_absent:.hoodie/.commit_log/0")
+    ]
+    assert len(slot) == 4, "takeover, announcement, completion, listing"
+    clock = ManualClock(NOW_MS + 1_000, tick_ms=1)
+    storage = base.copy(clock)
+    # The write completes right before the announcement, after the last snapshot.
+    plan = Moves({slot[1] - 6: lambda: table_of(storage, clock, "gap").ingest(OTHER, operation), slot[2]: None})
+    with contextlib.suppress(Crash):
+        execute(FaultyStorage(storage, plan), clock)
+    assert {*names} <= {*load_config(storage).metadata_partitions_inflight}
+    clock = ManualClock(NOW_MS + EXPIRY_MS + 60_000, tick_ms=1)
+    table_of(storage, clock, "writer").ingest(LATER)
+    found = read_rows(storage, clock)
+    second = FaultyStorage(storage)
+    execute(second, clock, actor="second")
+    written = {info.path for info in storage.list() if not info.path.startswith(".")} - {
+        info.path for info in base.list() if not info.path.startswith(".")
+    }
+    read = {one.partition(":")[2] for one in data_reads(list(second.history))}
+    before = {info.path for info in base.list() if not info.path.startswith(".")}
+    if operation == "upsert" and definition is WITH_METADATA:
+        # Keys of the slices that changed are compared with those before.
+        assert read & written
+        assert len(read & before) < len(before)
+    assert read_rows(storage, clock) == found
+    assert faults_of(storage, clock) == []
+
+
+class Moves:
+    """Makes moves right before operations of given numbers; None: the process dies."""
+
+    def __init__(self, moves) -> None:
+        self._moves = dict(moves)
+
+    def fault_at(self, number: int, point: str) -> Fault | None:
+        if number not in self._moves:
+            return None
+        move = self._moves.pop(number)
+        if move is None:
+            return Fault.CRASH_BEFORE
+        move()
+        return None
+
+
+def test_a_torn_checkpoint_is_refused_and_the_build_can_be_cancelled() -> None:
+    base, history = planned(WITH_METADATA)
+    storage = died(base, announced_at(history) + 2)
+    (checkpoint,) = storage.list(build_checkpoint.FOLDER)
+    storage.put(checkpoint.path, b'{"plan": "2')
+    clock = ManualClock(NOW_MS + EXPIRY_MS + 60_000, tick_ms=1)
+    before = {info.path for info in storage.list(FOLDER)}
+    with pytest.raises(Corrupt, match="not the checkpoint of an index build") as refused:
+        execute(storage, clock, actor="second")
+    assert "hudi-ops cancel" in refused.value.next_step
+    assert {info.path for info in storage.list(FOLDER)} == before
+    clock.advance_ms(EXPIRY_MS + 1_000)
+    table = table_of(storage, clock, "canceller")
+    (plan,) = [one.instant for one in table.plans()]
+    table.cancel(plan, reason="torn", force=True)
+    assert storage.list(build_checkpoint.FOLDER) == []
+    assert load_config(storage).metadata_partitions_inflight == ()
+    assert table.build_metadata(list(KEYS)).partitions == KEYS
+    assert faults_of(storage, clock) == []
