@@ -42,9 +42,8 @@ from hudi_ops.table.archive import ArchiveApi
 from hudi_ops.table.cleaning import CleanApi
 from hudi_ops.table.clustering import ClusteringApi, ResizeApi
 from hudi_ops.table.compaction import CompactionApi
-from hudi_ops.table.indexing import IndexingApi
+from hudi_ops.table.indexing import IndexingApi, MetadataApi
 from hudi_ops.table.ingestion import IngestApi
-from hudi_ops.table.metadata import MetadataApi
 from hudi_ops.table.plans import PlansApi
 from hudi_ops.table.reading import ReadApi
 from hudi_ops.table.repairs import RepairsApi

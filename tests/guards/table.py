@@ -774,13 +774,13 @@ GUARDS = [
     _row(
         "a build whose log files an aborted resize deleted looks again",
         "services/indexing/filling/build.py",
-        " or seen.undone_ahead(state)",
+        " or bool(build.seen.undone_ahead(state))",
         "",
         "protocol/test_build_beside_resize.py",
     ),
     _row(
         "a build waits until a cancelled resize is removed",
-        "services/indexing/filling/reserve.py",
+        "services/indexing/wanted.py",
         "            _refuse_undone_resize(session, state, instant.time)\n",
         "",
         "protocol/test_build_beside_resize.py",

@@ -92,7 +92,7 @@ def _folded(current: Mapping[str, str], missing: Mapping[int, Properties], late:
 
 
 def _still_announced(values: Mapping[str, str], entry: Properties) -> Collection[str]:
-    """Return the partitions that an entry lists, without those that a foreign writer dropped since they were announced."""
+    """Return the partitions that an entry lists, without those dropped since their announcement."""
     if not entry.adds or entry.upon:
         return entry.adds
     gone = {*entry.adds} - _names_in(values, METADATA_PARTITIONS_INFLIGHT) - _names_in(values, METADATA_PARTITIONS)

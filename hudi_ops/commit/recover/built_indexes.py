@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from hudi_ops.commit.checks import was_completed
 from hudi_ops.commit.session import Session, best_effort
-from hudi_ops.timeline.content.build_checkpoint import drop_checkpoints, planned_builds
-from hudi_ops.timeline.log.announced import announcement_of
+from hudi_ops.timeline.builds.announced import announcement_of
+from hudi_ops.timeline.builds.checkpoint import drop_checkpoints, planned_builds
 from hudi_ops.timeline.log.cancelled import fate_of
 from hudi_ops.timeline.log.entries import Complete, Entry, Properties
 from hudi_ops.timeline.state import TableState
@@ -60,7 +60,7 @@ def drop_ended_checkpoints(session: Session, state: TableState) -> None:
 
 
 def _built(session: Session, state: TableState) -> tuple[Properties, tuple[str, ...]] | None:
-    """Return an announcement whose build has completed, with its partitions that are not listed yet."""
+    """Return an announcement of a completed build, with its partitions that are not listed."""
     waiting = [
         name for name in state.config.metadata_partitions_inflight if name not in state.config.metadata_partitions
     ]

@@ -19,10 +19,10 @@ from hudi_ops.metadata.index_definitions import encode_index_definitions
 from hudi_ops.metadata.reader.layout import load_index_definitions
 from hudi_ops.metadata.records.partitions import FOLDER
 from hudi_ops.metadata.writer.commit import undo_delta
-from hudi_ops.timeline.content.build_checkpoint import BuildCheckpoint, checkpoints_of, drop_checkpoints
+from hudi_ops.timeline.builds.announced import announcement_of
+from hudi_ops.timeline.builds.checkpoint import BuildCheckpoint, checkpoints_of, drop_checkpoints
 from hudi_ops.timeline.content.plans import IndexPlan, read_plan
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.log.announced import announcement_of
 from hudi_ops.timeline.log.entries import Entry, Properties
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.timeline.state import TableState
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 def remove_index_build(session: Session, plan: Instant) -> None:
-    """Remove names, files, instants and definitions of a cancelled build; repeatable by any process.
+    """Remove names, files, instants and definitions of a cancelled build; repeatable.
 
     Raises:
         Busy: the lock was not free in time, or was lost.
@@ -76,7 +76,7 @@ def withdraw_announcement(session: Session, plan: str, names: Collection[str]) -
 
 
 def announcements(session: Session, state: TableState, plan: str, names: Collection[str]) -> list[Properties]:
-    """Return the announcements of a plan's partitions that were neither listed nor dropped since."""
+    """Return the announcements of a plan's partitions that still stand."""
     entries = (announcement_of(session.ctx.storage, state.log, name) for name in names)
     return list({entry.decision_id: entry for entry in entries if entry is not None and entry.plan == plan}.values())
 

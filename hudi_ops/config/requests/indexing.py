@@ -26,7 +26,7 @@ _PARTITIONS = {
 
 
 class IndexRequest(Request):
-    """Which indexes, partitions of the metadata table, are built, and how their plan is executed."""
+    """Which partitions of the metadata table are built, and how their plan is executed."""
 
     renamed: ClassVar[Mapping[str, str]] = {"again": "rebuild"}
 

@@ -32,7 +32,7 @@ _COMPARED = (MetadataPartition.FILES, MetadataPartition.RECORD_INDEX)
 
 
 def later_deltas(time: str, own: Timeline, state: TableState) -> list[Instant]:
-    """Return completed deltas requested after `time`, oldest first; those of index builds are among them.
+    """Return completed deltas requested after `time`, those of index builds too, oldest first.
 
     `state` is that of the data table, read after the metadata table's timeline `own`.
     """
@@ -46,7 +46,7 @@ def later_deltas(time: str, own: Timeline, state: TableState) -> list[Instant]:
 
 
 def _tells(instant: Instant, state: TableState) -> bool:
-    """Return whether an instant is one of the data table, or one at which an index build added completions.
+    """Return whether an instant is of the data table, or of an index build.
 
     Instants above a delta complete at their request time, and only widen ranges.
     """

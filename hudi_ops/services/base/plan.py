@@ -22,7 +22,7 @@ TRIES_MAX = 3
 
 
 def preview(session: Session, service: Service, request: Any, state: TableState | None = None) -> PlanResult:
-    """Return the plan that `plan` would publish, now or in a given state, with cost and reasons; change nothing.
+    """Return the plan that `plan` would publish, now or in a given state; change nothing.
 
     Raises:
         InvalidRequest: a wrong request, or a table that the service has no work on.

@@ -14,9 +14,9 @@ from hudi_ops.services.base.choice import Choice, Reason, Strategy, Verdict
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.indexing.rebuild import dropped_before
 from hudi_ops.services.indexing.wanted import refuse_unbuildable, wanted_partitions
+from hudi_ops.timeline.builds.plan_bytes import encode_index_plan
 from hudi_ops.timeline.cancel.policy import CancelPolicy
 from hudi_ops.timeline.content.footprint import Footprint
-from hudi_ops.timeline.content.index_bytes import encode_index_plan
 from hudi_ops.timeline.content.plans import IndexPlan, read_plan
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import State
@@ -106,7 +106,7 @@ def draft_of(session: Session, state: TableState, choice: IndexChoice) -> Draft:
 
 
 def indexed_upto(state: TableState) -> str:
-    """Return the last completed instant before the first pending one, as Apache Hudi plans it; empty without one."""
+    """Return the last completed write before the first pending instant, or an empty text."""
     upto = ""
     for one in state.timeline:
         if not one.is_completed:

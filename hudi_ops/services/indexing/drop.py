@@ -42,7 +42,7 @@ _SECONDARY = "secondary_index_"
 
 @dataclass(frozen=True)
 class DropResult(Result):
-    """Result of a drop, or of its dry run: partitions, files in their folders, and plans of builds that it cancelled."""
+    """Result of a drop, or of its dry run: partitions, files, cancelled builds."""
 
     table: str
     dropped: tuple[str, ...]

@@ -21,7 +21,7 @@ _STEP_S = 0.5
 
 
 def end_builds(session: Session, names: Collection[str] | None, why: str, *, only: str = "") -> tuple[str, ...]:
-    """Cancel the pending builds of some partitions, or of any, and remove them; return their instants.
+    """Cancel and remove the pending builds of some partitions, or of any; return their instants.
 
     `only` is the one instant that is meant; empty: any.
 

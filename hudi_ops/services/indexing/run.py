@@ -1,4 +1,4 @@
-"""Build partitions of the metadata table in one call: plan, execute, and drop first what is rebuilt."""
+"""Build partitions of the metadata table in one call, after dropping what is rebuilt."""
 
 from __future__ import annotations
 
@@ -132,7 +132,10 @@ def _ready(session: Session) -> TableState:
 
 
 def _execute_left(session: Session, how: Execution, restored: Sequence[str]) -> tuple[IndexResult, ...]:
-    """Execute the pending plans of index builds that no process executes; `restored` are partitions that a rebuild dropped."""
+    """Execute pending builds without a live executor.
+
+    `restored` are partitions that a rebuild dropped.
+    """
     done: list[IndexResult] = []
     try:
         while (instant := left_plan(session, INDEXING)) is not None:
@@ -226,7 +229,7 @@ def _preview(
 
 
 def _result(state: TableState, done: Sequence[IndexResult], dropped: tuple[str, ...]) -> BuildResult:
-    """Return one result for all builds of a call; the last one's facts where they cannot be added."""
+    """Return one result for all builds of a call."""
     if not done:
         note = f"nothing to build, {', '.join(state.config.metadata_partitions)} exist; --rebuild rebuilds them"
         return BuildResult(state.config.name, None, (), note=note)

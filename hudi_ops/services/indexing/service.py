@@ -36,8 +36,8 @@ from hudi_ops.services.indexing.filling.resume import ResumedBuild, resumed_buil
 from hudi_ops.services.indexing.filling.tasks import FactReader
 from hudi_ops.services.indexing.result import IndexResult
 from hudi_ops.services.indexing.wanted import partition_named, refuse_unbuildable
-from hudi_ops.timeline.content.build_checkpoint import drop_checkpoints
-from hudi_ops.timeline.content.index_bytes import encode_index_result
+from hudi_ops.timeline.builds.checkpoint import drop_checkpoints
+from hudi_ops.timeline.builds.plan_bytes import encode_index_result
 from hudi_ops.timeline.content.plans import IndexPlan
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.timeline.state import TableState
@@ -151,7 +151,7 @@ class IndexBuild(TableService[IndexRequest, IndexPlan, IndexInputs, NoTask, None
         return []
 
     def outcome(self, run: IndexRun) -> Body:
-        """Fill and announce the partitions once, add what completed since, and return the maker of the completed file.
+        """Fill and announce once, add what completed since, return the completed file's maker.
 
         Raises:
             NOTHING_LANDED: filling or announcing failed; the files of the build are removed.

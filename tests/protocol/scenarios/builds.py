@@ -18,7 +18,7 @@ from hudi_ops.services.indexing.service import INDEXING
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.steps import Trouble
 from hudi_ops.timeline.active import load_timeline
-from hudi_ops.timeline.content import build_checkpoint
+from hudi_ops.timeline.builds import checkpoint as build_checkpoint
 from hudi_ops.timeline.settings.properties_file import load_config
 from tests.protocol.scenarios.actors import Recovers
 from tests.protocol.scenarios.between import context

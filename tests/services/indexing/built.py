@@ -19,7 +19,7 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault
-from hudi_ops.timeline.content import build_checkpoint
+from hudi_ops.timeline.builds import checkpoint as build_checkpoint
 from hudi_ops.timeline.settings.properties_file import load_config
 from tests.protocol.metadata_table import table_of
 

@@ -12,7 +12,7 @@ from hudi_ops.metadata.records.partitions import FOLDER
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
-from hudi_ops.timeline.content import build_checkpoint
+from hudi_ops.timeline.builds import checkpoint as build_checkpoint
 from hudi_ops.timeline.settings.properties_file import load_config
 from tests.bounds import bound
 from tests.protocol.metadata_table import LATER, faults_of, make_table, read_rows, table_of

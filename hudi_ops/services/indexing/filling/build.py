@@ -31,8 +31,8 @@ from hudi_ops.services.indexing.filling.diff import TableSnapshot, diff, snapsho
 from hudi_ops.services.indexing.filling.tasks import FactReader
 from hudi_ops.services.indexing.rebuild import dropped_before
 from hudi_ops.services.indexing.wanted import refuse_unbuildable
+from hudi_ops.timeline.builds.checkpoint import BuildCheckpoint, put_checkpoint
 from hudi_ops.timeline.completed import changing
-from hudi_ops.timeline.content.build_checkpoint import BuildCheckpoint, put_checkpoint
 from hudi_ops.timeline.content.commit_metadata import WriteStat
 from hudi_ops.timeline.log.entries import Entry, Properties, cancel_of
 from hudi_ops.timeline.log.reserve import newest_known
@@ -159,7 +159,7 @@ def needs_round(build: Build, state: TableState) -> bool:
 
 
 def _add_round(build: Build, state: TableState) -> None:
-    """Put a log file of the build's instant into each group that changed since the newest snapshot."""
+    """Put a log file of the build's instant into each group that changed since the snapshot."""
     after = snapshot(build.session, state, build.seen)
     change = diff(build.seen, after)
     build.rounds += 1

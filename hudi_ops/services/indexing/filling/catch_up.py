@@ -46,7 +46,7 @@ UNSETTLED_MS = 5_000
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a completion since the newest snapshot, or a pending instant, means for the new partitions.
+    """What a completion or a pending instant means for the new partitions.
 
     `verdict` is `carried`, `missing`, `undone`, `out of order` or `waiting`.
     """
@@ -137,7 +137,7 @@ class CatchUp:
         self.delta, self.above = None, ()
 
     def check(self, state: TableState) -> None:
-        """Refuse to complete the build while anything is missing; called under the lock, after `finish`.
+        """Refuse to complete the build while anything is missing; call it under the lock.
 
         Raises:
             Conflict: names the first instant that the partitions lack.
@@ -177,7 +177,7 @@ class CatchUp:
         )
 
     def _judged(self, state: TableState, own: Timeline | None) -> Iterator[Verdict]:
-        """Yield a verdict for each completion since the newest snapshot, and for what was undone since."""
+        """Yield a verdict for each completion, and each undone one, since the snapshot."""
         for one in sorted(changing(state.timeline) - self.build.seen.completed, key=lambda one: one.time):
             if not self._carries(state, one) and not self._wrote(own, one):
                 yield Verdict(one.time, one.kind, "missing", "it completed without the new partitions")
@@ -205,12 +205,12 @@ class CatchUp:
         return bool({stat.partition_path for stat in stats} & self.build.names)
 
     def _undone(self, state: TableState) -> list[Instant]:
-        """Return completions that the newest snapshot covers and that were rolled back or restored since."""
+        """Return completions that the snapshot covers and that were undone since."""
         gone = self.build.seen.completed - changing(state.timeline)
         return [one for one in gone if one.time >= state.timeline.start]
 
     def _settled(self) -> TableState:
-        """Wait until no foreign writer is pending that may not know the announcement; return the state."""
+        """Wait for foreign writers that may not know the announcement; return the state."""
         session = self.build.session
         while True:
             state = session.loader.load()
@@ -245,7 +245,7 @@ class CatchUp:
             )
 
     def _foreign(self, state: TableState) -> list[Instant]:
-        """Return pending instants of foreign programs that may be running and not know the announcement."""
+        """Return pending foreign instants that may not know the announcement."""
         found = []
         for one in state.timeline.pending:
             is_judged = State.INFLIGHT in one.states and one.kind != "indexing" and one.time < self.settled_from

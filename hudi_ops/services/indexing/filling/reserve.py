@@ -23,8 +23,8 @@ from hudi_ops.metadata.writer.begin import request_beginning
 from hudi_ops.metadata.writer.commit import ACTION
 from hudi_ops.services.indexing.wanted import refuse_unbuildable
 from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.builds.checkpoint import BuildCheckpoint, checkpoints_of, planned_builds, put_checkpoint
 from hudi_ops.timeline.content.archived import load_history
-from hudi_ops.timeline.content.build_checkpoint import BuildCheckpoint, checkpoints_of, planned_builds, put_checkpoint
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.log.reserve import free_at_or_below, known_times
 from hudi_ops.timeline.names import completed_name, inflight_name, requested_name
@@ -175,7 +175,7 @@ def _unfinished(session: Session, attempt: Attempt, state: TableState, own: Time
 
 
 def _by_instant(session: Session) -> dict[str, BuildCheckpoint]:
-    """Return the checkpoints of planned builds by their instants on the metadata table's timeline."""
+    """Return the checkpoints of planned builds by their instants of the metadata table."""
     storage = session.ctx.storage
     found = [one for plan in planned_builds(storage) for one in checkpoints_of(storage, plan)]
     return {instant: one for one in found for instant in one.instants}

@@ -17,9 +17,9 @@ from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.metadata.writer.commit import undo_delta
 from hudi_ops.services.indexing.filling.build import Build, missing_names
 from hudi_ops.services.indexing.filling.diff import TableSnapshot, snapshot
+from hudi_ops.timeline.builds.announced import announced_plan
+from hudi_ops.timeline.builds.checkpoint import BuildCheckpoint, checkpoints_of
 from hudi_ops.timeline.completed import changing
-from hudi_ops.timeline.content.build_checkpoint import BuildCheckpoint, checkpoints_of
-from hudi_ops.timeline.log.announced import announced_plan
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Checkpoint of an index build: what its executor did so far, for the next one and for users.
+"""Checkpoint of an index build: what its executor did so far.
 
 Each executor of a plan puts its own file, named by its epoch, so that one that was taken over changes nothing. The commit log
 decides; a checkpoint only says where the files of the build are, and how far catch-up has come.

@@ -1,6 +1,6 @@
 """Encode plans and results of index builds, as `timeline.content.plans` decodes them.
 
-Source: RFC-45; docs/format.md §15.
+Source: RFC-45; docs/format.md §14.10.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from hudi_ops.timeline.log.entries import Properties
 
 
 def announcement_of(storage: Storage, log: Log, name: str) -> Properties | None:
-    """Return the PROPERTIES entry that announced a partition, unless a later one listed or dropped it."""
+    """Return the entry that announced a partition, unless a later one listed or dropped it."""
     slot, entry = log.properties_slot, log.properties
     while True:
         if name in entry.announces:
