@@ -138,7 +138,7 @@ class IndexKind:
         of_write: makes the records of one write.
         facts: facts that the above use.
         removed: makes the deletes of removed files; None: their records stay.
-        grown: number of file groups of a new partition with so many records; None: that of `form`.
+        grown: returns the number of file groups of a new partition by its number of records; None: that of `form`.
         widens: changes only widen older records, which hold for what was removed, too. Records of a table that changed may then
             exclude less than those of a new build, and a foreign record that replaces one of ours must be widened again.
     """
@@ -158,7 +158,7 @@ class IndexKind:
         return self.form.name
 
     def groups(self, records: int) -> int:
-        """Return the number of file groups of a new partition with so many records."""
+        """Return the number of file groups of a new partition by its number of records."""
         return self.form.groups if self.grown is None else self.grown(records)
 
 

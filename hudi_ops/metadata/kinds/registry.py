@@ -20,7 +20,9 @@ _KINDS: dict[str, IndexKind] = {
 
 
 def register(kind: IndexKind) -> IndexKind:
-    """Add an index kind to the registry and return it: tables that name its partition then keep it.
+    """Add an index kind to the registry and return it.
+
+    Writes, cleans and builds then keep its partition in each table that names it.
 
     Raises:
         Internal: another kind has this name, with another form.

@@ -50,5 +50,5 @@ class Building:
 
 
 def group_count(partition: str, records: int) -> int:
-    """Return the number of file groups of a new partition, as in Apache Hudi (docs/format.md §14.2)."""
+    """Return the number of file groups, as in Apache Hudi (docs/format.md §14.2)."""
     return kind_of(partition).groups(records)
