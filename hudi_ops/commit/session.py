@@ -31,7 +31,6 @@ from hudi_ops.context import TableContext
 from hudi_ops.errors import HudiOpsError
 from hudi_ops.index.pending_resizes import ResizeReader
 from hudi_ops.metadata.reader.layout import Basis, group_counts, kept_partitions
-from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.metadata.writer.delta import MetadataDelta
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
@@ -105,7 +104,7 @@ class Session:
     _monitors: dict[str, LeaseMonitor] = field(init=False, default_factory=dict)
     _payloads: dict[str, list[str]] = field(init=False, default_factory=dict)
     _untidy: set[str] = field(init=False, default_factory=set)
-    _groups: tuple[Basis, Mapping[MetadataPartition, int]] | None = field(init=False, default=None)
+    _groups: tuple[Basis, Mapping[str, int]] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         checked_compact_after(self.metadata_compact_after)
@@ -185,7 +184,7 @@ class Session:
             with best_effort(entry.instant):
                 self.ctx.storage.delete(entry.metadata)
 
-    def metadata_groups(self, basis: Basis, config: TableConfig) -> Mapping[MetadataPartition, int]:
+    def metadata_groups(self, basis: Basis, config: TableConfig) -> Mapping[str, int]:
         """Return the number of file groups of each metadata table partition, counted once per basis."""
         if self._groups is None or self._groups[0] != basis:
             self._groups = basis, group_counts(self.ctx.storage, config, kept_partitions(config))

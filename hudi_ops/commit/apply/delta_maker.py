@@ -15,6 +15,7 @@ from typing import Any
 
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.attempt import Attempt
+from hudi_ops.metadata.kinds.registry import kind_of
 from hudi_ops.metadata.reader.instants import completed_beside, load_metadata_timeline
 from hudi_ops.metadata.reader.later_deltas import is_ours, later_deltas, refuse_contradicted
 from hudi_ops.metadata.reader.layout import Basis, basis_of
@@ -39,7 +40,7 @@ class DeltaMaker(ABC):
     _basis: Basis | None = field(default=None, init=False)
     _path: str = field(default="", init=False)
     _delta: MetadataDelta | None = field(default=None, init=False)
-    _records: Mapping[MetadataPartition, Records] = field(default_factory=dict, init=False)
+    _records: Mapping[str, Records] = field(default_factory=dict, init=False)
     _raised: Sequence[Records] = field(default=(), init=False)
     _is_overtaken: bool = field(default=False, init=False)
     _upon: frozenset[str] | None = field(default=None, init=False)
@@ -49,7 +50,7 @@ class DeltaMaker(ABC):
     _own: Timeline | None = field(default=None, init=False)
 
     @abstractmethod
-    def made(self, state: TableState) -> dict[MetadataPartition, Records]:
+    def made(self, state: TableState) -> dict[str, Records]:
         """Return the records of the action for the metadata table's partitions of `state`.
 
         Raises:
@@ -145,10 +146,10 @@ class DeltaMaker(ABC):
         """Return the path of the delta to decide, once it `fits`; empty without a metadata table.
 
         Some records are put at the completion time, above those of later requests that completed first: those of `raised`, and
-        `partition_stats` if such a request is foreign.
+        those that only widen others if such a request is foreign.
         """
-        stats = self._records.get(MetadataPartition.PARTITION_STATS)
-        above = [*([stats] if self._is_overtaken and stats else []), *self._raised]
+        loose = [records for name, records in self._records.items() if kind_of(name).widens and records]
+        above = [*(loose if self._is_overtaken else []), *self._raised]
         if self._delta is not None and self._basis is not None and above:
             made = self._delta_of(above, self._basis, state, completion_time)
             return self.session.put_delta(replace(self._delta, above=made))

@@ -14,25 +14,21 @@ from hudi_ops.errors import Conflict
 from hudi_ops.files.base.base_file import stored_schema
 from hudi_ops.files.statistics.collect import FileStatisticsTask, statistics_of_file
 from hudi_ops.files.statistics.statistics import ColumnRange, FileStatistics, StatisticsRequest
-from hudi_ops.metadata.definitions import statistics_of
-from hudi_ops.metadata.index_definitions import stats_index_version
+from hudi_ops.metadata.definitions import Statistics, statistics_of
+from hudi_ops.metadata.index_kind import Terms, WrittenFiles
+from hudi_ops.metadata.kinds.registry import kinds_of, wanted_by
 from hudi_ops.metadata.reader.layout import kept_partitions, load_index_definitions
 from hudi_ops.metadata.reader.listing import open_listing
 from hudi_ops.metadata.reader.table import open_metadata
-from hudi_ops.metadata.records.bloom_filters import bloom_filter_records, removed_filters
-from hudi_ops.metadata.records.column_stats import column_stats_records, removed_stats
-from hudi_ops.metadata.records.file_lists import FileChanges, files_records
-from hudi_ops.metadata.records.partition_stats import partition_stats_records
+from hudi_ops.metadata.records.column_stats import default_index_version
+from hudi_ops.metadata.records.file_lists import FileChanges
 from hudi_ops.metadata.records.partitions import MetadataPartition
-from hudi_ops.metadata.records.record_index import record_index_records
 from hudi_ops.metadata.records.records import Records
 from hudi_ops.timeline.content.commit_metadata import WriteStat
 from hudi_ops.timeline.content.plans import FilesByPartition
 from hudi_ops.timeline.names import ms_of_instant
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import table_schema
-
-_WITH_RANGES = {MetadataPartition.COLUMN_STATS, MetadataPartition.PARTITION_STATS}
 
 
 def wanted_facts(session: Session, state: TableState, schema: pa.Schema) -> StatisticsRequest:
@@ -43,13 +39,11 @@ def wanted_facts(session: Session, state: TableState, schema: pa.Schema) -> Stat
     Raises:
         Unsupported: the metadata table has a partition that hudi_ops does not keep.
     """
-    partitions = frozenset(kept_partitions(state.config))
+    wanted = wanted_by(kinds_of(kept_partitions(state.config)))
     columns: tuple[str, ...] = ()
-    if partitions & _WITH_RANGES:
+    if wanted.ranges:
         columns = statistics_of(schema, state.config, load_index_definitions(session.ctx.storage)).columns
-    return StatisticsRequest(
-        columns, bloom=MetadataPartition.BLOOM_FILTERS in partitions, keys=MetadataPartition.RECORD_INDEX in partitions
-    )
+    return wanted.request(columns)
 
 
 @dataclass
@@ -64,42 +58,30 @@ class WriteDeltaMaker(DeltaMaker):
     puts_each_key_once: bool = field(default=False, init=False)
     """Whether no two of the write's files hold one key, as far as its tasks reported keys."""
 
-    def made(self, state: TableState) -> dict[MetadataPartition, Records]:
+    def made(self, state: TableState) -> dict[str, Records]:
         """Return the records of the write's files.
 
         Raises:
             Unsupported: the metadata table has a partition that hudi_ops does not keep.
             Conflict: a record index appeared, and the write's files do not say which keys it removed.
         """
-        partitions, version = kept_partitions(state.config), state.config.version
+        kinds = kinds_of(kept_partitions(state.config))
         facts = self._facts(state)
-        stats_version = stats_index_version(load_index_definitions(self.session.ctx.storage), version)
+        definitions = load_index_definitions(self.session.ctx.storage)
         instant = self.attempt.instant
-        made: dict[MetadataPartition, Records] = {}
-        for partition in partitions:
-            if partition is MetadataPartition.FILES:
-                made[partition] = files_records(file_changes(self.write.stats), version=version)
-            elif partition is MetadataPartition.COLUMN_STATS:
-                made[partition] = column_stats_records(facts, version=version, index_version=stats_version)
-            elif partition is MetadataPartition.PARTITION_STATS:
-                # Without log files of deletes alone: their column records would have no type.
-                told = [file for file in facts if any(column.values for column in file.ranges)]
-                told += self._nulls_of_added_columns(state)
-                made[partition] = partition_stats_records(
-                    told, version=version, tight=False, index_version=stats_version
-                )
-            elif partition is MetadataPartition.BLOOM_FILTERS:
-                made[partition] = bloom_filter_records(facts, instant, version=version)
-            elif partition is MetadataPartition.RECORD_INDEX:
-                added = sum(len(file.added) for file in facts if file.added is not None)
-                made[partition] = record_index_records(
-                    facts,
-                    ms_of_instant(instant, state.zone),
-                    version=version,
-                    hidden=self.write.hidden_keys,
-                    are_located=state.log.properties.facts.index == "record_index",
-                )
-                self.puts_each_key_once = len(made[partition].keys) == added
+        written = WrittenFiles(
+            file_changes(self.write.stats),
+            facts,
+            ms_of_instant(instant, state.zone),
+            hidden=self.write.hidden_keys,
+            are_located=state.log.properties.facts.index == "record_index",
+            added_columns=self._nulls_of_added_columns(state) if wanted_by(kinds).added_columns else (),
+        )
+        terms = Terms(state.config.version, instant, statistics_of(self.schema, state.config, definitions))
+        made = {kind.name: kind.of_write(written, terms) for kind in kinds}
+        if (located := made.get(MetadataPartition.RECORD_INDEX)) is not None:
+            added = sum(len(file.added) for file in facts if file.added is not None)
+            self.puts_each_key_once = len(located.keys) == added
         return made
 
     def raised(self, state: TableState) -> Sequence[Records]:
@@ -173,7 +155,7 @@ class RemovalDeltaMaker(DeltaMaker):
 
     removed: FilesByPartition
 
-    def made(self, state: TableState) -> dict[MetadataPartition, Records]:
+    def made(self, state: TableState) -> dict[str, Records]:
         """Return deletes of the files, and of their statistics and filters.
 
         Raises:
@@ -182,22 +164,16 @@ class RemovalDeltaMaker(DeltaMaker):
         return _removals(self.session, state, self.removed)
 
 
-def _removals(session: Session, state: TableState, removed: FilesByPartition) -> dict[MetadataPartition, Records]:
+def _removals(session: Session, state: TableState, removed: FilesByPartition) -> dict[str, Records]:
     """Return deletes of files, and of their statistics and filters."""
-    config, version = state.config, state.config.version
-    files = [(path, name) for path, names in sorted(removed.items()) for name in names]
-    made: dict[MetadataPartition, Records] = {}
-    for partition in kept_partitions(config):
-        if partition is MetadataPartition.FILES:
-            changes = {path: FileChanges(removed=names) for path, names in removed.items() if names}
-            made[partition] = files_records(changes, version=version)
-        elif partition is MetadataPartition.COLUMN_STATS:
-            schema = table_schema(config, state.timeline, session.commits)
-            columns = statistics_of(schema, config, load_index_definitions(session.ctx.storage)).columns
-            made[partition] = removed_stats(files, columns, version=version)
-        elif partition is MetadataPartition.BLOOM_FILTERS:
-            made[partition] = removed_filters(files, version=version)
-    return made
+    config = state.config
+    kinds = [kind for kind in kinds_of(kept_partitions(config)) if kind.removed is not None]
+    statistics = Statistics({}, default_index_version(config.version))
+    if wanted_by(kinds).ranges:
+        schema = table_schema(config, state.timeline, session.commits)
+        statistics = statistics_of(schema, config, load_index_definitions(session.ctx.storage))
+    terms = Terms(config.version, "", statistics)
+    return {kind.name: kind.removed(removed, terms) for kind in kinds if kind.removed is not None}
 
 
 def file_changes(stats: Sequence[WriteStat]) -> Mapping[str, FileChanges]:

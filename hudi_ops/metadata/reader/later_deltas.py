@@ -59,7 +59,7 @@ def is_ours(instant: Instant, state: TableState) -> bool:
 
 
 def refuse_contradicted(
-    storage: Storage, made: Mapping[MetadataPartition, Records], time: str, later: Iterable[Instant], version: int
+    storage: Storage, made: Mapping[str, Records], time: str, later: Iterable[Instant], version: int
 ) -> None:
     """Refuse records of a delta that contradict those of later requests.
 
@@ -69,7 +69,7 @@ def refuse_contradicted(
     for instant in later:
         path = f"{TIMELINE_FOLDER}/{instant.file_name}"
         for stat in CommitMetadata.from_bytes(storage.get(path), path).stats:
-            mine = made.get(MetadataPartition(stat.partition_path)) if stat.partition_path in _COMPARED else None
+            mine = made.get(stat.partition_path) if stat.partition_path in _COMPARED else None
             if mine is None:
                 continue
             for theirs in _records_of(storage, mine.partition, stat, version):
@@ -77,13 +77,13 @@ def refuse_contradicted(
                     raise Conflict(
                         f"{instant.time} was requested later, completed first, and contradicts {shared!r}",
                         instant=time,
-                        expected=f"no key of {mine.partition.value} that a later request removed, or put",
+                        expected=f"no key of {mine.partition} that a later request removed, or put",
                         found=f"{instant.time}, completed {instant.completion_time}",
                         next_step="run the same call again: it starts from the present table",
                     )
 
 
-def _records_of(storage: Storage, partition: MetadataPartition, stat: WriteStat, version: int) -> list[Records]:
+def _records_of(storage: Storage, partition: str, stat: WriteStat, version: int) -> list[Records]:
     """Return the records of a log file, or none if a compaction has merged them."""
     name = parse_data_file(stat.file_name)
     path = f"{FOLDER}/{stat.path}"
@@ -101,7 +101,7 @@ def _contradiction(mine: Records, theirs: Records, where: str) -> str | None:
             if len(shared):
                 first: str = shared[0].as_py()
                 return first
-    if mine.partition is not MetadataPartition.FILES:
+    if mine.partition != MetadataPartition.FILES:
         return None
     gone, put = (_partitions(side, where) for side in (theirs, mine))
     both = {name for name, is_gone in put.items() if gone.get(name, is_gone) != is_gone}

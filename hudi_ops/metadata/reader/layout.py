@@ -10,7 +10,7 @@ from hudi_ops.errors import Conflict, NotFound, Unsupported
 from hudi_ops.metadata.index_definitions import IndexDefinition, decode_index_definitions
 from hudi_ops.metadata.reader import slices
 from hudi_ops.metadata.reader.instants import init_instants
-from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, is_kept
+from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, form_of, is_kept
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.state import TableState
@@ -27,7 +27,7 @@ class Basis:
     partitions: tuple[str, ...]
     properties_slot: int
     inits: tuple[str, ...]
-    filling: tuple[tuple[MetadataPartition, int], ...] = ()
+    filling: tuple[tuple[str, int], ...] = ()
 
 
 def basis_of(storage: Storage, state: TableState, own: Timeline) -> Basis:
@@ -60,7 +60,7 @@ def load_index_definitions(storage: Storage) -> dict[str, IndexDefinition]:
         return {}
 
 
-def kept_partitions(config: TableConfig) -> tuple[MetadataPartition, ...]:
+def kept_partitions(config: TableConfig) -> tuple[str, ...]:
     """Return the partitions that a write adds to, readable and unfinished ones.
 
     Raises:
@@ -74,7 +74,7 @@ def kept_partitions(config: TableConfig) -> tuple[MetadataPartition, ...]:
             found=", ".join(strange),
             next_step=f"drop them with `hudi-ops metadata drop TABLE {' '.join(strange)}`, or write it with Apache Hudi alone",
         )
-    return tuple(MetadataPartition(name) for name in sorted(config.all_metadata_partitions))
+    return tuple(form_of(name).name for name in sorted(config.all_metadata_partitions))
 
 
 def unkept_partitions(config: TableConfig) -> tuple[str, ...]:
@@ -82,9 +82,7 @@ def unkept_partitions(config: TableConfig) -> tuple[str, ...]:
     return tuple(name for name in sorted(config.all_metadata_partitions) if not is_kept(name))
 
 
-def group_counts(
-    storage: Storage, config: TableConfig, partitions: Iterable[MetadataPartition]
-) -> Mapping[MetadataPartition, int]:
+def group_counts(storage: Storage, config: TableConfig, partitions: Iterable[str]) -> Mapping[str, int]:
     """Return the number of file groups of each partition, by its files (docs/format.md §14.2).
 
     Raises:

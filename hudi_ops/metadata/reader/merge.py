@@ -40,7 +40,7 @@ def merge(older: Records, newer: Records, *, version: int) -> Records:
         Corrupt: a value does not follow its schema.
         Internal: records of two partitions.
     """
-    if older.partition is not newer.partition:
+    if older.partition != newer.partition:
         raise Internal(
             "Records of two partitions of a metadata table cannot be merged",
             expected=str(older.partition),
@@ -124,7 +124,7 @@ def _with(values: pa.Array, places: Longs, others: pa.Array) -> pa.Array:
 
 def _merged_values(older: Records, newer: Records, version: int) -> pa.BinaryArray | None:
     """Return merged values of equal keys, in order; None where the newer ones stay."""
-    if newer.partition is MetadataPartition.FILES:
+    if newer.partition == MetadataPartition.FILES:
         return _merged_files(older, newer, version)
     return _widened_ranges(older, newer, version) if newer.partition in _WIDENED else None
 
@@ -244,7 +244,7 @@ def _reach(old: pa.Array, new: pa.Array, side: int) -> pa.Array:
 def _rewritten(records: Records, version: int) -> Records:
     partition, values, schema = records.partition, records.values, records.schema
     gone = records.deletes
-    if partition is MetadataPartition.FILES:
+    if partition == MetadataPartition.FILES:
         values = file_values(*file_maps(values, schema, _RECORDS), version=version)
     elif partition in _WIDENED:
         ranges = StoredRanges.read(records, _RECORDS)

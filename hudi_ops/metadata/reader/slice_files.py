@@ -13,7 +13,6 @@ from hudi_ops.formats.hfile.reader import HFile, HFileReader
 from hudi_ops.formats.large_arrays import to_text
 from hudi_ops.formats.log.blocks import HeaderKey
 from hudi_ops.formats.log.hfile_blocks import open_metadata_log
-from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.metadata.records.records import Records
 from hudi_ops.metadata.records.schema import record_schema
 from hudi_ops.storage.protocol import Storage
@@ -52,7 +51,7 @@ class WantedRecords:
 
 def read_records(
     storage: Storage,
-    partition: MetadataPartition,
+    partition: str,
     file: DataFile,
     wanted: WantedRecords,
     counts: Callable[[str], bool],
@@ -96,5 +95,5 @@ def _source(storage: Storage, file: DataFile) -> pa.NativeFile:
     return pa.BufferReader(storage.get(file.path)) if file.size_bytes <= WHOLE_BYTES else storage.open_input(file.path)
 
 
-def _of_hfile(partition: MetadataPartition, found: HFile, schema: str) -> Records:
+def _of_hfile(partition: str, found: HFile, schema: str) -> Records:
     return Records(partition, to_text(found.keys), found.values, pa.array([], pa.string()), schema)

@@ -8,7 +8,7 @@ from itertools import compress
 
 from hudi_ops.files.names import DataFileName, parse_data_file
 from hudi_ops.metadata.reader.instants import MetadataInstants
-from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, group_id
+from hudi_ops.metadata.records.partitions import FOLDER, group_id
 from hudi_ops.storage.protocol import FileInfo, Folder, Storage
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.slices import merge_order
@@ -33,12 +33,12 @@ class MetadataSlice:
         return self.logs if self.base is None else (self.base, *self.logs)
 
 
-def list_partition(storage: Storage, partition: MetadataPartition) -> Folder:
+def list_partition(storage: Storage, partition: str) -> Folder:
     """List the folder of a partition; empty when it does not exist."""
-    return storage.list_folder(f"{FOLDER}/{partition.value}")
+    return storage.list_folder(f"{FOLDER}/{partition}")
 
 
-def count_groups(partition: MetadataPartition, folder: Folder) -> int | None:
+def count_groups(partition: str, folder: Folder) -> int | None:
     """Return the number of file groups; None if keys are not hashed to them by number.
 
     Source: docs/format.md §14.2: distinct groups on storage. Nothing else tells.
@@ -49,9 +49,7 @@ def count_groups(partition: MetadataPartition, folder: Folder) -> int | None:
     return len(found) if is_plain and len(numbers) == len(found) else None
 
 
-def newest_slices(
-    partition: MetadataPartition, folder: Folder, instants: MetadataInstants
-) -> tuple[MetadataSlice, ...]:
+def newest_slices(partition: str, folder: Folder, instants: MetadataInstants) -> tuple[MetadataSlice, ...]:
     """Return the newest slice of each file group, by file id; it may have no counting file.
 
     It is the newest committed base file, and the log files completed after that was requested (docs/format.md §9.2).
@@ -89,7 +87,7 @@ def newest_slices(
     )
 
 
-def newer_bases(partition: MetadataPartition, folder: Folder, instants: MetadataInstants) -> frozenset[str]:
+def newer_bases(partition: str, folder: Folder, instants: MetadataInstants) -> frozenset[str]:
     """Return times of base files that do not count, above all counting ones of their group.
 
     A compaction is making them, or gave up; or they were completed since the timeline was listed. Then the slices of the timeline
@@ -107,10 +105,10 @@ def newer_bases(partition: MetadataPartition, folder: Folder, instants: Metadata
     return frozenset(file.instant for file in others if file.instant > counted.get(file.file_id, ""))
 
 
-def _data_files(partition: MetadataPartition, folder: Folder) -> list[DataFile]:
+def _data_files(partition: str, folder: Folder) -> list[DataFile]:
     named = ((info, parse_data_file(info.name)) for info in folder.files)
     return [_data_file(partition, info, name) for info, name in named if name is not None]
 
 
-def _data_file(partition: MetadataPartition, info: FileInfo, name: DataFileName) -> DataFile:
-    return DataFile(partition.value, info.path, name.file_id, name.instant, info.size_bytes, name.is_log)
+def _data_file(partition: str, info: FileInfo, name: DataFileName) -> DataFile:
+    return DataFile(str(partition), info.path, name.file_id, name.instant, info.size_bytes, name.is_log)

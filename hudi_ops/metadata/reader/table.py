@@ -19,7 +19,7 @@ from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_ti
 from hudi_ops.metadata.reader.merge import current, merge
 from hudi_ops.metadata.reader.slice_files import WantedRecords, read_records
 from hudi_ops.metadata.reader.slices import MetadataSlice, count_groups, list_partition, newer_bases, newest_slices
-from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, group_numbers, rebuild_command
+from hudi_ops.metadata.records.partitions import FOLDER, group_numbers, rebuild_command
 from hudi_ops.metadata.records.records import Records, empty
 from hudi_ops.metadata.records.schema import record_schema
 from hudi_ops.storage.protocol import Folder, Storage
@@ -48,7 +48,7 @@ class MetadataTable:
         self._storage = storage
         self._config = config
         self._engine = engine or LocalEngine()
-        self._listed: dict[MetadataPartition, tuple[MetadataSlice, ...]] = {}
+        self._listed: dict[str, tuple[MetadataSlice, ...]] = {}
         self._is_current: bool | None = None
         self._is_far = not storage.uri.startswith(_NEAR)
         self.instants = instants
@@ -59,7 +59,7 @@ class MetadataTable:
         """Version of the table."""
         return self._config.version
 
-    def holds(self, partition: MetadataPartition) -> bool:
+    def holds(self, partition: str) -> bool:
         """Return whether a partition is complete, and keys are hashed to its groups by number.
 
         One that is being filled may still lack records.
@@ -79,7 +79,7 @@ class MetadataTable:
             self._is_current = not any(again.find(time) for time in unseen)
         return self._is_current
 
-    def slices(self, partition: MetadataPartition) -> tuple[MetadataSlice, ...]:
+    def slices(self, partition: str) -> tuple[MetadataSlice, ...]:
         """Return the newest slice of each file group by number; none if groups have no numbers.
 
         Raises:
@@ -92,7 +92,7 @@ class MetadataTable:
             self._listed[partition] = newest_slices(partition, folder, self.instants) if is_plain else ()
         return self._listed[partition]
 
-    def read(self, partition: MetadataPartition) -> Records:
+    def read(self, partition: str) -> Records:
         """Read all records of a partition.
 
         Raises:
@@ -102,13 +102,13 @@ class MetadataTable:
         """
         return self._merged(partition, self.parts(partition))
 
-    def lookup(self, partition: MetadataPartition, keys: pa.Array | Sequence[str]) -> Records:
+    def lookup(self, partition: str, keys: pa.Array | Sequence[str]) -> Records:
         """Read the records with these keys, from the groups they hash to; raise as `read`."""
         return self._merged(partition, self.parts(partition, keys=keys))
 
     def parts(
         self,
-        partition: MetadataPartition,
+        partition: str,
         *,
         keys: pa.Array | Sequence[str] | None = None,
         prefixes: Sequence[str] | None = None,
@@ -125,7 +125,7 @@ class MetadataTable:
         )
         return self._parts(partition, [(group, wanted) for group in groups])
 
-    def _refuse_outrun(self, partition: MetadataPartition, folder: Folder) -> None:
+    def _refuse_outrun(self, partition: str, folder: Folder) -> None:
         """Refuse a listing that a compaction may have outrun.
 
         If slices were cleaned before the folder was listed, reading again finds newer base files.
@@ -148,20 +148,18 @@ class MetadataTable:
                 next_step="read again",
             )
 
-    def _groups(self, partition: MetadataPartition) -> tuple[MetadataSlice, ...]:
+    def _groups(self, partition: str) -> tuple[MetadataSlice, ...]:
         if not self.holds(partition):
             raise Corrupt(
-                f"the metadata table has no readable partition {partition.value}",
+                f"the metadata table has no readable partition {partition}",
                 table=self._config.name,
-                expected=f"{FOLDER}/{partition.value} with file groups from 0000 on, and its name in the properties",
+                expected=f"{FOLDER}/{partition} with file groups from 0000 on, and its name in the properties",
                 found=", ".join(self._config.metadata_partitions) or "none",
                 next_step=f"run {rebuild_command(partition)}",
             )
         return self.slices(partition)
 
-    def _parts(
-        self, partition: MetadataPartition, wanted: Sequence[tuple[MetadataSlice, WantedRecords]]
-    ) -> list[list[Records]]:
+    def _parts(self, partition: str, wanted: Sequence[tuple[MetadataSlice, WantedRecords]]) -> list[list[Records]]:
         """Read the wanted records of each slice; files are read in parallel where that pays."""
         files = [(number, file, one) for number, (held, one) in enumerate(wanted) for file in held.files]
         engine = self._engine if self._is_far or sum(file.size_bytes for _, file, _ in files) > NEAR_BYTES else _ALONE
@@ -173,7 +171,7 @@ class MetadataTable:
             parts[number] += [records for records in of_file if records]
         return parts
 
-    def _merged(self, partition: MetadataPartition, parts: Sequence[Sequence[Records]]) -> Records:
+    def _merged(self, partition: str, parts: Sequence[Sequence[Records]]) -> Records:
         # From the oldest on: a deleted file cancels only an older entry.
         merged = [reduce(self._merge, part) for part in parts if part]
         while len(merged) > 1:

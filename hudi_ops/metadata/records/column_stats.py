@@ -139,7 +139,7 @@ def kind_of(kind: pa.DataType, index_version: int) -> ValueKind:
 
 
 def range_values(
-    partition: MetadataPartition, ranges: Ranges, *, is_tight: bool | npt.NDArray[np.bool_], version: int
+    partition: str, ranges: Ranges, *, is_tight: bool | npt.NDArray[np.bool_], version: int
 ) -> pa.BinaryArray:
     """Encode records that hold these ranges; `is_tight` is given for each, or for all."""
     node = field_node(partition, version)

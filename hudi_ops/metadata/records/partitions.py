@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from hudi_ops.errors import Internal
 from hudi_ops.kernels.keys.hashing import java_string_hash
 
 FOLDER = ".hoodie/metadata"
@@ -32,36 +33,84 @@ class MetadataPartition(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class PartitionForm:
+    """Form of a partition's files and records, found by the partition's name.
+
+    Attributes:
+        name: the partition's folder, and its name in the properties.
+        prefix: beginning of the ids of its file groups.
+        record_type: value of `type` in its records.
+        field: field of a record that its records fill.
+        groups: number of file groups of a new partition, as in Apache Hudi.
+    """
+
+    name: str
     prefix: str
     record_type: int
+    field: str
     groups: int
 
 
-_KINDS = {
-    MetadataPartition.FILES: _Kind("files-", 2, 1),
-    MetadataPartition.COLUMN_STATS: _Kind("col-stats-", 3, 2),
-    MetadataPartition.BLOOM_FILTERS: _Kind("bloom-filters-", 4, 4),
-    MetadataPartition.RECORD_INDEX: _Kind("record-index-", 5, 10),
-    MetadataPartition.PARTITION_STATS: _Kind("partition-stats-", 6, 1),
+_FORMS: dict[str, PartitionForm] = {
+    form.name: form
+    for form in (
+        PartitionForm(MetadataPartition.FILES, "files-", 2, "filesystemMetadata", 1),
+        PartitionForm(MetadataPartition.COLUMN_STATS, "col-stats-", 3, "ColumnStatsMetadata", 2),
+        PartitionForm(MetadataPartition.BLOOM_FILTERS, "bloom-filters-", 4, "BloomFilterMetadata", 4),
+        PartitionForm(MetadataPartition.RECORD_INDEX, "record-index-", 5, "recordIndexMetadata", 10),
+        PartitionForm(MetadataPartition.PARTITION_STATS, "partition-stats-", 6, "ColumnStatsMetadata", 1),
+    )
 }
 ALL_PARTITIONS_TYPE = 1
 """Record type of the one record in `files` that lists all partitions."""
 
 
-def record_type(partition: MetadataPartition) -> int:
+def add_form(form: PartitionForm) -> None:
+    """Add the form of one more partition, or do nothing if it was added before.
+
+    Raises:
+        Internal: the name has another form.
+    """
+    held = _FORMS.setdefault(form.name, form)
+    if held != form:
+        raise Internal(
+            f"The partition {form.name} of metadata tables has two forms",
+            expected=str(held),
+            found=str(form),
+            next_step="report this error with its text",
+        )
+
+
+def form_of(partition: str) -> PartitionForm:
+    """Return the form of a partition that this library maintains.
+
+    Raises:
+        Internal: it maintains no partition of this name; `is_kept` tells before.
+    """
+    form = _FORMS.get(partition)
+    if form is None:
+        raise Internal(
+            f"The partition {partition} of metadata tables has no form",
+            expected=f"one of {', '.join(_FORMS)}",
+            found=partition,
+            next_step="report this error with its text",
+        )
+    return form
+
+
+def record_type(partition: str) -> int:
     """Return the value of `type` in its records."""
-    return _KINDS[partition].record_type
+    return form_of(partition).record_type
 
 
-def default_groups(partition: MetadataPartition) -> int:
+def default_groups(partition: str) -> int:
     """Return the number of file groups of a new one, as in Apache Hudi."""
-    return _KINDS[partition].groups
+    return form_of(partition).groups
 
 
-def group_id(partition: MetadataPartition, number: int) -> str:
+def group_id(partition: str, number: int) -> str:
     """Return the file id of a partition's file group: `col-stats-0001-0`."""
-    return f"{_KINDS[partition].prefix}{number:04d}-0"
+    return f"{form_of(partition).prefix}{number:04d}-0"
 
 
 def group_numbers(keys: pa.Array | pa.ChunkedArray, groups: int) -> npt.NDArray[np.int64]:
@@ -77,4 +126,4 @@ def rebuild_command(*names: str) -> str:
 
 def is_kept(name: str) -> bool:
     """Return whether this library maintains a partition, by its name in the properties."""
-    return name in set(MetadataPartition)
+    return name in _FORMS

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from hudi_ops.formats.large_arrays import decoded, narrowed, places_in
 from hudi_ops.kernels.text_order import ascending
-from hudi_ops.metadata.records.partitions import MetadataPartition, group_numbers
+from hudi_ops.metadata.records.partitions import group_numbers
 from hudi_ops.metadata.records.schema import record_schema
 
 
@@ -26,7 +26,7 @@ class Records:
     `large_string` and `large_binary`: those of a whole record index. Source: docs/format.md §14.6, §14.7.
     """
 
-    partition: MetadataPartition
+    partition: str
     keys: pa.StringArray | pa.LargeStringArray
     values: pa.BinaryArray | pa.LargeBinaryArray | pa.DictionaryArray
     deletes: pa.StringArray | pa.LargeStringArray
@@ -63,18 +63,18 @@ def no_keys() -> pa.StringArray:
     return pa.array([], pa.string())
 
 
-def empty(partition: MetadataPartition, schema: str) -> Records:
+def empty(partition: str, schema: str) -> Records:
     """Return no records."""
     return Records(partition, no_keys(), pa.array([], pa.binary()), no_keys(), schema)
 
 
-def deletes_only(partition: MetadataPartition, keys: Iterable[str], *, version: int) -> Records:
+def deletes_only(partition: str, keys: Iterable[str], *, version: int) -> Records:
     """Return deletes of these keys, in any order."""
     return sorted_records(partition, no_keys(), pa.array([], pa.binary()), list(keys), version=version)
 
 
 def sorted_records(
-    partition: MetadataPartition,
+    partition: str,
     keys: pa.Array,
     values: pa.Array,
     deletes: pa.Array | Sequence[str] = (),

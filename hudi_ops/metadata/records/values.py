@@ -18,16 +18,17 @@ from hudi_ops.formats.avro.encode import Piece, join
 from hudi_ops.formats.avro.nodes import Form, Node, record_of
 from hudi_ops.formats.avro.varints import PADDING, read_varints, spans, unzigzag
 from hudi_ops.formats.large_arrays import in_pieces, joined
-from hudi_ops.metadata.records.partitions import MetadataPartition, rebuild_command, record_type
+from hudi_ops.metadata.records.partitions import form_of, rebuild_command, record_type
 from hudi_ops.metadata.records.schema import record_schema
 
-_FIELDS: Final = {
-    MetadataPartition.FILES: "filesystemMetadata",
-    MetadataPartition.BLOOM_FILTERS: "BloomFilterMetadata",
-    MetadataPartition.COLUMN_STATS: "ColumnStatsMetadata",
-    MetadataPartition.PARTITION_STATS: "ColumnStatsMetadata",
-    MetadataPartition.RECORD_INDEX: "recordIndexMetadata",
-}
+_ORDER: Final = (
+    "filesystemMetadata",
+    "BloomFilterMetadata",
+    "ColumnStatsMetadata",
+    "recordIndexMetadata",
+    "SecondaryIndexMetadata",
+)
+"""Fields of a record behind its type, in the order of the schema."""
 _META_FIELDS: Final = 5
 _NAME_FIELD: Final = 4
 """Position of `_hoodie_file_name`, the one meta field that Apache Hudi ever fills, in base files."""
@@ -36,42 +37,39 @@ FIRST: Final = b"\x02"
 """The first branch after null of a union, which every nullable field is."""
 
 
-def field_node(partition: MetadataPartition, version: int) -> Node:
+def field_node(partition: str, version: int) -> Node:
     """Return the type of a partition's own field, without null."""
     return _inner(record_of(record_schema(version), "the schema of the metadata table"), partition)
 
 
-def head_of(partition: MetadataPartition, kind: int | None = None) -> bytes:
+def head_of(partition: str, kind: int | None = None) -> bytes:
     """Return the bytes of a value before its own field; `kind` is the partition's if it is None."""
     own = record_type(partition) if kind is None else kind
     return _NULL * (_META_FIELDS + 1) + bytes([2 * own]) + _NULL * _place(partition) + FIRST
 
 
-def tail_of(partition: MetadataPartition) -> bytes:
+def tail_of(partition: str) -> bytes:
     """Return the bytes of a value behind its own field."""
-    return _NULL * (4 - _place(partition))
+    return _NULL * (len(_ORDER) - 1 - _place(partition))
 
 
-def _place(partition: MetadataPartition) -> int:
-    order = ("filesystemMetadata", "BloomFilterMetadata", "ColumnStatsMetadata", "recordIndexMetadata")
-    return order.index(_FIELDS[partition])
+def _place(partition: str) -> int:
+    return _ORDER.index(form_of(partition).field)
 
 
-def framed(partition: MetadataPartition, body: list[Piece], rows: int) -> pa.BinaryArray:
+def framed(partition: str, body: list[Piece], rows: int) -> pa.BinaryArray:
     """Return whole values of one partition around the bytes of their own field."""
     return join([head_of(partition), *body, tail_of(partition)], rows)
 
 
-def types_and_fields(
-    partition: MetadataPartition, values: pa.BinaryArray, schema: str, where: str
-) -> tuple[pa.Int32Array, pa.Array]:
+def types_and_fields(partition: str, values: pa.BinaryArray, schema: str, where: str) -> tuple[pa.Int32Array, pa.Array]:
     """Return `type` and the partition's own field (structs, or maps for `files`) of each value.
 
     Raises:
         Corrupt: a value does not follow the schema.
     """
     node = record_of(schema, where)
-    field = _FIELDS[partition]
+    field = form_of(partition).field
     if field not in node.names or "type" not in node.names:
         raise Corrupt(
             f"The schema of {where} lacks fields of records of {partition}",
@@ -98,7 +96,7 @@ def types_and_fields(
     return found["type"], found[field]
 
 
-def _refuse_other_fields(found: Node, partition: MetadataPartition, where: str) -> None:
+def _refuse_other_fields(found: Node, partition: str, where: str) -> None:
     """Refuse a schema of other records.
 
     A flipped bit in a file's schema may leave a valid schema, of other records.
@@ -160,6 +158,6 @@ def repeated(values: pa.Array, lengths: list[int]) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(np.repeat(np.arange(len(values), dtype=np.int32), lengths), values)
 
 
-def _inner(node: Node, partition: MetadataPartition) -> Node:
-    union = node.children[node.names.index(_FIELDS[partition])]
+def _inner(node: Node, partition: str) -> Node:
+    union = node.children[node.names.index(form_of(partition).field)]
     return next(child for child in union.children if child.form is not Form.NULL)

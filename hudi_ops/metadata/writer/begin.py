@@ -15,7 +15,7 @@ from hudi_ops.files.names import base_file_name, log_file_name
 from hudi_ops.formats import partition_metadata, properties
 from hudi_ops.formats.hfile.reader import write_hfile
 from hudi_ops.formats.log.hfile_blocks import encode_empty_init_log
-from hudi_ops.metadata.records.partitions import FOLDER, TIMELINE_FOLDER, MetadataPartition, group_id
+from hudi_ops.metadata.records.partitions import FOLDER, TIMELINE_FOLDER, group_id
 from hudi_ops.metadata.records.records import Records
 from hudi_ops.metadata.records.schema import commit_schema
 from hudi_ops.metadata.writer.commit import ACTION
@@ -34,7 +34,7 @@ _FIRST = "0-0-0"
 class Beginning:
     """Partition to begin: instant, completion time (for `begin_partition` alone), and records."""
 
-    partition: MetadataPartition
+    partition: str
     instant: str
     completion_time: str = ""
     groups: int = 1

@@ -44,7 +44,7 @@ class GroupInput:
     """File group to merge; `number` is its position in the plan."""
 
     number: int
-    partition: MetadataPartition
+    partition: str
     slice: MetadataSlice
 
     @property
@@ -124,9 +124,7 @@ def taken_below(own: Timeline, instant: str) -> frozenset[tuple[str, str]]:
     )
 
 
-def inputs_at(
-    instant: str, instants: MetadataInstants, listed: Iterable[tuple[MetadataPartition, Folder]]
-) -> CompactionInputs:
+def inputs_at(instant: str, instants: MetadataInstants, listed: Iterable[tuple[str, Folder]]) -> CompactionInputs:
     """Return the input of a compaction at this time; the data table's timeline was read last."""
     found: list[GroupInput] = []
     for partition, folder in listed:
@@ -220,7 +218,7 @@ def _merged(base: Records, blocks: Sequence[Records], version: int) -> Records:
     def both(older: Records, newer: Records) -> Records:
         return merge(older, newer, version=version)
 
-    is_files = base.partition is MetadataPartition.FILES
+    is_files = base.partition == MetadataPartition.FILES
     if base.partition in _FROM_THE_OLDEST and not (is_files and is_order_free(blocks, version=version)):
         return reduce(both, blocks, base)
     # A large base file is read and copied once, not once for each block.

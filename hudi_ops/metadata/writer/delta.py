@@ -86,7 +86,7 @@ def _read(data: bytes) -> tuple[str, list[str], list[bytes]]:
 
 def make_delta(
     records: Sequence[Records],
-    groups: Mapping[MetadataPartition, int],
+    groups: Mapping[str, int] | Mapping[MetadataPartition, int],
     *,
     instant: str,
     version: int,
@@ -94,8 +94,9 @@ def make_delta(
 ) -> MetadataDelta:
     """Return the delta of one instant."""
     files, stats = [], []
+    counts: dict[str, int] = dict(groups.items())
     for part in records:
-        for path, body, stat in log_files(part, groups[part.partition], instant=instant, log_version=1, token=token):
+        for path, body, stat in log_files(part, counts[part.partition], instant=instant, log_version=1, token=token):
             files.append((path, body))
             stats.append(stat)
     commit = CommitMetadata(operation=OPERATION, stats=tuple(stats), extra={"schema": commit_schema(version)})
@@ -116,7 +117,7 @@ def log_files(
 
 
 def _stat(
-    partition: MetadataPartition, number: int, name: str, part: Records, size_bytes: int, instant: str, log_version: int
+    partition: str, number: int, name: str, part: Records, size_bytes: int, instant: str, log_version: int
 ) -> WriteStat:
     return WriteStat(
         file_id=group_id(partition, number),

@@ -19,7 +19,7 @@ from hudi_ops.errors import Busy, Conflict, HudiOpsError
 from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_timeline
 from hudi_ops.metadata.reader.layout import Basis, basis_of, kept_partitions
 from hudi_ops.metadata.reader.slices import list_partition
-from hudi_ops.metadata.records.partitions import TIMELINE_FOLDER, MetadataPartition
+from hudi_ops.metadata.records.partitions import TIMELINE_FOLDER
 from hudi_ops.metadata.writer.cleaning import superseded_files
 from hudi_ops.metadata.writer.compaction import (
     ACTION,
@@ -79,7 +79,7 @@ class _Chosen:
     basis: Basis
     instants: MetadataInstants
     inputs: CompactionInputs
-    listed: Sequence[tuple[MetadataPartition, Folder]]
+    listed: Sequence[tuple[str, Folder]]
 
 
 def after_write(session: Session) -> None:

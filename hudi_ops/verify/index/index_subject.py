@@ -23,7 +23,7 @@ from hudi_ops.metadata.definitions import statistics_of
 from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_timeline
 from hudi_ops.metadata.reader.layout import load_index_definitions
 from hudi_ops.metadata.reader.table import MetadataTable
-from hudi_ops.metadata.records.partitions import MetadataPartition, is_kept, rebuild_command
+from hudi_ops.metadata.records.partitions import MetadataPartition, rebuild_command
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.verify.report import Findings
 from hudi_ops.verify.subject import Subject
@@ -93,8 +93,9 @@ class IndexSubject:
 
     @property
     def named(self) -> tuple[MetadataPartition, ...]:
-        """Partitions that readers use and that this library maintains."""
-        return tuple(MetadataPartition(name) for name in self.table.config.metadata_partitions if is_kept(name))
+        """Partitions that readers use and that this library checks."""
+        known = set(MetadataPartition)
+        return tuple(MetadataPartition(name) for name in self.table.config.metadata_partitions if name in known)
 
     @cached_property
     def sampled(self) -> list[Slice]:

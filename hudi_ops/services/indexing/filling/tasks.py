@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.lease.monitor import LeaseMonitor
@@ -16,14 +17,14 @@ from hudi_ops.engine.protocol import Engine
 from hudi_ops.files.base.base_file import stored_schema
 from hudi_ops.files.slice.slice_keys import keys_of_slice
 from hudi_ops.files.statistics.collect import FileStatisticsTask, statistics_of_file
-from hudi_ops.files.statistics.statistics import FileStatistics, StatisticsRequest
+from hudi_ops.files.statistics.statistics import FileStatistics
 from hudi_ops.formats.large_arrays import joined
 from hudi_ops.index.doubled_keys import count_doubled, key_tasks
 from hudi_ops.index.simple_bucket import computed_keys
 from hudi_ops.metadata.definitions import Statistics
-from hudi_ops.metadata.records.partitions import MetadataPartition
+from hudi_ops.metadata.index_kind import KeysAt
+from hudi_ops.metadata.kinds.registry import kinds_of, wanted_by
 from hudi_ops.metadata.records.records import no_keys
-from hudi_ops.metadata.writer.building import KeysAt, without
 from hudi_ops.services.base.waves import in_waves
 from hudi_ops.services.indexing.filling.diff import Group
 from hudi_ops.timeline.names import ms_of_instant
@@ -35,8 +36,6 @@ logger = logging.getLogger(__name__)
 
 WAVE = 256
 """Tasks that an engine gets at a time; between two waves the lease is checked."""
-
-_WITH_RANGES = frozenset({MetadataPartition.COLUMN_STATS, MetadataPartition.PARTITION_STATS})
 
 I = TypeVar("I")  # noqa: E741 - input of a task
 R = TypeVar("R")
@@ -58,7 +57,7 @@ class FactReader:
         monitor: LeaseMonitor,
         progress: Callable[[Progress], None],
         schema: pa.Schema,
-        partitions: Sequence[MetadataPartition],
+        partitions: Sequence[str],
         statistics: Statistics,
     ) -> None:
         self._session = session
@@ -69,11 +68,9 @@ class FactReader:
         self._progress = progress
         self._schema = schema
         self._stored = stored_schema(schema, state.config.populate_meta_fields)
-        self._wanted = StatisticsRequest(
-            statistics.columns if _WITH_RANGES & set(partitions) else (),
-            bloom=MetadataPartition.BLOOM_FILTERS in partitions,
-        )
-        self._wants_keys = MetadataPartition.RECORD_INDEX in partitions
+        wanted = wanted_by(kinds_of(partitions))
+        self._wanted = replace(wanted.request(statistics.columns), keys=False)
+        self._wants_keys = wanted.keys
         self._keys: dict[Group, pa.Array] = {}
 
     def facts(self, files: Sequence[DataFile]) -> list[FileStatistics]:
@@ -110,8 +107,8 @@ class FactReader:
         for group, old in zip(groups, before, strict=True):
             now = of_group.get(group)
             if now is not None:
-                added.append(replace(now, keys=without(now.keys, old)))
-            gone.append(without(old, now.keys) if now is not None else old)
+                added.append(replace(now, keys=_without(now.keys, old)))
+            gone.append(_without(old, now.keys) if now is not None else old)
         return added, joined(gone, pa.string())
 
     def doubled_keys(self) -> int | None:
@@ -131,3 +128,8 @@ class FactReader:
             found += outcomes
             logger.info("%s: read %s of %s", what, len(found), len(inputs))
         return found
+
+
+def _without(keys: pa.Array, others: pa.Array) -> pa.Array:
+    """Return the keys that are not among others."""
+    return keys.filter(pc.invert(pc.is_in(keys, others)))

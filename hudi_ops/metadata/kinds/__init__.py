@@ -1,0 +1,4 @@
+"""Index kinds of the metadata table, one in each module.
+
+Imported by `metadata` and everything above. Read first: registry.py.
+"""
