@@ -1,4 +1,4 @@
-"""Column statistics that writers record or errors name: key ranges, columns with NaN, the first null."""
+"""Column statistics that writers record or errors name: key ranges, NaN, the first null."""
 
 from __future__ import annotations
 

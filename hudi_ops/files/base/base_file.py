@@ -219,7 +219,10 @@ def stored_avro_schema(schema: pa.Schema, table_name: str, meta_fields: bool) ->
 
 
 def float_columns(schema: pa.Schema) -> list[str]:
-    """Return the top-level float columns, of which a footer says whether they hold NaN (docs/format.md §14.7)."""
+    """Return the top-level float columns.
+
+    The footer of a base file names those of them that hold NaN (docs/format.md §14.7).
+    """
     kinds = {field.name: plain_type(field.type) for field in schema}
     return [name for name, kind in kinds.items() if pa.types.is_float32(kind) or pa.types.is_float64(kind)]
 

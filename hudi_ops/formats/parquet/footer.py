@@ -1,4 +1,4 @@
-"""Entries in the footer of a base file: bloom filter, key range, Avro schema, and our columns with NaN."""
+"""Entries in the footer of a base file: bloom filter, key range, schema, columns with NaN."""
 
 from __future__ import annotations
 
