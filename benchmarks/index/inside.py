@@ -19,8 +19,9 @@ from hudi_ops.index.ring_files import put_initial
 from hudi_ops.services.resize.choose import choose
 from hudi_ops.services.resize.draft import ResizeDraft
 from hudi_ops.services.write.batch import Batch, tagged
-from hudi_ops.services.write.ingest import _router_of
 from hudi_ops.services.write.operations import UPSERT
+from hudi_ops.services.write.routing.known_rings import KnownRings
+from hudi_ops.services.write.routing.router import router_of
 from hudi_ops.view.schema import table_schema
 
 Call = Callable[[], bool]
@@ -63,9 +64,10 @@ def _tagging(case: Case, name: str, path: Path, rows: int, batch_rows: int) -> C
 
     def call() -> bool:
         given, engine = Batch(UPSERT, rows=batch), table.context.engine
+        rings = KnownRings.of(session, state, engine)
         with (
-            tagged(engine, state, given, schema) as scattered,
-            _router_of(session, state, given, engine, schema, scattered) as router,
+            tagged(engine, state, given, schema, rings) as scattered,
+            router_of(session, state, UPSERT, engine, schema, scattered, rings) as router,
         ):
             router.intent(None)
             targets = router.routes(state).targets

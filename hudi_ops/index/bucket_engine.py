@@ -1,15 +1,15 @@
 """Engines of the bucket index: how the hash of a key leads to its file group.
 
-The first step of a write splits rows by a number that follows from the key alone, `numbers`. With the simple engine it is the
-bucket itself. With a ring it is the node of the initial ring, a *lane*: a ring is known only once rows are keyed, and it
-may change before the write is decided. `RingLookup` then maps lanes to nodes, and reads no row where a lane is one node.
+The first step of a write splits rows by a number that follows from the key. With the simple engine it is the bucket itself. With
+a ring it is the node of the ring, where that is known by then, or the node of the initial ring, a *lane*. A ring may change before
+the write is decided. `RingLookup` then maps these numbers to nodes, and reads no row where a number is one node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from hudi_ops.config.table import BUCKETS_MAX, IndexKind, TableFacts
 from hudi_ops.errors import Internal, InvalidRequest, Unsupported
-from hudi_ops.index.ring import HASHES, RING_BUCKETS_MAX, TOP, Ring, step_of
+from hudi_ops.index.ring import HASHES, INITIAL, RING_BUCKETS_MAX, TOP, Ring, nodes_at, step_of
 from hudi_ops.kernels.keys.hashing import bucket_hash_values, bucket_ids
 from hudi_ops.kernels.keys.xxhash import ring_hashes
 
@@ -28,6 +28,22 @@ _RING_BITS = 31
 
 _DEPTH_MAX = 20
 """Deepest directory: a million ranges, 8 MB. Deeper rings are searched."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Ranges:
+    """Ranges of hashes that split the rows of a partition.
+
+    They are those of the nodes of one version of its ring.
+    """
+
+    instant: str
+    values: Numbers
+    """The highest hash of each range, ascending; the first range also holds the hashes above the last value."""
+
+
+RangesOf: TypeAlias = Callable[[str, int, int], Ranges | None]
+"""Function of a partition path, its rows in a run and the run's rows; it returns None for the ranges of the initial ring."""
 
 
 class BucketEngine(Protocol):
@@ -73,34 +89,66 @@ class RingEngine:
         """Return the lane of each record key: its node in the initial ring."""
         return lanes_of(self.hashes(keys), self.count)
 
+    def initial(self) -> Ranges:
+        """Return the ranges of the lanes."""
+        lanes = np.arange(1, self.count + 1, dtype=np.int64)
+        return Ranges(INITIAL, np.minimum(lanes * step_of(self.count), TOP))
+
+    def split(
+        self, keys: pa.Array, codes: npt.NDArray[np.integer], paths: Sequence[str], ranges_of: RangesOf
+    ) -> npt.NDArray[np.int32]:
+        """Return the number of each record key: its range among those of its partition.
+
+        The partition of a key is `paths[code]`.
+        """
+        hashes = self.hashes(keys)
+        if len(paths) == 1:
+            return self._numbers(hashes, ranges_of(paths[0], len(keys), len(keys)))
+        numbers = lanes_of(hashes, self.count)
+        for code, rows in enumerate(np.bincount(codes, minlength=len(paths)).tolist()):
+            ranges = ranges_of(paths[code], rows, len(keys)) if rows else None
+            if ranges is not None and not self._is_initial(ranges):
+                (own,) = np.nonzero(codes == code)
+                numbers[own] = self._numbers(hashes[own], ranges)
+        return numbers
+
+    def _numbers(self, hashes: Hashes, ranges: Ranges | None) -> npt.NDArray[np.int32]:
+        if ranges is None or self._is_initial(ranges):
+            return lanes_of(hashes, self.count)
+        return self._lookup(ranges.values).nodes_of(hashes).astype(np.int32)
+
+    def _is_initial(self, ranges: Ranges) -> bool:
+        return np.array_equal(ranges.values, self.initial().values)
+
     def lookup(self, ring: Ring) -> RingLookup:
         """Return how this engine finds the nodes of a ring."""
-        return RingLookup(ring, _directory(ring) if self.is_extendible else None)
+        return self._lookup(ring.values)
+
+    def _lookup(self, values: Numbers) -> RingLookup:
+        return RingLookup(values, _directory(values) if self.is_extendible else None)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class RingLookup:
-    """Finds the node of a hash, in a directory of equal ranges or by a binary search."""
+    """Finds the node of a hash, in a directory of equal ranges or by a search."""
 
-    ring: Ring
+    values: Numbers
     directory: Numbers | None
 
     def nodes_of(self, hashes: Hashes) -> Numbers:
         """Return the number of the node that holds each hash."""
         if self.directory is None:
-            return self.ring.nodes_of(hashes)
+            return _searched(self.values, hashes)
         return self.directory[_slots(hashes, len(self.directory))]
 
-    def nodes_in(self, some: Sequence[int], lanes: int) -> list[list[int]]:
-        """Return for some of `lanes` lanes the nodes that hold hashes of each."""
-        step, given, nodes = step_of(lanes), np.array(some, np.int64), len(self.ring.prefixes)
-        first = np.where(given > 0, step * given + 1, 0)
-        last = np.where(given + 1 < lanes, np.minimum(step * (given + 1), TOP), TOP)
-        low, high = self.ring.nodes_of(first), self.ring.nodes_of(last)
-        value = self.ring.values[low]
-        high = high + nodes * (
-            (high < low) | ((low == high) & (first <= value) & (value < last))
-        )  # past the end of the ring
+    def nodes_in(self, some: Sequence[int], ranges: Ranges) -> list[list[int]]:
+        """Return for some ranges the nodes that hold hashes of each."""
+        given, nodes = np.array(some, np.int64), len(self.values)
+        first, last = (ranges.values[given - 1] + 1) % HASHES, ranges.values[given]
+        low, high = nodes_at(self.values, first), nodes_at(self.values, last)
+        # A range that leaves its first node and ends in it again has all nodes.
+        is_whole = (low == high) & ((self.values[low] - first) % HASHES < (last - first) % HASHES)
+        high = high + nodes * ((high < low) | is_whole)  # past the end of the ring
         high = np.minimum(high, low + nodes - 1)
         return [
             [at % nodes for at in range(begin, end + 1)] for begin, end in zip(low.tolist(), high.tolist(), strict=True)
@@ -186,19 +234,36 @@ def bucket_limits(
     return least, most
 
 
-def _directory(ring: Ring) -> Numbers | None:
+def _searched(values: Numbers, hashes: Hashes) -> Numbers:
+    """Return the node of each hash.
+
+    Many hashes are looked up in equal slots first, of which few hold more than one node.
+    """
+    bits = min(len(values).bit_length() + 3, _DEPTH_MAX)
+    if len(hashes) < 1 << bits:
+        return nodes_at(values, hashes)
+    shift = _RING_BITS - bits
+    firsts = np.searchsorted(values, np.arange(1 << bits, dtype=np.int64) << shift)
+    nodes: Numbers = firsts[hashes >> shift]
+    (behind,) = np.nonzero(hashes > np.append(values, TOP)[nodes])
+    nodes[behind] = np.searchsorted(values, hashes[behind])
+    nodes[nodes == len(values)] = 0
+    return nodes
+
+
+def _directory(values: Numbers) -> Numbers | None:
     """Return the node of each of 2^d equal ranges; None for a ring with other ranges.
 
     Apache Hudi, which knows no extendible rings, splits nodes a hash beside the middle at one end of the ring.
     """
-    ends = np.where(ring.values == TOP, HASHES, ring.values)
-    if int(ring.values[-1]) != TOP:
+    ends = np.where(values == TOP, HASHES, values)
+    if int(values[-1]) != TOP:
         return None  # the first node has hashes at both ends
     low_bits = int(np.bitwise_or.reduce(ends))
     depth = _RING_BITS - ((low_bits & -low_bits).bit_length() - 1)
     if depth > _DEPTH_MAX:
         return None
-    return ring.nodes_of((np.arange(1 << depth, dtype=np.int64) << (_RING_BITS - depth)) + 1)
+    return nodes_at(values, (np.arange(1 << depth, dtype=np.int64) << (_RING_BITS - depth)) + 1)
 
 
 def _slots(hashes: Hashes, slots: int) -> Numbers:

@@ -61,9 +61,7 @@ class Ring:
 
     def nodes_of(self, hashes: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
         """Return the number of the node that holds each hash."""
-        found = np.searchsorted(self.values, hashes)
-        found[found == len(self.prefixes)] = 0
-        return found
+        return nodes_at(self.values, hashes)
 
     def range_of(self, node: int) -> tuple[int, int]:
         """Return the value before a node's and its own; the last value precedes the first."""
@@ -136,6 +134,13 @@ def initial_ring(partition_path: str, buckets: int) -> Ring:
     ends = [min(start + step_of(buckets), TOP) for start in starts]
     prefixes = [_named(start, end, partition_path) for start, end in zip(starts, ends, strict=True)]
     return Ring(partition_path, INITIAL, buckets, 0, np.array(ends, np.int64), tuple(prefixes))
+
+
+def nodes_at(values: npt.NDArray[np.int64], hashes: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+    """Return the number of the node that holds each hash, among nodes with these highest hashes."""
+    found = np.searchsorted(values, hashes)
+    found[found == len(values)] = 0
+    return found
 
 
 def step_of(buckets: int) -> int:

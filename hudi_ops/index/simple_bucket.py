@@ -13,7 +13,7 @@ from hudi_ops.config.columns import RECORD_KEY
 from hudi_ops.config.key_generators import time_partition_of
 from hudi_ops.config.table import TableConfig, TableFacts
 from hudi_ops.errors import Corrupt
-from hudi_ops.index.bucket_engine import BucketEngine, SimpleEngine, engine_of
+from hudi_ops.index.bucket_engine import BucketEngine, RangesOf, RingEngine, SimpleEngine, engine_of
 from hudi_ops.kernels.keys.keys import KeySpec, PartitionSpec, partition_paths, record_keys
 from hudi_ops.kernels.merging.split import GroupSlice, split_groups
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS
@@ -52,18 +52,24 @@ class Tagger:
             else SimpleEngine(LANES if config.partition_fields else LANES_OF_ONE, None),
         )
 
-    def split(self, rows: pa.Table) -> list[tuple[str, int, pa.Table]]:
+    def split(self, rows: pa.Table, ranges_of: RangesOf | None = None) -> list[tuple[str, int, pa.Table]]:
         """Return the rows of each ascending (partition path, bucket), record key first.
+
+        Args:
+            ranges_of: ranges of each partition of a table with hash rings; None: those of the initial ring.
 
         Raises:
             InvalidRequest: a key or partition value that is missing, null or cannot be used; names field and row.
         """
         keys = record_keys(rows, self.keys)
         paths = partition_paths(rows, self.partitions)
-        buckets = self.engine.numbers(keys)
         tagged = rows.add_column(0, RECORD_KEY, keys)
-        names = paths.dictionary.to_pylist()
-        groups = split_groups(paths.indices.to_numpy(zero_copy_only=False), buckets)
+        names, codes = paths.dictionary.to_pylist(), paths.indices.to_numpy(zero_copy_only=False)
+        if ranges_of is not None and isinstance(self.engine, RingEngine):
+            buckets = self.engine.split(keys, codes, names, ranges_of)
+        else:
+            buckets = self.engine.numbers(keys)
+        groups = split_groups(codes, buckets)
         if len(groups) == 1:
             return [(names[groups[0].code], groups[0].bucket, tagged)]
         parts: list[pa.Table] = []

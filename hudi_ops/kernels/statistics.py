@@ -1,4 +1,4 @@
-"""Column statistics that writers record or errors name: key ranges and the first null."""
+"""Column statistics that writers record or errors name: key ranges, NaN, the first null."""
 
 from __future__ import annotations
 
@@ -10,6 +10,13 @@ def key_range(keys: pa.Array | pa.ChunkedArray) -> tuple[str, str] | None:
     """Return (smallest, largest) key by UTF-8 bytes, as Apache Hudi's footers do; None if empty."""
     ends = pc.min_max(keys).as_py()
     return None if ends["min"] is None else (ends["min"], ends["max"])
+
+
+def holds_nan(column: pa.Array | pa.ChunkedArray) -> bool:
+    """Return whether a column of floats, plain or dictionary-encoded, holds NaN."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)  # a dictionary may hold values that no row has
+    return bool(pc.any(pc.is_nan(column)).as_py())
 
 
 def first_null_row(column: pa.Array | pa.ChunkedArray) -> int | None:

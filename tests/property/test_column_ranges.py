@@ -6,6 +6,7 @@ of each type with nulls, NaN, signed zeros, extremes, texts longer than footers 
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -16,6 +17,8 @@ from hypothesis import strategies as st
 
 from hudi_ops.files.statistics.column_ranges import ranges_of_base, ranges_of_rows
 from hudi_ops.files.statistics.statistics import ColumnRange
+from hudi_ops.formats.parquet.footer import NAN_COLUMNS_KEY
+from hudi_ops.kernels.statistics import holds_nan
 from tests.bounds import examples
 
 FLOATS = st.sampled_from([0.0, -0.0, math.nan, -math.nan, math.inf, -math.inf, 1.5, -1.5, 5e-324]) | st.floats(width=32)
@@ -80,9 +83,21 @@ def test_all_ways_tell_what_a_loop_finds(values: pa.Array, group: int, cut: int)
     pq.write_table(rows, sink, store_schema=False, row_group_size=group)
     file = pq.ParquetFile(pa.BufferReader(sink.getvalue()))
     pieces = [rows.slice(0, cut), rows.slice(cut)]
+    named = ["c"] if pa.types.is_floating(values.type) and holds_nan(values) else []
+    keyed = pa.BufferOutputStream()
+    with pq.ParquetWriter(keyed, rows.schema, store_schema=False) as writer:
+        writer.write_table(rows, row_group_size=group)
+        writer.add_key_value_metadata({NAN_COLUMNS_KEY: json.dumps(named)})
+    file_with_key = pq.ParquetFile(pa.BufferReader(keyed.getvalue()))
+
+    def floats_refused(name: str) -> list[pa.Table]:
+        assert len(values) == 0 or not pa.types.is_floating(values.type), "the footer tells all"
+        return [rows]
+
     ways = {
         "footer": ranges_of_base(file, rows.schema, ["c"]),
         "footer, rows at hand": ranges_of_base(file, rows.schema, ["c"], lambda name: [rows]),
+        "footer with our key": ranges_of_base(file_with_key, rows.schema, ["c"], floats_refused),
         "rows": ranges_of_rows([rows], rows.schema, ["c"]),
         "pieces": ranges_of_rows(pieces, rows.schema, ["c"]),
     }

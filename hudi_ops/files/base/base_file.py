@@ -21,7 +21,7 @@ from hudi_ops.formats.parquet import footer as parquet_footer
 from hudi_ops.formats.parquet.bloom import BloomFilter
 from hudi_ops.formats.parquet.footer import BaseFileFooter
 from hudi_ops.kernels.meta_columns import meta_schema
-from hudi_ops.kernels.statistics import key_range
+from hudi_ops.kernels.statistics import holds_nan, key_range
 from hudi_ops.storage.protocol import Storage
 
 BLOOM_HEADROOM = 1.5
@@ -218,6 +218,15 @@ def stored_avro_schema(schema: pa.Schema, table_name: str, meta_fields: bool) ->
     return json.dumps(record, separators=(",", ":"))
 
 
+def float_columns(schema: pa.Schema) -> list[str]:
+    """Return the top-level float columns.
+
+    The footer of a base file names those of them that hold NaN (docs/format.md §14.7).
+    """
+    kinds = {field.name: plain_type(field.type) for field in schema}
+    return [name for name, kind in kinds.items() if pa.types.is_float32(kind) or pa.types.is_float64(kind)]
+
+
 def bloom_of(
     keys: pa.ChunkedArray, fpp: float, carried: BloomFilter | None, added: pa.ChunkedArray | None
 ) -> BloomFilter:
@@ -248,7 +257,7 @@ def encode_base_file(
         previous: Parquet's footer of the file that this one replaces; it tells which columns a dictionary suited.
     """
     keys = rows.column(RECORD_KEY) if RECORD_KEY in rows.column_names else None
-    bounds = key_range(keys) if keys is not None else None
+    bounds, floats = key_range(keys) if keys is not None else None, float_columns(rows.schema)
     data_schema = pa.schema([
         field.with_type(plain_type(field.type)) for field in rows.schema if field.name not in META_COLUMNS
     ])
@@ -257,6 +266,7 @@ def encode_base_file(
         min_key=bounds[0] if bounds else None,
         max_key=bounds[1] if bounds else None,
         avro_schema=stored_avro_schema(data_schema, table_name, keys is not None),
+        nan_columns=tuple(name for name in floats if holds_nan(rows.column(name))) if floats else None,
     )
     check_stop()
     sink = pa.BufferOutputStream()

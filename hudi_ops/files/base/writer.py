@@ -22,13 +22,14 @@ from hudi_ops.files.base.base_file import (
     MODERN_CALENDAR,
     ROW_GROUP_ROWS,
     WriterSettings,
+    float_columns,
     stored_avro_schema,
 )
 from hudi_ops.files.base.dictionary_columns import dictionary_columns
 from hudi_ops.formats.parquet import footer as parquet_footer
 from hudi_ops.formats.parquet.bloom import BloomFilter
 from hudi_ops.formats.parquet.footer import BaseFileFooter
-from hudi_ops.kernels.statistics import key_range
+from hudi_ops.kernels.statistics import holds_nan, key_range
 
 ROW_GROUP_BYTES = 128 * 1024 * 1024
 """Bytes of rows in memory that make a row group before their number does."""
@@ -85,6 +86,7 @@ class BaseFileWriter:
         self._writer: pq.ParquetWriter | None = None
         self._held: list[pa.RecordBatch] = []
         self._held_rows = self._held_bytes = 0
+        self._holds_nan = dict.fromkeys(float_columns(schema), False)
         self._has_keys = RECORD_KEY in schema.names
         self._bloom: BloomFilter | None = None
         self._known_keys = replaced.known_keys
@@ -147,6 +149,7 @@ class BaseFileWriter:
             min_key=self._range[0] if self._range else None,
             max_key=self._range[1] if self._range else None,
             avro_schema=stored_avro_schema(data, self._table_name, self._has_keys),
+            nan_columns=tuple(name for name, holds in self._holds_nan.items() if holds) if self._holds_nan else None,
         )
         try:
             added = MODERN_CALENDAR | dict(self._settings.footer)
@@ -173,6 +176,7 @@ class BaseFileWriter:
             self._range = (
                 (min(key_ends[0] for key_ends in known), max(key_ends[1] for key_ends in known)) if known else None
             )
+        self._holds_nan = {name: holds or holds_nan(rows.column(name)) for name, holds in self._holds_nan.items()}
         try:
             self._writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
         except OSError as error:

@@ -54,7 +54,8 @@ class FileStatisticsTask:
 def statistics_of_file(task: FileStatisticsTask) -> FileStatistics:
     """Return the statistics of a stored file, equal to those of its writer.
 
-    Of a base file the footer is read, and columns where the footer is not enough: wanted keys, and floats for NaN.
+    Of a base file the footer is read, and columns where the footer is not enough: wanted keys, and floats of files that do not
+    say whether these hold NaN.
 
     Raises:
         Corrupt: it cannot be read.

@@ -1,7 +1,8 @@
 """Column ranges of a file: least and greatest value, nulls and sizes.
 
 They come from the footer of a base file or from rows. A footer costs nothing to read, but is incomplete: Arrow ignores NaN, and
-leaves out the bounds of a column chunk with a text of more than 4 KiB. Missing bounds are computed from the column's values.
+leaves out the bounds of a column chunk with a text of more than 4 KiB. Our base files name the float columns with NaN in a key of
+their own; missing bounds are computed from the column's values.
 
 Source: docs/format.md §14.7.
 """
@@ -16,9 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from hudi_ops.files.base.base_file import float_columns
 from hudi_ops.files.base.row_groups import ends_of, keeps_order, leaf_paths
 from hudi_ops.files.base.widen import widen
 from hudi_ops.files.statistics.statistics import ColumnRange
+from hudi_ops.formats.parquet.footer import nan_columns
 
 Rows: TypeAlias = Callable[[str], Iterable[pa.Table]]
 """Function that yields the rows of a file, of which only the column with this name is read."""
@@ -38,7 +41,10 @@ _COMPARED = (
     _is.is_timestamp,
 )
 _CREATOR_THAT_KEEPS_NAN = "parquet-mr"
-"""This kernel treats NaN as the greatest value, so that it shows in the statistics; Arrow ignores it."""
+"""This writer treats NaN as the greatest value, so that it shows in the statistics; Arrow ignores it."""
+
+_OUR_CREATOR = "parquet-cpp-arrow"
+"""Another writer may copy row groups and keys of our files into its own: then neither key nor statistics tell of NaN."""
 
 
 def ranges_of_base(
@@ -101,15 +107,22 @@ class _Footer:
 
     schema: pa.Schema
     rows: int
-    creator: str
     groups: list[pq.RowGroupMetaData]
     paths: list[str]
+    keeps_nan: bool
+    """Whether NaN shows in the statistics."""
+    holds_nan: dict[str, bool]
+    """Whether a float column holds NaN, where our key says it."""
 
     @classmethod
     def of(cls, file: pq.ParquetFile) -> _Footer:
         metadata = file.metadata
         groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-        return cls(file.schema_arrow, metadata.num_rows, metadata.created_by or "", groups, leaf_paths(file))
+        creator, schema, named = metadata.created_by or "", file.schema_arrow, nan_columns(metadata.metadata)
+        keeps_nan = creator.startswith(_CREATOR_THAT_KEEPS_NAN) and named is None
+        is_told = named is not None and creator.startswith(_OUR_CREATOR)
+        holds_nan = {name: name in (named or ()) for name in float_columns(schema)} if is_told else {}
+        return cls(schema, metadata.num_rows, groups, leaf_paths(file), keeps_nan, holds_nan)
 
     def chunks(self, name: str) -> list[pq.ColumnChunkMetaData] | None:
         """Return the chunks of a flat column; None where several leaves have its name, or none."""
@@ -143,9 +156,10 @@ def _range_of_chunks(
     footer: _Footer, chunks: Sequence[pq.ColumnChunkMetaData], stored: pa.DataType, name: str, kind: pa.DataType
 ) -> ColumnRange | None:
     """Return the range by the footer; None when the footer is incomplete."""
-    is_floating = _is.is_floating(stored)
-    if not keeps_order(stored, kind) or (is_floating and not footer.creator.startswith(_CREATOR_THAT_KEEPS_NAN)):
+    tells_nan = footer.keeps_nan or name in footer.holds_nan
+    if not keeps_order(stored, kind) or (_is.is_floating(stored) and not tells_nan):
         return None
+    holds_nan, nan = footer.holds_nan.get(name, False), pa.scalar(float("nan"), kind) if _is.is_floating(kind) else None
     parts = []
     for chunk in chunks:
         statistics = chunk.statistics
@@ -154,11 +168,14 @@ def _range_of_chunks(
         ends = [pa.nulls(1, kind)] * 2
         if statistics.null_count < chunk.num_values:
             low, high = ends_of(statistics, stored, kind)
+            if holds_nan and not statistics.has_min_max:
+                low = high = nan  # Arrow leaves the bounds of floats out only where all of them are NaN
             if low is None or high is None:
                 return None
             ends = [_wide_zero(pa.repeat(end, 1), sign) for end, sign in ((low, -0.0), (high, 0.0))]
         parts.append(ColumnRange(name, ends[0], ends[1], statistics.null_count, chunk.num_values))
-    return merged_range(parts or [_nulls(name, kind, 0)])
+    found = merged_range(parts or [_nulls(name, kind, 0)])
+    return replace(found, greatest=pa.repeat(nan, 1)) if holds_nan else found
 
 
 def _range_of_rows(rows: pa.Table, name: str, kind: pa.DataType) -> ColumnRange:

@@ -1,7 +1,8 @@
-"""Hudi's entries in the footer of a base file: bloom filter, key range and Avro schema."""
+"""Entries in the footer of a base file: bloom filter, key range, schema, columns with NaN."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -22,6 +23,8 @@ _MIN_KEY: Final = "hoodie_min_record_key"
 _MAX_KEY: Final = "hoodie_max_record_key"
 _AVRO_SCHEMA: Final = "parquet.avro.schema"
 _WRITER_MODEL: Final = "writer.model.name"
+NAN_COLUMNS_KEY: Final = "hudi_ops.nan_columns"
+"""Our own key: other programs ignore it. Source: docs/format.md §14.7."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +36,14 @@ class BaseFileFooter:
         min_key: smallest record key by UTF-8 bytes; None in a file without rows.
         max_key: largest record key by UTF-8 bytes; None in a file without rows.
         avro_schema: Avro schema of the file with meta columns, as JSON text.
+        nan_columns: top-level float columns that hold NaN; None where the file does not say it.
     """
 
     bloom: BloomFilter | None
     min_key: str | None
     max_key: str | None
     avro_schema: str | None
+    nan_columns: tuple[str, ...] | None = None
 
     def might_hold(self, keys: pa.Array | pa.ChunkedArray) -> bool:
         """Return whether one of these keys may be in the file (docs/format.md §7); False is certain."""
@@ -69,6 +74,8 @@ def encode_footer(footer: BaseFileFooter) -> dict[str, str]:
     if footer.avro_schema is not None:
         values[_AVRO_SCHEMA] = footer.avro_schema
         values[_WRITER_MODEL] = "avro"
+    if footer.nan_columns is not None:
+        values[NAN_COLUMNS_KEY] = json.dumps(footer.nan_columns, separators=(",", ":"))
     return values
 
 
@@ -82,8 +89,28 @@ def decode_footer(metadata: Mapping[bytes, bytes] | None, path: str = "") -> Bas
     written = filter_text(values, path)
     bloom_filter = bloom.decode_filter(*written, path) if written is not None else None
     return BaseFileFooter(
-        bloom_filter, _text(values, _MIN_KEY, path), _text(values, _MAX_KEY, path), _text(values, _AVRO_SCHEMA, path)
+        bloom_filter,
+        _text(values, _MIN_KEY, path),
+        _text(values, _MAX_KEY, path),
+        _text(values, _AVRO_SCHEMA, path),
+        nan_columns(values),
     )
+
+
+def nan_columns(metadata: Mapping[bytes, bytes] | None) -> tuple[str, ...] | None:
+    """Return the top-level float columns that hold NaN; None where the footer does not say it.
+
+    A value of another form says nothing: the columns are read then, as those of a file without the key.
+    """
+    text = (metadata or {}).get(NAN_COLUMNS_KEY.encode())
+    if text is None:
+        return None
+    try:
+        names = json.loads(text)
+    except ValueError:
+        return None
+    is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    return tuple(names) if is_list else None
 
 
 def filter_text(metadata: Mapping[bytes, bytes] | None, path: str = "") -> tuple[str, str] | None:

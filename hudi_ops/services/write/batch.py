@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
 
@@ -21,6 +21,7 @@ from hudi_ops.engine.protocol import Engine, Produced, Scattered
 from hudi_ops.index.simple_bucket import Tagger
 from hudi_ops.kernels.merging.merge import Operation
 from hudi_ops.services.write.operations import WriteOperation
+from hudi_ops.services.write.routing.known_rings import KnownRings
 from hudi_ops.services.write.rows import GivenRows
 from hudi_ops.services.write.tasks.tag import SourceTask, TagSpec, read_and_tag
 from hudi_ops.sources.source import parts_of
@@ -101,15 +102,19 @@ def is_read_once(batch: Batch) -> bool:
 
 
 @contextmanager
-def tagged(engine: Engine, state: TableState, batch: Batch, schema: pa.Schema) -> Iterator[Scattered]:
-    """Yield the batch, tagged and split by bucket; `schema` is that of the table's files.
+def tagged(
+    engine: Engine, state: TableState, batch: Batch, schema: pa.Schema, rings: KnownRings | None = None
+) -> Iterator[Scattered]:
+    """Yield the batch, tagged and split by bucket.
+
+    `schema` is that of the table's files, `rings` are the hash rings of the table.
 
     Raises:
         InvalidRequest: the batch does not fit the table.
         Conflict: the table changed, and rows that can be read only once would have to be tagged again.
         Unavailable: the disk is full of rows that do not fit into memory.
     """
-    spec = tag_spec(state, batch, schema)
+    spec = replace(tag_spec(state, batch, schema), rings=rings)
     if isinstance(batch.rows, GivenRows):
         yield batch.rows.tagged(engine, spec)
         return

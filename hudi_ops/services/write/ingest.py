@@ -24,7 +24,7 @@ from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import refuse_changed_properties
 from hudi_ops.concurrency.markers import marker_path
 from hudi_ops.engine.progress import Tally, TellProgress
-from hudi_ops.engine.protocol import Engine, Scattered
+from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import Conflict, InvalidRequest, Unsupported
 from hudi_ops.files.statistics.statistics import NO_FACTS, StatisticsRequest
 from hudi_ops.index.simple_bucket import computed_keys
@@ -39,9 +39,10 @@ from hudi_ops.services.write.dual.writer import DualWriter
 from hudi_ops.services.write.evolve import ColumnChange, columns_after
 from hudi_ops.services.write.operations import INSERT, INSERT_OVERWRITE_TABLE
 from hudi_ops.services.write.replace import replaced_by, with_replaced
-from hudi_ops.services.write.routing.lookup import IndexRouter
-from hudi_ops.services.write.routing.rings import RingRouter, unchanged_rings
-from hudi_ops.services.write.routing.routes import BucketRouter, Router, Routes, Target
+from hudi_ops.services.write.routing.known_rings import KnownRings
+from hudi_ops.services.write.routing.rings import unchanged_rings
+from hudi_ops.services.write.routing.router import router_of
+from hudi_ops.services.write.routing.routes import Router, Routes, Target
 from hudi_ops.services.write.tasks.append import write_bucket
 from hudi_ops.services.write.tasks.duplicates import find_duplicates, refuse_duplicate
 from hudi_ops.services.write.tasks.merge import BucketResult, BucketTask
@@ -121,10 +122,10 @@ def _ingest_into(
     refuse_other_index(state)
     session.silent.refuse(state)  # before the source is read, and before a foreign table is adopted
     change = columns_after(session, state, batch, engine)
-    schema = change.schema
+    schema, rings = change.schema, KnownRings.of(session, state, engine)
     with (
-        tagged(engine, state, batch, schema) as scattered,
-        _router_of(session, state, batch, engine, schema, scattered) as router,
+        tagged(engine, state, batch, schema, rings) as scattered,
+        router_of(session, state, batch.operation, engine, schema, scattered, rings) as router,
     ):
         rows_in = sum(summary.rows for summary in scattered.summaries)
         _refuse_known_keys(session, state, batch, schema, router)
@@ -151,7 +152,7 @@ def _ingest_into(
             check()
             write_group = _told(batch.progress, tasks) if batch.progress is not None else write_bucket
             merge = running.watch.over(write_group, check) if engine.name == "local" else write_bucket
-            results: list[BucketResult] = routes.scattered.gather(merge, [(task.key, task) for task in tasks])
+            results: list[BucketResult] = routes.gather(merge, [(task.key, task) for task in tasks])
             running.written += [result.stat.path for result in results if result.stat is not None]
             check()
             write = replace(
@@ -217,18 +218,6 @@ def _drops_partition_stats(session: Session, state: TableState) -> bool:
     if name not in state.config.all_metadata_partitions:
         return False
     return bool(drop_metadata(session, [name]).dropped)
-
-
-def _router_of(
-    session: Session, state: TableState, batch: Batch, engine: Engine, schema: pa.Schema, scattered: Scattered
-) -> Router:
-    """Return the router of the table's index."""
-    facts = state.log.properties.facts
-    if facts.has_ring:
-        return RingRouter(session, batch.operation, scattered, scattered.summaries, state)
-    if facts.has_buckets:
-        return BucketRouter(session, batch.operation, scattered, scattered.summaries)
-    return IndexRouter(session, batch.operation, engine, scattered, scattered.summaries, schema, state)
 
 
 def _group_tasks(
@@ -351,7 +340,7 @@ def _refuse_known_keys(session: Session, state: TableState, batch: Batch, schema
     routes = router.routes(state)
     template = _bucket_template(session, state, schema)
     tasks = [_group_task(template, target, "") for target in routes.targets]
-    found = routes.scattered.gather(find_duplicates, [(task.key, task) for task in tasks])
+    found = routes.gather(find_duplicates, [(task.key, task) for task in tasks])
     for task, key in zip(tasks, found, strict=True):
         if key is not None:
             refuse_duplicate(state.config.name, key, f"partition {task.partition_path or '.'}")

@@ -45,6 +45,13 @@ def test_nothing_in_nothing_out():
     assert parquet_footer.decode_footer({b"org.apache.spark.version": b"3.5.7"}) == nothing
 
 
+@pytest.mark.parametrize("names", [(), ("price", "größe")])
+def test_columns_with_nan_survive(names: tuple[str, ...]):
+    footer = BaseFileFooter(None, None, None, None, nan_columns=names)
+    assert parquet_footer.decode_footer(_stored(parquet_footer.encode_footer(footer))) == footer
+    assert set(parquet_footer.encode_footer(footer)) == {"hudi_ops.nan_columns"}
+
+
 def test_empty_keys_are_keys():
     footer = BaseFileFooter(None, "", "", None)
     assert parquet_footer.decode_footer(_stored(parquet_footer.encode_footer(footer))) == footer

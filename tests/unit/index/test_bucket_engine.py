@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hudi_ops.config.table import TableFacts
 from hudi_ops.errors import Internal, InvalidRequest, Unsupported
 from hudi_ops.index.bucket_engine import (
+    Ranges,
     RingEngine,
     SimpleEngine,
     bucket_limits,
@@ -50,9 +51,67 @@ def test_a_lane_reaches_exactly_the_nodes_of_its_hashes(values: list[int], lanes
     for lane, node in zip(lanes_of(array, lanes).tolist(), ring.nodes_of(array).tolist(), strict=True):
         met.setdefault(lane, set()).add(node)
     some = sorted(met)
-    for lane, reached in zip(some, engine.lookup(ring).nodes_in(some, lanes), strict=True):
+    for lane, reached in zip(some, engine.lookup(ring).nodes_in(some, engine.initial()), strict=True):
         assert len(set(reached)) == len(reached)
         assert set(reached) == met[lane], "every node has a hash at one of its ends, or at an end of the lane"
+
+
+@given(st.integers(1, 300))
+def test_the_ranges_of_lanes_are_those_of_the_initial_ring(lanes: int) -> None:
+    ring, initial = initial_ring("", lanes), RingEngine(lanes, ("id",)).initial()
+    assert (initial.instant, initial.values.tolist()) == (ring.instant, ring.values.tolist())
+
+
+RINGS = st.lists(st.integers(0, 40) | st.integers(TOP - 3, TOP), min_size=1, max_size=7, unique=True)
+
+
+@given(RINGS, RINGS)
+def test_a_range_of_one_ring_reaches_exactly_the_nodes_of_its_hashes_in_another(old: list[int], new: list[int]) -> None:
+    """All hashes that matter: near both ends of the ring, with rings whose first node holds hashes of both ends."""
+    before, after = ring_of(old), ring_of(new)
+    array = np.array([*range(60), *range(TOP - 9, TOP + 1)], np.int64)
+    met: dict[int, set[int]] = {}
+    for number, node in zip(before.nodes_of(array).tolist(), after.nodes_of(array).tolist(), strict=True):
+        met.setdefault(number, set()).add(node)
+    some = sorted(met)
+    lookup = RingEngine(1, ("id",)).lookup(after)
+    for number, reached in zip(some, lookup.nodes_in(some, Ranges("1", before.values)), strict=True):
+        assert len(set(reached)) == len(reached)
+        assert set(reached) == met[number]
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 7, 64, 4096])
+@pytest.mark.parametrize("top", [TOP, TOP - 1])
+def test_many_hashes_are_led_to_the_nodes_of_a_search(nodes: int, top: int) -> None:
+    rng = np.random.default_rng(nodes)
+    near = rng.integers(0, 1 << 12, nodes)  # nodes that are narrower than a slot
+    for values in (rng.integers(0, TOP, nodes), near):
+        ring = ring_of([*set(values.tolist()) - {top}, top])
+        array = np.array([*rng.integers(0, TOP, 200_000), *near, *around(ring.values.tolist())], np.int32)
+        found = RingEngine(1, ("id",)).lookup(ring).nodes_of(array)
+        assert np.array_equal(found, ring.nodes_of(array))
+        assert np.array_equal(found, np.searchsorted(ring.values, array) % len(ring.prefixes))
+
+
+def test_rows_are_split_by_the_known_ranges_of_their_partitions() -> None:
+    engine = RingEngine(4, ("id",))
+    keys = pa.array([f"k{number}" for number in range(900)])
+    codes = np.arange(900) % 3
+    known = {"a": Ranges("2", ring_of([9, 1 << 30, (1 << 30) + (1 << 29)]).values), "b": engine.initial()}
+    asked: list[tuple[str, int, int]] = []
+
+    def ranges_of(path: str, rows: int, of_rows: int) -> Ranges | None:
+        asked.append((path, rows, of_rows))
+        return known.get(path)
+
+    found = engine.split(keys, codes, ["a", "b", "c", "without rows"], ranges_of)
+    assert asked == [("a", 300, 900), ("b", 300, 900), ("c", 300, 900)]
+    hashes = engine.hashes(keys)
+    assert found[codes != 0].tolist() == lanes_of(hashes, 4)[codes != 0].tolist()
+    assert found[codes == 0].tolist() == ring_of(known["a"].values.tolist()).nodes_of(hashes[codes == 0]).tolist()
+    alone = engine.split(keys, np.zeros(900, int), ["a"], ranges_of)
+    assert alone.tolist() == ring_of(known["a"].values.tolist()).nodes_of(hashes).tolist()
+    assert asked[3:] == [("a", 900, 900)]
 
 
 @given(st.lists(st.integers(0, 63), min_size=1, max_size=20, unique=True), HASHES)

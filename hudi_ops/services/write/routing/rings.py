@@ -1,12 +1,13 @@
 """Route rows by the hash rings of their partitions (docs/protocol.md §27).
 
-The first step split the rows by lane, the nodes of the initial ring. Where each lane is a node of its own, its chunks are those of
-the node. Otherwise they are split again by node, from the same chunks: no source is read twice when a ring changed.
+The first step split the rows of each partition by ranges of hashes: the nodes of its ring where that was known, else lanes, the
+nodes of the initial ring. A range that is a node of the ring that counts has the chunks of the node. The others are split again by
+node, from the same chunks: no source is read twice when a ring changed.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -20,15 +21,16 @@ from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.config.columns import RECORD_KEY
 from hudi_ops.engine.protocol import Chunk, Produced, Scattered
-from hudi_ops.errors import Conflict
+from hudi_ops.errors import Conflict, Internal
 from hudi_ops.formats.large_arrays import joined
-from hudi_ops.index.bucket_engine import RingEngine, RingLookup, ring_engine_of
+from hudi_ops.index.bucket_engine import Ranges, RingEngine, RingLookup, ring_engine_of
 from hudi_ops.index.ring import Ring, initial_ring
 from hudi_ops.index.ring_files import RingReader, put_initial
 from hudi_ops.kernels.merging.split import split_groups
 from hudi_ops.services.base.planned.rings import refuse_record_index, refuse_stray_groups
 from hudi_ops.services.base.slices import live_slices
 from hudi_ops.services.write.operations import Replaces, WriteOperation
+from hudi_ops.services.write.routing.known_rings import KnownRings
 from hudi_ops.services.write.routing.routes import Routes, Target
 from hudi_ops.services.write.tasks.tag import SourceSummary, chunk_key
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS, Footprint
@@ -38,10 +40,13 @@ from hudi_ops.view.slices import Slice
 Node = tuple[str, int]
 """Partition path, and number of a node in its ring."""
 
+Range = tuple[str, int]
+"""Partition path, and number of a range that split its rows."""
+
 
 @dataclass(frozen=True, eq=False)
-class LaneTask:
-    """Lane of a partition whose rows are split by node.
+class RangeTask:
+    """Range of a partition whose rows are split by node.
 
     `names` are the chunk keys of the nodes that it reaches.
     """
@@ -51,8 +56,8 @@ class LaneTask:
     names: Mapping[int, str]
 
 
-def split_lane(task: LaneTask, tables: list[pa.Table]) -> Iterator[Produced]:
-    """Split the rows of a lane by node, on executors; summaries hold the chunk keys."""
+def split_range(task: RangeTask, tables: list[pa.Table]) -> Iterator[Produced]:
+    """Split the rows of a range by node, on executors; summaries hold the chunk keys."""
     while tables:
         rows = tables.pop(0)
         nodes = task.lookup.nodes_of(task.engine.hashes(joined(rows.column(RECORD_KEY).chunks, pa.string())))
@@ -73,7 +78,8 @@ def split_lane(task: LaneTask, tables: list[pa.Table]) -> Iterator[Produced]:
 class RingRouter:
     """Router of a table with hash rings.
 
-    `scattered` and `summaries` are the result of the first step, by lane; `state` is the table before the write begins.
+    `scattered` and `summaries` are the result of the first step, by range; `state` is the table before the write begins, and
+    `known` has rings that were read in it.
     """
 
     session: Session
@@ -81,16 +87,24 @@ class RingRouter:
     scattered: Scattered
     summaries: Sequence[SourceSummary]
     state: TableState
+    known: KnownRings | None = None
     _held: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:
         self._engine = ring_engine_of(self.state.log.properties.facts)
-        lanes: dict[str, set[int]] = defaultdict(set)
+        found: dict[str, set[int]] = defaultdict(set)
+        ranges: dict[str, Ranges] = {}
+        initial = self._engine.initial()
         for summary in self.summaries:
-            for path, lane, _ in summary.groups:
-                lanes[path].add(lane)
-        self._lanes = {path: sorted(found) for path, found in sorted(lanes.items())}
-        self._split: tuple[dict[str, bytes], Scattered, list[Node]] | None = None
+            for path, number, _ in summary.groups:
+                found[path].add(number)
+            for path in {path for path, _, _ in summary.groups}:
+                own = summary.ranges.get(path, initial)
+                if not np.array_equal(ranges.setdefault(path, own).values, own.values):
+                    raise Internal(f"rows of partition {path or '.'} were split by two versions of its hash ring")
+        self._numbers = {path: sorted(numbers) for path, numbers in sorted(found.items())}
+        self._ranges = ranges
+        self._again: _SplitAgain | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -102,15 +116,13 @@ class RingRouter:
 
     def intent(self, source: str | None) -> Footprint:
         """Return the groups of every node that the rows may reach; create no ring."""
-        rings = self._rings(self.state)
-        count = self._engine.count
-        named = {
-            (path, lookup.ring.prefixes[node][:BUCKET_DIGITS])
-            for path, lanes in self._lanes.items()
-            for lookup in [self._engine.lookup(rings[path] or initial_ring(path, count))]
-            for nodes in lookup.nodes_in(lanes, count)
-            for node in nodes
-        }
+        known = self.known.rings if self.known is not None else {}
+        read = self._rings(self.state, [path for path in self._numbers if path not in known])
+        named = set()
+        for path in self._numbers:
+            ring = known.get(path) or read[path] or initial_ring(path, self._engine.count)
+            reached = {node for nodes in self._reached(ring) for node in nodes}
+            named |= {(path, ring.prefixes[node][:BUCKET_DIGITS]) for node in reached}
         return self.operation.intent(sorted(named), source=source)
 
     def routes(self, state: TableState) -> Routes:
@@ -123,61 +135,85 @@ class RingRouter:
         """
         refuse_record_index(state)
         storage, count = self.session.ctx.storage, self._engine.count
-        rings = {path: ring or put_initial(storage, path, count) for path, ring in self._rings(state).items()}
+        read = self._rings(state, [*self._numbers])
+        rings = {path: ring or put_initial(storage, path, count) for path, ring in read.items()}
         live: dict[tuple[str, str], Slice] = {}
         if self.operation.replaces is Replaces.NOTHING:
             live = live_nodes(self.session, state, rings)
-        scattered, nodes, names = self._by_node(rings)
+        names, again = self._by_node(rings)
         targets = []
-        for path, node in nodes:
+        for (path, node), name in sorted(names.items()):
             ring = rings[path]
             found = live.get((path, ring.file_id(node)))
-            name, is_renewed = names[path, node], self.operation.replaces is not Replaces.NOTHING
+            is_renewed = self.operation.replaces is not Replaces.NOTHING
             targets.append(Target(name, path, node, found, is_bucket=False, ring=ring, is_renewed=is_renewed))
-        return Routes(scattered, tuple(targets), rings={path: ring.instant for path, ring in rings.items()})
+        return Routes(
+            self.scattered,
+            tuple(targets),
+            rings={path: ring.instant for path, ring in rings.items()},
+            again=again.scattered if again is not None else None,
+            split_again=again.filled if again is not None else frozenset(),
+        )
 
-    def _rings(self, state: TableState) -> dict[str, Ring | None]:
+    def _rings(self, state: TableState, paths: Sequence[str]) -> dict[str, Ring | None]:
         ctx = self.session.ctx
-        return RingReader.of(ctx.storage, state, self.session.commits).read_all(self._lanes, ctx.local_engine)
+        return RingReader.of(ctx.storage, state, self.session.commits).read_all(paths, ctx.local_engine)
 
-    def _by_node(self, rings: dict[str, Ring]) -> tuple[Scattered, list[Node], dict[Node, str]]:
-        """Return the chunks by node, the nodes that have some, and the keys of their chunks."""
-        count = self._engine.count
+    def _reached(self, ring: Ring) -> list[list[int]]:
+        """Return for each range with rows of a partition the nodes of a ring that hold its hashes."""
+        numbers, ranges = self._numbers[ring.partition_path], self._ranges[ring.partition_path]
+        if np.array_equal(ranges.values, ring.values):
+            return [[number] for number in numbers]
+        return self._engine.lookup(ring).nodes_in(numbers, ranges)
+
+    def _by_node(self, rings: Mapping[str, Ring]) -> tuple[dict[Node, str], _SplitAgain | None]:
+        """Return the chunk key of each node with rows, and the chunks that were split again."""
+        names: dict[Node, str] = {}
+        affected: dict[Range, list[int]] = {}
+        for path, ring in rings.items():
+            reached = dict(zip(self._numbers[path], self._reached(ring), strict=True))
+            met = Counter(node for nodes in reached.values() for node in nodes)
+            for number, nodes in reached.items():
+                if len(nodes) == 1 and met[nodes[0]] == 1:
+                    names[path, nodes[0]] = chunk_key(path, number)
+                else:
+                    affected[path, number] = nodes
+        if not affected:
+            return names, None
+        again = self._split_again({path: rings[path] for path, _ in affected}, affected)
+        fresh = {(path, node): _again_key(path, node) for (path, _), nodes in affected.items() for node in nodes}
+        return names | {node: name for node, name in fresh.items() if name in again.filled}, again
+
+    def _split_again(self, rings: Mapping[str, Ring], affected: Mapping[Range, list[int]]) -> _SplitAgain:
+        values = {path: ring.values.tobytes() for path, ring in rings.items()}
+        if self._again is not None and self._again.values == values:
+            return self._again
+        self._held.close()
         lookups = {path: self._engine.lookup(ring) for path, ring in rings.items()}
-        reached = {
-            (path, lane): nodes
-            for path, lanes in self._lanes.items()
-            for lane, nodes in zip(lanes, lookups[path].nodes_in(lanes, count), strict=True)
-        }
-        lanes_of: dict[Node, list[int]] = defaultdict(list)
-        for (path, lane), nodes in reached.items():
-            for node in nodes:
-                lanes_of[path, node].append(lane)
-        if all(len(nodes) == 1 for nodes in reached.values()) and all(len(lanes) == 1 for lanes in lanes_of.values()):
-            return (
-                self.scattered,
-                sorted(lanes_of),
-                {(path, at): chunk_key(path, lanes[0]) for (path, at), lanes in lanes_of.items()},
-            )
-        names = {(path, node): f"node {chunk_key(path, node)}" for path, node in lanes_of}
-        versions = {path: ring.to_bytes() for path, ring in rings.items()}
-        if self._split is None or self._split[0] != versions:
-            self._held.close()
-            tasks = [
-                (
-                    chunk_key(path, lane),
-                    LaneTask(
-                        self._engine,
-                        lookups[path],
-                        {node: names[path, node] for node in nodes},
-                    ),
-                )
-                for (path, lane), nodes in reached.items()
-            ]
-            regrouped = self._held.enter_context(self.scattered.regroup(split_lane, tasks))
-            filled = {key for keys in regrouped.summaries for key in keys}
-            self._split = versions, regrouped, sorted(node for node, name in names.items() if name in filled)
-        return self._split[1], self._split[2], names
+        tasks = []
+        for (path, number), nodes in affected.items():
+            names = {node: _again_key(path, node) for node in nodes}
+            tasks.append((chunk_key(path, number), RangeTask(self._engine, lookups[path], names)))
+        scattered = self._held.enter_context(self.scattered.regroup(split_range, tasks))
+        filled = frozenset(key for keys in scattered.summaries for key in keys)
+        self._again = _SplitAgain(values, scattered, filled)
+        return self._again
+
+
+@dataclass(frozen=True)
+class _SplitAgain:
+    """Chunks of ranges that are no nodes, split by the nodes of their rings.
+
+    `values` are those of the rings, `filled` are the chunk keys with rows.
+    """
+
+    values: Mapping[str, bytes]
+    scattered: Scattered
+    filled: frozenset[str]
+
+
+def _again_key(path: str, node: int) -> str:
+    return f"node {chunk_key(path, node)}"
 
 
 def live_nodes(session: Session, state: TableState, rings: dict[str, Ring]) -> dict[tuple[str, str], Slice]:

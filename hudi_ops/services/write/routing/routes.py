@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
 
+import pyarrow as pa
+
 from hudi_ops.commit.session import Session
-from hudi_ops.engine.protocol import Scattered
+from hudi_ops.engine.protocol import I, R, Scattered
 from hudi_ops.files.names import bucket_file_id, group_file_id
 from hudi_ops.index.ring import Ring, renewed_prefix
 from hudi_ops.services.base.slices import live_buckets
@@ -58,14 +60,27 @@ class Target:
 class Routes:
     """Targets of a batch in one state of the table.
 
-    `scattered` holds the chunks of the targets. `looked` is the commit's entry on new keys (`footprint.LOOKED_KEY`). `rings` are
-    the instants of the hash rings that route the rows, by partition path.
+    `scattered` holds the chunks of the targets, or of those that were not split again. `looked` is the commit's entry on new keys
+    (`footprint.LOOKED_KEY`). `rings` are the instants of the hash rings that route the rows, by partition path. `again` holds
+    chunks that were split again, those whose keys are in `split_again`.
     """
 
     scattered: Scattered
     targets: tuple[Target, ...]
     looked: str = ""
     rings: Mapping[str, str] = field(default_factory=dict)
+    again: Scattered | None = None
+    split_again: frozenset[str] = frozenset()
+
+    def gather(self, consume: Callable[[I, list[pa.Table]], R], tasks: Sequence[tuple[str, I]]) -> list[R]:
+        """Run `consume(input, tables)` once per (chunk key, input), with the chunks of the key."""
+        if self.again is None:
+            return self.scattered.gather(consume, tasks)
+        found: dict[str, R] = {}
+        for held, is_again in ((self.scattered, False), (self.again, True)):
+            some = [(key, value) for key, value in tasks if (key in self.split_again) is is_again]
+            found |= zip((key for key, _ in some), held.gather(consume, some), strict=True)
+        return [found[key] for key, _ in tasks]
 
 
 class Router(Protocol):

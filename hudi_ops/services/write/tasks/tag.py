@@ -5,15 +5,17 @@ It runs on executors: its input holds everything it needs, and it returns its re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from hudi_ops.engine.protocol import Chunk, Produced
 from hudi_ops.errors import InvalidRequest
+from hudi_ops.index.bucket_engine import Ranges
 from hudi_ops.index.simple_bucket import Tagger
 from hudi_ops.kernels.statistics import first_null_row
+from hudi_ops.services.write.routing.known_rings import KnownRings
 from hudi_ops.sources.runs import RUN_BYTES, Run, runs_of
 from hudi_ops.sources.source import count_from, fit_rows, read_runs
 from hudi_ops.storage.protocol import FileInfo, Storage
@@ -35,6 +37,8 @@ class TagSpec:
         fill: columns that are not required may be missing, and are null then.
         looks_up: columns in further chunks for the lookup of keys, the record key first; empty: no lookup.
         unstored: partition columns, which route rows and are in no file.
+        rings: hash rings that are known before the split. They count for no comparison: chunks that were split by an older ring
+            can be used, and are split again.
     """
 
     tagger: Tagger
@@ -45,6 +49,7 @@ class TagSpec:
     fill: bool = False
     looks_up: tuple[str, ...] = ()
     unstored: tuple[str, ...] = ()
+    rings: KnownRings | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -61,11 +66,15 @@ class SourceTask:
 
 @dataclass(frozen=True)
 class SourceSummary:
-    """Content of a run of a source: rows, rows of each (partition path, bucket), Arrow bytes."""
+    """Content of a run of a source: rows, rows of each (partition path, bucket), Arrow bytes.
+
+    `ranges` are those that split the rows of partitions with a known hash ring, by partition path.
+    """
 
     rows: int
     groups: tuple[tuple[str, int, int], ...]
     size_bytes: int = 0
+    ranges: Mapping[str, Ranges] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -124,7 +133,8 @@ def _tag(run: Run, spec: TagSpec, where: str) -> Produced:
         _refuse_null_ordering(rows, spec)
         if spec.kept is not None:
             rows = rows.select(spec.kept)
-        parts = spec.tagger.split(rows)
+        ranges_of = spec.rings.ranges_of if spec.rings is not None else None
+        parts = spec.tagger.split(rows, ranges_of)
         if spec.unstored:
             parts = [(path, bucket, part.drop_columns(list(spec.unstored))) for path, bucket, part in parts]
     except InvalidRequest as error:
@@ -135,7 +145,9 @@ def _tag(run: Run, spec: TagSpec, where: str) -> Produced:
     if spec.looks_up:
         chunks += [Chunk(keys_key(path, bucket), part.select(spec.looks_up)) for path, bucket, part in parts]
     counts = tuple((path, bucket, part.num_rows) for path, bucket, part in parts)
-    return Produced(SourceSummary(rows.num_rows, counts, rows.nbytes), tuple(chunks))
+    known = spec.rings.ranges if spec.rings is not None else {}
+    ranges = {path: found for path in dict.fromkeys(path for path, _, _ in parts) if (found := known.get(path))}
+    return Produced(SourceSummary(rows.num_rows, counts, rows.nbytes, ranges), tuple(chunks))
 
 
 def _chained(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
