@@ -24,6 +24,7 @@ from hudi_ops.cli.services import (
     clean,
     cluster,
     compact,
+    index,
     metadata,
     recover,
     repair,
@@ -75,6 +76,7 @@ app.command(help=as_help(ring.RING_HELP))(ring.ring)
 app.command(help=as_help(inspect.VERIFY_HELP))(inspect.verify)
 app.command(help=as_help(lock.LOCK_HELP))(lock.lock)
 app.command(help=as_help(paths.PATHS_HELP))(paths.paths)
+app.command(help=as_help(index.INDEX_HELP))(index.index)
 app.add_typer(metadata.app)
 app.add_typer(savepoint.app)
 app.add_typer(savepoint.holds)

@@ -14,6 +14,7 @@ from hudi_ops.services.indexing.drop import DropResult, drop_metadata
 from hudi_ops.services.indexing.result import IndexResult
 from hudi_ops.services.indexing.run import BuildResult, build_metadata, execute_build, plan_build
 from hudi_ops.services.indexing.service import INDEXING
+from hudi_ops.services.inspect.indexes import IndexCost, IndexState, explain_indexes, show_indexes
 from hudi_ops.services.metadata_table.compact import MetadataCompaction, compact_metadata
 from hudi_ops.services.metadata_table.describe import MetadataFacts, describe_metadata
 from hudi_ops.table.services import ServiceApi
@@ -100,6 +101,21 @@ class IndexingApi(ServiceApi[IndexRequest, IndexResult]):
             rebuild=wanted.rebuild,
             request=wanted,
         )
+
+    def show(self) -> tuple[IndexState, ...]:
+        """Return the state of each index: groups, lag, plan, executor, and what it waits for."""
+        return show_indexes(self._session)
+
+    def costs(self, partitions: Sequence[str] | None = None) -> tuple[IndexCost, ...]:
+        """Return which indexes the table can have, and what a build of each reads; change nothing.
+
+        Args:
+            partitions: names; None: all kinds.
+
+        Raises:
+            InvalidRequest: an unknown name.
+        """
+        return explain_indexes(self._session, partitions)
 
     def drop(self, partitions: Sequence[str] | None = None, *, dry_run: bool = False) -> DropResult:
         """Drop all indexes, or some; a build of them is cancelled first.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from hudi_ops.services.indexing.drop import DropResult
     from hudi_ops.services.indexing.run import BuildResult
     from hudi_ops.services.metadata_table.compact import MetadataCompaction
+    from hudi_ops.table.table import Table
 
 SHOW_HELP = """Describe the metadata table: its partitions, file groups and sizes, and the deltas since its last compaction.
 
@@ -118,7 +120,7 @@ def show(table: TableArgument, as_json: JsonOption = False) -> None:
 
 
 @app.command(help=as_help(BUILD_HELP))
-@with_options(IndexRequest, "partitions")
+@with_options(IndexRequest, "partitions", "instant", "abandoned", "resume")
 def build(
     table: TableArgument,
     partitions: NamesArgument = None,
@@ -134,7 +136,7 @@ def build(
         watching(f"building the metadata table of {location.name}", as_json=as_json) as tell,
     ):
         done = opened.metadata.build(request, partitions=partitions or None, progress=tell)
-    write_json(done.as_dict()) if as_json else write(_built_text(done))
+    write_json(done.as_dict()) if as_json else write(built_text(done))
 
 
 @app.command(help=as_help(DROP_HELP))
@@ -149,12 +151,19 @@ def drop(
     """Drop the metadata table, or partitions of it."""
     location = locate(table)
     with open_table(location, accept_future=accept_future_instants) as opened:
-        done = opened.metadata.drop(partitions or None, dry_run=True)
-        if not dry_run:
-            if done.dropped or done.files:
-                ask("metadata drop", _dropped_amount(done), done.table, yes=yes, as_json=as_json)
-            with working(f"dropping from the metadata table of {location.name}"):
-                done = opened.metadata.drop(partitions or None)
+        drop_partitions(opened, location.name, partitions or None, dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+def drop_partitions(
+    opened: Table, name: str, partitions: Sequence[str] | None, *, dry_run: bool, yes: bool, as_json: bool
+) -> None:
+    """Drop partitions of the metadata table, after asking, and print the result."""
+    done = opened.indexing.drop(partitions, dry_run=True)
+    if not dry_run:
+        if done.dropped or done.files:
+            ask("metadata drop", _dropped_amount(done), done.table, yes=yes, as_json=as_json)
+        with working(f"dropping from the metadata table of {name}"):
+            done = opened.indexing.drop(partitions)
     write_json(done.as_dict()) if as_json else write(_dropped_text(done))
 
 
@@ -175,7 +184,8 @@ def compact(
     write_json(done.as_dict()) if as_json else write(_compacted_text(done))
 
 
-def _built_text(done: BuildResult) -> str:
+def built_text(done: BuildResult) -> str:
+    """Return the text of a build."""
     if not done.partitions:
         return f"{done.table}: {done.note}"
     said = "would be built" if done.dry_run else f"built at {done.instant}"
@@ -202,7 +212,8 @@ def _dropped_text(done: DropResult) -> str:
         return f"{done.table}: {done.note}"
     said = "would be dropped" if done.dry_run else "dropped"
     left = f"; {', '.join(done.left)} stays" if done.left else ""
-    return f"{done.table}: {_dropped_amount(done)} {said}{left}"
+    ended = f"; the build {', '.join(done.ended_builds)} was cancelled" if done.ended_builds else ""
+    return f"{done.table}: {_dropped_amount(done)} {said}{ended}{left}"
 
 
 def _dropped_amount(done: DropResult) -> str:

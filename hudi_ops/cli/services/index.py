@@ -1,0 +1,195 @@
+"""`hudi-ops index`: indexes of a table, built, planned, executed, explained, shown, cancelled and dropped."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hudi_ops.cli.arguments import AcceptFutureOption, JsonOption, TableArgument, YesOption, locate, open_table
+from hudi_ops.cli.options import with_options
+from hudi_ops.cli.output import counted, sized, working, write, write_json, write_table
+from hudi_ops.cli.planned import Mode, note_text, refuse_mixed
+from hudi_ops.cli.progress import watching
+from hudi_ops.cli.services.metadata import built_text, drop_partitions
+from hudi_ops.config.requests import IndexRequest
+from hudi_ops.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from hudi_ops.services.base.result import PlanResult
+    from hudi_ops.services.indexing.result import IndexResult
+    from hudi_ops.services.inspect.indexes import IndexCost, IndexState
+    from hudi_ops.table.table import Table
+
+INDEX_HELP = """Build, show, cancel and drop the indexes of a table: partitions of its metadata table.
+
+ACTION run (the default) executes plans that were left, then plans and builds NAMES. plan makes a plan and ends; execute executes
+one, ours or Apache Hudi's, and running it again after a failure goes on; explain says which indexes the table can have, and what
+a build reads; show says the state of each; cancel ends a pending build and removes it; drop removes indexes.
+
+NAMES are files, column_stats, partition_stats, bloom_filters and record_index; none: the first three. Others may write all the
+while: once an index is announced, writers keep it up to date, and readers use it when nothing is missing in it.
+
+\b
+hudi-ops index flights run record_index bloom_filters
+hudi-ops index flights plan record_index
+hudi-ops index flights execute --instant 20261121101500123 --timeout 1h
+hudi-ops index flights show
+hudi-ops index flights cancel record_index
+hudi-ops index flights drop record_index --yes
+"""
+
+
+class Action(enum.StrEnum):
+    """What the command does."""
+
+    RUN = "run"
+    PLAN = "plan"
+    EXECUTE = "execute"
+    EXPLAIN = "explain"
+    SHOW = "show"
+    CANCEL = "cancel"
+    DROP = "drop"
+
+
+WordsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[ACTION] [NAMES]...", help=f"One of {', '.join(Action)}; then names.", show_default=False),
+]
+
+
+@with_options(IndexRequest, "resume", "partitions")
+def index(
+    table: TableArgument,
+    words: WordsArgument = None,
+    *,
+    request: IndexRequest,
+    accept_future_instants: AcceptFutureOption = False,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Build, show, cancel and drop indexes."""
+    action, names = _parsed(words or [])
+    given = request.model_copy(update={"partitions": names or None})
+    if action in {Action.RUN, Action.PLAN, Action.EXECUTE}:
+        refuse_mixed(Mode(action), given)
+    location = locate(table)
+    with open_table(location, accept_future=accept_future_instants) as opened:
+        if action is Action.RUN and given.instant is None:
+            with watching(f"building indexes of {location.name}", as_json=as_json) as tell:
+                built = opened.indexing.run(given, progress=tell)
+            write_json(built.as_dict()) if as_json else write(built_text(built))
+        elif action in {Action.RUN, Action.EXECUTE}:
+            with watching(f"building indexes of {location.name}", as_json=as_json) as tell:
+                done = opened.indexing.execute(given, progress=tell)
+            write_json(done.as_dict()) if as_json else write(_done_text(done))
+        elif action is Action.PLAN:
+            planned = opened.indexing.plan(given)
+            write_json(planned.as_dict()) if as_json else write(_planned_text(planned))
+        elif action is Action.EXPLAIN:
+            _tell_costs(location.name, opened.indexing.costs(names or None), as_json)
+        elif action is Action.SHOW:
+            _tell_states(location.name, opened.indexing.show(), as_json)
+        elif action is Action.CANCEL:
+            _cancel(opened, location.name, names, as_json)
+        else:
+            drop_partitions(opened, location.name, names or None, dry_run=given.dry_run, yes=yes, as_json=as_json)
+
+
+def _parsed(words: list[str]) -> tuple[Action, tuple[str, ...]]:
+    """Return the action, run if none is named, and the names."""
+    if words and words[0] in set(Action):
+        return Action(words[0]), tuple(words[1:])
+    return Action.RUN, tuple(words)
+
+
+def _done_text(done: IndexResult) -> str:
+    if done.note or done.instant is None:
+        return note_text(done)
+    lines = [
+        f"{done.table}: {', '.join(done.partitions)} built by plan {done.instant}, of {counted(done.files, 'file')}, "
+        f"{sized(done.bytes_in)}"
+    ]
+    lines += [
+        f"  {name}: {counted(done.records.get(name, 0), 'record')} in {counted(groups, 'file group')}"
+        for name, groups in done.groups.items()
+    ]
+    if done.doubled_keys:
+        doubled = counted(done.doubled_keys, "record key")
+        lines.append(f"  {doubled} in more than one file group: reads do not ask the index where a key lies")
+    lines.append(f"  {done.seconds:.1f} s, {counted(done.rounds, 'round')} for what completed meanwhile")
+    return "\n".join(lines)
+
+
+def _planned_text(planned: PlanResult) -> str:
+    if planned.instant is None:
+        would = "" if not planned.dry_run else " (a dry run: nothing was planned)"
+        return f"{planned.table}: {planned.note}{would}"
+    return f"{planned.table}: index build {planned.instant} planned: {planned.note}"
+
+
+def _tell_states(table: str, states: tuple[IndexState, ...], as_json: bool) -> None:
+    if as_json:
+        write_json({"table": table, "indexes": [one.as_dict() for one in states]})
+        return
+    write_table(
+        ["index", "state", "groups", "size", "lag", "plan", "executor", "note"],
+        [
+            [
+                one.name,
+                one.state,
+                one.file_groups,
+                sized(one.bytes),
+                "-" if one.lag is None else one.lag,
+                one.plan or "-",
+                one.executor or "-",
+                one.note,
+            ]
+            for one in states
+        ],
+    )
+
+
+def _tell_costs(table: str, costs: tuple[IndexCost, ...], as_json: bool) -> None:
+    if as_json:
+        write_json({"table": table, "indexes": [one.as_dict() for one in costs]})
+        return
+    write_table(
+        ["index", "supported", "to read", "seconds", "groups", "why"],
+        [
+            [
+                one.name,
+                "yes" if one.is_supported else "no",
+                sized(one.bytes_in),
+                f"{one.seconds:.1f}",
+                one.file_groups,
+                one.why,
+            ]
+            for one in costs
+        ],
+    )
+
+
+def _cancel(opened: Table, table: str, names: tuple[str, ...], as_json: bool) -> None:
+    """Cancel the pending build of some names, or the only one.
+
+    Raises:
+        InvalidRequest: there is no such build, or several without a name.
+    """
+    pending = {one.plan: one.name for one in opened.indexing.show() if one.plan and (not names or one.name in names)}
+    if len(pending) != 1:
+        raise InvalidRequest(
+            "no index build is pending" if not pending else "several index builds are pending",
+            table=table,
+            expected="one pending build" + (f" of {', '.join(names)}" if names else ""),
+            found=", ".join(sorted(pending)) or "none",
+            next_step="`hudi-ops index TABLE show` lists them; name one of their indexes",
+        )
+    (plan,) = pending
+    with working(f"cancelling the index build {plan}"):
+        done = opened.cancel(plan)
+    if as_json:
+        write_json(done.as_dict())
+    else:
+        write(f"{table}: index build {plan} {done.state}{f'; {done.note}' if done.note else ''}")

@@ -1,0 +1,167 @@
+"""Show the state of each index of a table, and explain which ones a build could make."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.lease.lease import read_lease
+from hudi_ops.errors import HudiOpsError
+from hudi_ops.metadata.records.partitions import MetadataPartition, default_groups
+from hudi_ops.metadata.writer.building import group_count
+from hudi_ops.services.base.result import Result
+from hudi_ops.services.indexing.choose import pending_builds
+from hudi_ops.services.indexing.filling.diff import snapshot
+from hudi_ops.services.indexing.wanted import partition_named, wanted_partitions
+from hudi_ops.services.metadata_table.describe import describe_metadata
+from hudi_ops.timeline.builds.checkpoint import BuildCheckpoint, checkpoints_of
+from hudi_ops.timeline.state import TableState
+
+READ_BYTES_PER_S = 200e6
+"""Bytes of files that one process indexes in a second, for estimates."""
+
+
+@dataclass(frozen=True)
+class IndexState(Result):
+    """State of one index.
+
+    Attributes:
+        name: its partition of the metadata table.
+        state: `listed`, `announced`, `being built`, `planned`, `absent` or `not possible`.
+        file_groups: number of its file groups on storage.
+        bytes: size of its files.
+        lag: completed writes that it lacks; None: not listed.
+        plan: instant of the pending plan that builds it; empty without one.
+        executor: process that executes the plan, by its live lease; empty: no process does.
+        note: what it waits for, or why the table cannot have it.
+    """
+
+    name: str
+    state: str
+    file_groups: int = 0
+    bytes: int = 0
+    lag: int | None = None
+    plan: str = ""
+    executor: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class IndexCost(Result):
+    """Whether a table can have an index, and what its build costs.
+
+    `why` says why it is not supported, or that it exists. Bytes and seconds are those of reading the table's files.
+    """
+
+    name: str
+    is_supported: bool
+    exists: bool
+    why: str
+    bytes_in: int
+    seconds: float
+    file_groups: int
+
+
+def show_indexes(session: Session) -> tuple[IndexState, ...]:
+    """Return the state of each index of a table.
+
+    Raises:
+        InvalidRequest: the path is not a table.
+        Corrupt: a plan or a checkpoint cannot be read.
+    """
+    state = session.loader.load()
+    facts = describe_metadata(session.ctx.storage)
+    found = {one.name: one for one in facts.partitions}
+    plans: dict[str, str] = {}
+    begun: dict[str, BuildCheckpoint | None] = {}
+    for plan, names in pending_builds(session, state):
+        plans |= dict.fromkeys(names, plan.time)
+        begun[plan.time] = next(reversed(checkpoints_of(session.ctx.storage, plan.time)), None)
+    shown = []
+    for name in sorted({*map(str, MetadataPartition), *found}):
+        plan_time, one = plans.get(name, ""), found.get(name)
+        checkpoint = begun.get(plan_time)
+        why = "" if name not in set(MetadataPartition) else _why_not(state, name)
+        if name in state.config.metadata_partitions:
+            word = "listed"
+        elif name in state.config.metadata_partitions_inflight:
+            word = "announced"
+        elif plan_time:
+            word = "being built" if checkpoint is not None else "planned"
+        else:
+            word = "not possible" if why else "absent"
+        shown.append(
+            IndexState(
+                name,
+                word,
+                one.file_groups if one is not None else 0,
+                one.bytes if one is not None else 0,
+                len(facts.behind) if word == "listed" else None,
+                plan_time,
+                _executor(session, plan_time),
+                _note(session, word, plan_time, checkpoint) or ("" if word == "listed" else why),
+            )
+        )
+    return tuple(shown)
+
+
+def explain_indexes(session: Session, names: Sequence[str] | None = None) -> tuple[IndexCost, ...]:
+    """Return for each index, or for some, whether the table can have it and what its build costs.
+
+    Raises:
+        InvalidRequest: an unknown name, or the path is not a table.
+        Corrupt: a file is lost that a completed write names.
+    """
+    state = session.loader.load()
+    wanted = [partition_named(name, state.config.name) for name in names] if names else list(MetadataPartition)
+    size, slices = 0, 0
+    if state.timeline.completed_writes:
+        seen = snapshot(session, state)
+        size, slices = seen.size_bytes, sum(file.size_bytes for file in seen.described.values())
+    found = []
+    for partition in wanted:
+        why = _why_not(state, str(partition))
+        exists = partition in state.config.metadata_partitions
+        groups = default_groups(partition)
+        if partition is MetadataPartition.RECORD_INDEX:
+            groups = group_count(partition, slices // _KEY_BYTES)
+        reads = 0 if why or partition is MetadataPartition.FILES else size
+        said = "readers use it" if exists else (why or "not built yet")
+        found.append(
+            IndexCost(str(partition), not why, exists, said, reads, round(reads / READ_BYTES_PER_S, 3), groups)
+        )
+    return tuple(found)
+
+
+_KEY_BYTES = 40
+"""Bytes of a row's files, at least, for an upper bound of the number of keys."""
+
+
+def _why_not(state: TableState, name: str) -> str:
+    """Return why a table cannot have an index; empty if it can."""
+    try:
+        wanted_partitions(state, [name])
+    except HudiOpsError as error:
+        return error.what
+    if not state.timeline.completed_writes:
+        return "the table has no completed write"
+    return ""
+
+
+def _executor(session: Session, plan: str) -> str:
+    lease = read_lease(session.ctx.storage, plan) if plan else None
+    return str(lease.owner or "a foreign program") if lease and not lease.is_dead(session.ctx.clock) else ""
+
+
+def _note(session: Session, word: str, plan: str, checkpoint: BuildCheckpoint | None) -> str:
+    """Return what a build waits for, in words."""
+    if word == "announced" and not plan:
+        return "another program builds it, or its build has ended: `hudi-ops recover TABLE` lists it then"
+    if not plan:
+        return ""
+    if not _executor(session, plan):
+        return f"no process executes the plan: `hudi-ops index TABLE execute --instant {plan}`"
+    if checkpoint is None:
+        return ""
+    return checkpoint.note or f"{checkpoint.phase}, round {checkpoint.rounds}"
