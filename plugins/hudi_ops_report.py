@@ -65,7 +65,7 @@ def sentence(result: Mapping[str, Any]) -> str:
         "clean": _cleaned,
         "archive": _archived,
         "cancel": _cancelled,
-        "metadata": _built,
+        "index": _built,
         "verify": _verified,
         "recover": _recovered,
     }.get(service_of(result))
@@ -151,8 +151,9 @@ def _archived(result: Mapping[str, Any]) -> str:
 
 
 def _built(result: Mapping[str, Any]) -> str:
-    if not result.get("instant"):
-        return _nothing(result)
+    if not result.get("instant") or not result.get("partitions"):
+        planned = f"Planned index build {result['instant']} of {result.get('table')}: {result.get('note')}"
+        return planned if result.get("instant") and "verdicts" in result else _nothing(result)
     names = ", ".join(result.get("partitions") or ())
     return f"Built {names} from {_counted(result.get('files'), 'file')} in the metadata table of {_end(result)}"
 

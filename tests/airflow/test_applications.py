@@ -56,7 +56,7 @@ def test_a_wrong_call_exits_with_2(tables_file: Path, arguments: list[str], says
     assert says in line["message"]
 
 
-@pytest.mark.parametrize("app", ["ingest", "compact", "cluster", "clean", "cancel", "metadata", "archive", "recover"])
+@pytest.mark.parametrize("app", ["ingest", "compact", "cluster", "clean", "cancel", "index", "archive", "recover"])
 def test_every_application_can_go_on_behind_an_instant_in_the_future(tables_file: Path, app: str) -> None:
     done = subprocess.run(
         [

@@ -35,7 +35,7 @@ import pytest
             {"app": "recover", "rolled_back": [{"instant": "3", "rollback": "4"}]},
             [{"instant": "4", "action": "rollback", "rows": 0}],
         ),
-        ({"app": "metadata", "instant": "5"}, []),
+        ({"app": "index", "instant": "5"}, []),
         ({"app": "verify"}, []),
     ],
 )

@@ -75,9 +75,9 @@ def test_every_snippet_of_the_page_runs_as_printed(checkout: Path, airflow_home:
     )
     found = json.loads(done.stdout.strip().splitlines()[-1])
     assert found["errors"] == {}
-    of_trips = {f"{service}__trips" for service in ("ingestion", "compaction", "metadata", "verify")}
+    of_trips = {f"{service}__trips" for service in ("ingestion", "compaction", "indexing", "verify")}
     assert set(found["dags"]) == {
-        *("ingestion", "compaction", "clustering", "clean", "cancel", "archive", "metadata", "verify", "recover"),
+        *("ingestion", "compaction", "clustering", "clean", "cancel", "archive", "indexing", "verify", "recover"),
         *of_trips,
     } | {
         "report",

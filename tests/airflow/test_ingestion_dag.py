@@ -31,7 +31,7 @@ def test_dags_import_without_errors(airflow_home: Path) -> None:
 
     bag = DagBag(str(ROOT / "dags"))
     assert bag.import_errors == {}
-    services = {"archive", "cancel", "clean", "clustering", "compaction", "ingestion", "metadata", "recover", "verify"}
+    services = {"archive", "cancel", "clean", "clustering", "compaction", "indexing", "ingestion", "recover", "verify"}
     assert set(bag.dags) == services
 
 

@@ -41,8 +41,8 @@ def test_the_folder_of_the_package_is_a_folder_of_dags(airflow_home: Path, tmp_p
         "clean",
         "clustering",
         "compaction",
+        "indexing",
         "ingestion",
-        "metadata",
         "recover",
         "verify",
     ):

@@ -140,8 +140,12 @@ def test_lines_of_applications_and_of_spark_keep_their_level() -> None:
             "t: 20 writes are kept",
         ),
         (
-            {"app": "metadata", "table": "t", "instant": "3", "partitions": ["files", "bloom_filters"], "files": 2},
+            {"app": "index", "table": "t", "instant": "3", "partitions": ["files", "bloom_filters"], "files": 2},
             "Built files, bloom_filters from 2 files in the metadata table of t, instant 3",
+        ),
+        (
+            {"app": "index", "table": "t", "instant": "3", "verdicts": [], "note": "builds files"},
+            "Planned index build 3 of t: builds files",
         ),
         (
             {"app": "verify", "table": "t", "findings": [], "checks": {"a": 4, "b": 5}},

@@ -32,9 +32,9 @@ tables:
     record_key: [id]
     schedules:
       ingestion: {schedule: "0 6 * * *", source: drop, operation: insert, max_files: 5, min_age_s: 60}
-      metadata: {schedule: "@weekly", partitions: [record_index]}
+      indexing: {schedule: "@weekly", partitions: [record_index]}
 """
-FORMS = {"archive", "cancel", "clean", "clustering", "compaction", "ingestion", "metadata", "recover", "verify"}
+FORMS = {"archive", "cancel", "clean", "clustering", "compaction", "indexing", "ingestion", "recover", "verify"}
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_default_discovery_finds_a_dag_for_each_entry_and_the_forms(scheduled: P
         "clean__trips": "@daily",
         "verify__trips": "@daily",
         "ingestion__riders": "0 6 * * *",
-        "metadata__riders": "@weekly",
+        "indexing__riders": "@weekly",
     }
     assert set(bag.dags) >= FORMS
     assert all(bag.dags[name].schedule is None for name in FORMS)
@@ -72,7 +72,7 @@ def test_default_discovery_finds_a_dag_for_each_entry_and_the_forms(scheduled: P
         ("ingestion__trips", {}),
         ("verify__trips", {"deep": True, "index": False}),
         ("ingestion__riders", {"source": "drop", "operation": "insert", "max_files": 5, "min_age_s": 60.0}),
-        ("metadata__riders", {"partitions": ("record_index",)}),
+        ("indexing__riders", {"partitions": ("record_index",)}),
         ("compaction__trips", {}),
         ("clean__trips", {"policy": "hours", "retain": 48}),
     ],
@@ -99,10 +99,10 @@ def test_values_that_are_written_as_text_are_those_of_the_form(tables_file: Path
     tables_file.write_text(
         "tables: {trips: {path: trips, record_key: [id], type: mor, schedules: {"
         "compaction: {schedule: '@hourly', max_bytes: '5000000'}, "
-        "metadata: {schedule: '@daily', rebuild: 'yes', partitions: [files]}}}}"
+        "indexing: {schedule: '@daily', rebuild: 'yes', partitions: [files]}}}}"
     )
     assert vars(load_dag("compaction"))["compaction__trips"].params.dump()["max_bytes"] == 5_000_000
-    assert vars(load_dag("metadata"))["metadata__trips"].params.dump()["rebuild"] is True
+    assert vars(load_dag("indexing"))["indexing__trips"].params.dump()["rebuild"] is True
 
 
 def test_a_scheduled_clean_takes_what_the_table_declares(tables_file: Path, load_dag, airflow_home: Path) -> None:
@@ -179,3 +179,15 @@ def test_every_schedule_of_airflow_is_taken(scheduled: Path, load_dag, schedule:
         f"tables:\n  trips: {{path: x, record_key: [id], source: y, schedules: {{ingestion: '{schedule}'}}}}\n"
     )
     assert vars(load_dag("ingestion"))["ingestion__trips"].schedule == schedule
+
+
+def test_a_schedule_under_the_old_name_of_a_service_warns_and_counts(
+    tables_file: Path, load_dag, airflow_home: Path
+) -> None:
+    tables_file.write_text(
+        "tables: {trips: {path: trips, record_key: [id], schedules: {"
+        "metadata: {schedule: '@daily', partitions: [files]}}}}"
+    )
+    with pytest.warns(FutureWarning, match="metadata is now called indexing"):
+        found = vars(load_dag("indexing"))
+    assert found["indexing__trips"].params.dump()["partitions"] == ["files"]

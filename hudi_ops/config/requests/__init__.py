@@ -22,6 +22,7 @@ from hudi_ops.config.requests.request import (
 )
 from hudi_ops.config.requests.resize import ResizeRequest, checked_split_point
 from hudi_ops.config.requests.services import (
+    RENAMED_SERVICES,
     SERVICES,
     ArchiveRequest,
     CancelRequest,
@@ -36,6 +37,7 @@ from hudi_ops.config.requests.services import (
 )
 
 __all__ = [
+    "RENAMED_SERVICES",
     "SERVICES",
     "CancelRequest",
     "CancelSettings",

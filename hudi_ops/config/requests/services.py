@@ -293,9 +293,12 @@ SERVICES: Mapping[str, type[Request]] = {
     "resize": ResizeRequest,
     "clean": CleanRequest,
     "cancel": CancelRequest,
-    "metadata": IndexRequest,
+    "indexing": IndexRequest,
     "archive": ArchiveRequest,
     "verify": VerifyRequest,
     "recover": RecoverRequest,
 }
 """Services that Airflow runs, with their requests."""
+
+RENAMED_SERVICES: Mapping[str, str] = {"metadata": "indexing"}
+"""Old names of services in `schedules`, which go with the next release."""

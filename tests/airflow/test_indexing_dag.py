@@ -1,4 +1,4 @@
-"""The DAG `metadata`: one application builds what the form asks for, and running it again changes nothing."""
+"""The DAG `indexing`: a plan of what the form asks for and its execution; running it again changes nothing."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ TRIPS = pa.table({"id": ["a", "b", "c"], "city": ["x", "x", "y"], "ts": [1, 1, 1
 
 
 def test_the_dag_keeps_the_house_rules(tables_file: Path, load_dag) -> None:
-    dag = load_dag("metadata").dag
-    assert (dag.dag_id, dag.max_active_runs, dag.catchup, dag.schedule) == ("metadata", 1, False, None)
-    assert dag.tags == {"hudi", "metadata"}
+    dag = load_dag("indexing").dag
+    assert (dag.dag_id, dag.max_active_runs, dag.catchup, dag.schedule) == ("indexing", 1, False, None)
+    assert dag.tags == {"hudi", "indexing"}
     assert dag.doc_md
 
 
@@ -29,7 +29,7 @@ def test_a_build_is_tried_for_longer_than_a_lease_lasts(
     tables_file: Path, load_dag, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("HUDI_OPS_RETRIES")
-    build = load_dag("metadata").dag.get_task("build")
+    build = load_dag("indexing").dag.get_task("execute")
     delays = [build.retry_delay.total_seconds() * 2**tried for tried in range(build.retries)]
     assert sum(delays) > 120
 
@@ -37,7 +37,7 @@ def test_a_build_is_tried_for_longer_than_a_lease_lasts(
 def test_the_form_offers_every_table_and_every_partition(tables_file: Path, load_dag) -> None:
     from hudi_ops.metadata.records.partitions import MetadataPartition
 
-    params = load_dag("metadata").dag.params
+    params = load_dag("indexing").dag.params
     assert params.get_param("table").schema["enum"] == ["trips", "riders"]
     assert set(params.get_param("partitions").schema["items"]["enum"]) == set(MetadataPartition)
 
@@ -46,14 +46,14 @@ def test_the_form_offers_every_table_and_every_partition(tables_file: Path, load
     "given", [{}, {"partitions": ["record_index"], "rebuild": True}, {"partitions": None, "engine": "local"}]
 )
 def test_the_form_takes_good_values(tables_file: Path, load_dag, given: dict) -> None:
-    params = load_dag("metadata").dag.params
+    params = load_dag("indexing").dag.params
     params.update(given)
     params.validate()
 
 
 @pytest.mark.parametrize(("name", "value"), [("table", "plain"), ("partitions", ["secondary"]), ("engine", "flink")])
 def test_the_form_refuses_bad_values(tables_file: Path, load_dag, name: str, value: object) -> None:
-    params = load_dag("metadata").dag.params
+    params = load_dag("indexing").dag.params
     with pytest.raises(ParamValidationError, match=name):
         params[name] = value
 
@@ -73,8 +73,8 @@ def test_the_form_refuses_bad_values(tables_file: Path, load_dag, name: str, val
 def test_a_run_that_is_triggered_with_the_old_name_rebuilds_if_it_says_so(
     tables_file: Path, load_dag, params: dict, rebuilds: bool
 ) -> None:
-    dag = load_dag("metadata").dag
-    task = dag.get_task("build")
+    dag = load_dag("indexing").dag
+    task = dag.get_task("plan")
     arguments = task.render_template(task.application_args, {"params": {**dag.params.dump(), **params}})
     parser = argparse.ArgumentParser()
     add_arguments(parser, IndexRequest)
@@ -96,10 +96,10 @@ def test_a_dag_run_builds_what_was_asked_for_once(tables_file: Path, airflow_hom
     table.ingest(TRIPS)
     table.close()
     configuration = json.dumps({"table": "trips", "partitions": ["record_index", "column_stats"]})
-    first = airflow(airflow_home, "dags", "test", "metadata", "2026-01-01", "--conf", configuration)
+    first = airflow(airflow_home, "dags", "test", "indexing", "2026-01-01", "--conf", configuration)
     assert first.returncode == 0, first.stdout[-3000:]
     result = last_result(first.stdout)
-    assert (result["app"], result["ok"]) == ("metadata", True)
+    assert (result["app"], result["ok"]) == ("index", True)
     assert result["partitions"] == ["files", "column_stats", "record_index"]
     report = verify_table(open_storage(path), index=True)
     assert (report.findings, report.checks["keys in the record index"]) == ((), 3)
