@@ -9,13 +9,13 @@ from hudi_ops.config.requests import IndexRequest
 DOC = """
 ### Build indexes of a Hudi table
 
-Builds partitions of the metadata table while others write. **plan** publishes the plan, **execute** reads the table's files, announces
-the indexes to writers, adds what completed meanwhile, and lists them for readers. When there is nothing to build, **execute** is
-*skipped*, and the result of **plan** says why. Run alone, **execute** takes the oldest pending plan.
+Builds partitions of the metadata table while others write. **plan** publishes the plan, **execute** reads the table's files,
+announces the indexes to writers, adds what completed meanwhile, and lists them for readers. When there is nothing to build,
+**execute** is *skipped*, and the result of **plan** says why. Run alone, **execute** takes the oldest pending plan.
 
 A retry, and *clear*, go on where the last try ended: after the announcement nothing is built again. Existing indexes stay as they
-are; damaged ones, and those that are behind, are built anew with `rebuild`: until the build has ended, readers do without, and a table
-whose index is the record index takes no rows. The DAG `cancel` ends a build and removes it.
+are; damaged ones, and those that are behind, are built anew with `rebuild`: until the build has ended, readers do without, and a
+table whose index is the record index takes no rows. The DAG `cancel` ends a build and removes it.
 """
 
 SERVICE = Service(

@@ -45,7 +45,7 @@ LEFT_OUT: dict[str, str | None] = {
     "airflow/test_compaction_dag.py::test_the_plan_task_runs_alone": _PROCESSES,
     "airflow/test_dag_runs.py": _PROCESSES,
     "airflow/test_docs_page.py": _PROCESSES,
-    "airflow/test_metadata_dag.py::test_a_dag_run_builds_what_was_asked_for_once": _PROCESSES,
+    "airflow/test_indexing_dag.py::test_a_dag_run_builds_what_was_asked_for_once": _PROCESSES,
     "airflow/test_submit_operator.py": _PROCESSES,
     "property/test_merge_on_read_spark.py": _SPARK,
     "property/test_table_model_spark.py": _SPARK,

@@ -1,4 +1,4 @@
-"""`hudi-ops index`: indexes of a table, built, planned, executed, explained, shown, cancelled and dropped."""
+"""`hudi-ops index`: build, plan, show, cancel and drop the indexes of a table."""
 
 from __future__ import annotations
 

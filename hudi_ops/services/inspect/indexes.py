@@ -107,7 +107,7 @@ def show_indexes(session: Session) -> tuple[IndexState, ...]:
 
 
 def explain_indexes(session: Session, names: Sequence[str] | None = None) -> tuple[IndexCost, ...]:
-    """Return for each index, or for some, whether the table can have it and what its build costs.
+    """Return for each index whether the table can have it, and what its build costs.
 
     Raises:
         InvalidRequest: an unknown name, or the path is not a table.
