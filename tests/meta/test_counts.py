@@ -39,6 +39,7 @@ from tests.services.clean import test_crashes as crashed_cleans
 from tests.services.clean import test_simulated as simulated_cleans
 from tests.services.clustering import test_simulated as simulated_clusterings
 from tests.services.compaction import test_crashes, test_simulated
+from tests.services.indexing import test_simulated as simulated_builds
 from tests.services.resize import test_simulated as simulated_resizes
 
 REGISTERING = (
@@ -46,6 +47,7 @@ REGISTERING = (
     simulated_cancels,
     simulated_cleans,
     simulated_clusterings,
+    simulated_builds,
     simulated_resizes,
     test_holes,
     test_simulated,
@@ -240,6 +242,20 @@ LEAST = {
         cases=16,
         runs=1_150,
         proofs=5,
+    ),
+    "index builds": Least(
+        frozenset({
+            "ingest and executor",
+            "ingest and first build",
+            "delete and executor",
+            "two executors",
+            "abort and executor",
+            "removal and executor",
+            "two planners",
+        }),
+        cases=9,
+        runs=600,
+        proofs=1,
     ),
     "holes": Least(proofs=15),
 }

@@ -72,7 +72,7 @@ def test_a_form_has_a_title_a_help_text_and_null_for_what_may_be_empty(model: An
         (("resize",), ResizeRequest, {"resume"}),
         (("clean",), CleanRequest, {"resume"}),
         (("ingest",), IngestRequest, set()),
-        (("metadata", "build"), IndexRequest, set()),
+        (("index",), IndexRequest, {"resume", "partitions"}),
     ],
 )
 def test_a_command_has_an_option_for_each_field(path: tuple[str, ...], model: Any, without: set[str]) -> None:

@@ -195,11 +195,11 @@ def test_without_a_file_only_paths_are_tables(folder: Path) -> None:
     ("schedule", "says"),
     [
         (
-            "metadata: {schedule: '@daily', partitions: [filez]}",
-            "metadata: partitions cannot be 'filez', expected some of files",
+            "indexing: {schedule: '@daily', partitions: [filez]}",
+            "indexing: partitions cannot be 'filez', expected some of files",
         ),
         ("ingestion: {schedule: '@daily', source: 's3://u:p@h/x'}", "ingestion.source: must hold no user and password"),
-        ("metadata: {schedule: '@daily', partitions: ''}", "metadata: partitions cannot be ''"),
+        ("indexing: {schedule: '@daily', partitions: ''}", "indexing: partitions cannot be ''"),
         (
             "compaction: {schedule: '@daily', threshold: .inf}",
             "compaction: threshold cannot be inf, expected a finite number",
