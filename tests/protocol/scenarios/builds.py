@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.undo.cancel import CancelReason
@@ -25,6 +26,7 @@ from tests.protocol.scenarios.between import context
 from tests.protocol.scenarios.cancels import CancelsOverdue
 from tests.protocol.scenarios.cases import EVERYTHING, Case
 from tests.protocol.scenarios.check import Oracle
+from tests.protocol.scenarios.indexed_hudi import listed_table, with_foreign_clean, with_foreign_write
 from tests.protocol.scenarios.worlds import Job, at, indexed_table, small_table
 from tests.tables import NOW_MS
 
@@ -115,6 +117,21 @@ def planned_first() -> MemoryStorage:
     return planned_build(small_table, EVERY)
 
 
+def planned_listed() -> MemoryStorage:
+    """A table with `files`, which Apache Hudi writes to, and the plan of two more partitions."""
+    return planned_build(listed_table)
+
+
+def planned_beside_write() -> MemoryStorage:
+    """A table with `files`, a write of Apache Hudi that has begun, and the plan of two more partitions."""
+    return planned_build(with_foreign_write)
+
+
+def planned_beside_clean() -> MemoryStorage:
+    """A table with `files`, a clean that Apache Hudi has planned, and the plan of two more partitions."""
+    return planned_build(with_foreign_clean)
+
+
 def of_builds(
     name: str,
     runs: Mapping[str, Callable[[TableContext], object]],
@@ -122,7 +139,8 @@ def of_builds(
     base: Callable[[], MemoryStorage] = planned_table,
     troubles: frozenset[Trouble] = EVERYTHING,
     start_ms: int = NOW_MS,
+    strangers: Mapping[str, Job] = MappingProxyType({}),
 ) -> Case:
     """Actors around an index build. Before the judgement others execute or remove the plan."""
-    oracle = BuildOracle(jobs, finish=(Recovers(), CancelsOverdue(), ExecutesBuild()))
+    oracle = BuildOracle(jobs, strangers, finish=(Recovers(), CancelsOverdue(), ExecutesBuild()))
     return Case(name, runs, oracle, base=base, troubles=troubles, start_ms=start_ms)

@@ -7,7 +7,7 @@ empty files, and failed writes are judged *before* the lock is taken (docs/forma
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import cast
@@ -21,6 +21,7 @@ from hudi_ops.files.names import DataFileName, base_file_name, data_path, parse_
 from hudi_ops.formats.avro import container as avro
 from hudi_ops.formats.timeline.service_schemas import ROLLBACK_METADATA, ROLLBACK_PLAN
 from hudi_ops.formats.timeline.timeline_schemas import REQUESTED_REPLACE_METADATA
+from hudi_ops.metadata.records.file_lists import FileChanges
 from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.content.plans import ReplacePlan, read_plan
@@ -100,11 +101,23 @@ class Writer:
             WriteConflict: an overlapping write completed since it began.
         """
         with self._locked("new instant"):
-            time = self._next_time()
-            heartbeat = f"{HEARTBEATS}/{time}"
-            self._storage.put(heartbeat, b"")
-            self._beaten_ms = self._ctx.clock.now_ms()
-            self._put(requested_name(time, "commit"))
+            time = self._begin()
+        return self.finish(job, time)
+
+    def _begin(self) -> str:
+        time = self._next_time()
+        self._storage.put(f"{HEARTBEATS}/{time}", b"")
+        self._beaten_ms = self._ctx.clock.now_ms()
+        self._put(requested_name(time, "commit"))
+        return time
+
+    def finish(self, job: Job, time: str) -> Landed:
+        """Write a job at an instant that was taken.
+
+        Raises:
+            WriteConflict: an overlapping write completed since it began.
+        """
+        heartbeat = f"{HEARTBEATS}/{time}"
         assert self._ctx.beats is not None
         with self._ctx.beats.every(EXPIRY_MS / 2_000, lambda: self._beat(heartbeat)):
             try:
@@ -133,7 +146,11 @@ class Writer:
             metadata = CommitMetadata(
                 operation=job.operation.upper(), stats=(stat,), extra={**self._carried(), WRITER_KEY: self._name}
             )
+            self._index(time, {partition: FileChanges({stat.path.rpartition("/")[2]: stat.file_size_in_bytes})})
             self._put(completed_name(time, "commit", self._next_time()), metadata.to_bytes())
+
+    def _index(self, time: str, changes: Mapping[str, FileChanges]) -> None:
+        """Add files to the metadata table; this writer keeps none."""
 
     def _beat(self, heartbeat: str) -> None:
         """It stops for good once it has missed one: it may count as dead already."""

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 import pytest
 
+from hudi_ops.commit.apply import metadata_delta
 from hudi_ops.services.indexing.filling import build as module
 from hudi_ops.services.indexing.filling.catch_up import CatchUp
 from hudi_ops.testing.faults import Fault
@@ -28,10 +29,14 @@ from tests.protocol.scenarios.builds import (
     ExecutesBuild,
     PlansBuild,
     of_builds,
+    planned_beside_clean,
+    planned_beside_write,
     planned_first,
+    planned_listed,
 )
-from tests.protocol.scenarios.cases import Case
-from tests.protocol.scenarios.worlds import ALSO_A, DELETE_A, DROP_A, OVERWRITE_A, UPSERT_A, indexed_table
+from tests.protocol.scenarios.cases import BESIDE_HUDI, Case
+from tests.protocol.scenarios.indexed_hudi import HudiCleans, HudiWrites, HudiWritesLate, with_foreign_clean
+from tests.protocol.scenarios.worlds import ALSO_A, DELETE_A, DROP_A, OVERWRITE_A, UPSERT_A, Job, indexed_table
 from tests.protocol.suite import Proof, Suite, drawn, explored, fresh
 
 EXECUTOR = of_builds("ingest and executor", {"one": Writes(UPSERT_A), "two": ExecutesBuild()}, {"one": UPSERT_A})
@@ -60,6 +65,59 @@ ALL = replace(
     ),
     after={"two": "planner"},
 )
+STRANGER = replace(
+    of_builds(
+        "Apache Hudi's writer and executor",
+        {"theirs": HudiWrites("theirs", UPSERT_A), "two": ExecutesBuild()},
+        {},
+        planned_beside_write,
+        BESIDE_HUDI,
+        strangers={"theirs": UPSERT_A},
+    ),
+    troubled=frozenset({"two"}),
+)
+CLEANER = replace(
+    of_builds(
+        "Apache Hudi's cleaner and executor",
+        {"theirs": HudiCleans("theirs"), "two": ExecutesBuild()},
+        {},
+        planned_beside_clean,
+        BESIDE_HUDI,
+        strangers={"theirs": UPSERT_A},
+    ),
+    troubled=frozenset({"two"}),
+)
+SILENT_DELETE = Job("delete", (("a3", 0),))
+SILENT = replace(
+    of_builds(
+        "ingest, Apache Hudi's delete and executor",
+        {"one": Writes(UPSERT_A), "theirs": HudiWritesLate("theirs", SILENT_DELETE), "two": ExecutesBuild()},
+        {"one": UPSERT_A},
+        planned_listed,
+        BESIDE_HUDI,
+        strangers={"theirs": SILENT_DELETE},
+    ),
+    troubled=frozenset({"two"}),
+)
+MIXED = replace(
+    of_builds(
+        "planner, executor, ingests, Apache Hudi's cleaner and abort",
+        {
+            "planner": PlansBuild(),
+            "two": ExecutesBuild(),
+            "one": Writes(UPSERT_A),
+            "other": Writes(ALSO_A),
+            "theirs": HudiCleans("theirs"),
+            "user": AbortsBuild(),
+        },
+        {"one": UPSERT_A, "other": ALSO_A},
+        with_foreign_clean,
+        BESIDE_HUDI,
+        strangers={"theirs": UPSERT_A},
+    ),
+    troubled=frozenset({"planner", "two", "one", "other", "user"}),
+    after={"two": "planner"},
+)
 CASES: list[tuple[Case, int]] = [
     (EXECUTOR, 80),
     (FIRST, 80),
@@ -69,6 +127,9 @@ CASES: list[tuple[Case, int]] = [
     (ABORTED, 40),
     (of_builds("removal and executor", {"one": Writes(DROP_A), "two": ExecutesBuild()}, {"one": DROP_A}), 80),
     (of_builds("overwrite and executor", {"one": Writes(OVERWRITE_A), "two": ExecutesBuild()}, {"one": OVERWRITE_A}), 80),
+    (STRANGER, 40),
+    (CLEANER, 40),
+    (SILENT, 40),
     (of_builds("two planners", {"one": Builds(), "two": Builds(("record_index",))}, {}, indexed_table), 40),
 ]  # fmt: skip
 """Each case, and how many runs one preemption takes, at least."""
@@ -83,8 +144,31 @@ def without_rounds(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CatchUp, "check", lambda self, state: None)
 
 
-CATCH_UP = Proof("catch-up", lambda: fresh(EXECUTOR, set()), without_rounds, faults=0)
-SUITE = Suite("index builds", CASES, [CATCH_UP], always=IN_FULL, soak_times=2)
+def without_announcement(patch: pytest.MonkeyPatch) -> None:
+    """Writers of this library do not learn of the partitions, and the build believes that they do."""
+    patch.setattr(CatchUp, "_carries", lambda self, state, one: state.log.fate(one.time) is not None)
+    patch.setattr(metadata_delta, "kept_partitions", lambda config: config.metadata_partitions)
+
+
+def without_verdicts(patch: pytest.MonkeyPatch) -> None:
+    """Pending writers are not waited for, and a delta commit is taken as proof that its writer carried the partitions."""
+    patch.setattr(CatchUp, "_foreign", lambda self, state: [])
+    patch.setattr(CatchUp, "_wrote", lambda self, own, one: own is not None and own.find(one.time) is not None)
+
+
+def without_raised_instants(patch: pytest.MonkeyPatch) -> None:
+    """What is missing is put right above the build, below the records of writers that carried the partitions."""
+    above = CatchUp._free_above
+    patch.setattr(CatchUp, "_free_above", lambda self, floor, state, own: above(self, self.build.instant, state, own))
+
+
+PROOFS = [
+    Proof("catch-up", lambda: fresh(EXECUTOR, set()), without_rounds, faults=0),
+    Proof("the announcement", lambda: fresh(EXECUTOR, set()), without_announcement, faults=0),
+    Proof("the verdicts", lambda: fresh(STRANGER, set()), without_verdicts, faults=0),
+    Proof("the raised instant", lambda: fresh(SILENT, set()), without_raised_instants, faults=0),
+]
+SUITE = Suite("index builds", CASES, PROOFS, always=IN_FULL, soak_times=2)
 
 
 @pytest.mark.parametrize("case", SUITE.of_tier(*IN_FULL), ids=str)
@@ -99,10 +183,11 @@ def test_no_single_fault_loses_a_row_of_an_index(case: Case) -> None:
     assert explored(case if SOAK else deadly, preemptions=0, faults=1) >= 35
 
 
-@pytest.mark.parametrize("case", SUITE.of_tier(ALL), ids=str)
+@pytest.mark.parametrize("case", SUITE.of_tier(ALL, MIXED), ids=str)
 def test_no_drawn_schedule_loses_a_row_of_an_index(case: Case) -> None:
     drawn(case, range(2_000 if SOAK else 15))
 
 
-def test_a_build_without_catch_up_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    CATCH_UP.refuse_survival(monkeypatch)
+@pytest.mark.parametrize("proof", SUITE.proofs, ids=str)
+def test_without_a_guard_the_search_finds_what_it_prevents(proof: Proof, monkeypatch: pytest.MonkeyPatch) -> None:
+    proof.refuse_survival(monkeypatch)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from hudi_ops.commit.checks import refuse_changed_columns
 from hudi_ops.commit.recover.dead_writers import is_foreign
@@ -27,7 +28,7 @@ from hudi_ops.metadata.writer.begin import complete_beginning, request_beginning
 from hudi_ops.metadata.writer.commit import apply_delta
 from hudi_ops.metadata.writer.delta import MetadataDelta, make_delta
 from hudi_ops.services.indexing.filling.build import Build, missing_names
-from hudi_ops.services.indexing.filling.diff import diff, snapshot
+from hudi_ops.services.indexing.filling.diff import TableSnapshot, cleaned, diff, snapshot, without
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.completed import changing
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
@@ -89,7 +90,10 @@ class CatchUp:
         self.settled_from = instant_of_ms(after_ms + UNSETTLED_MS, self.build.begun.zone)
 
     def add(self) -> None:
-        """Take a snapshot, and put the records of what changed since the last one, uncounted.
+        """Put the records of the first completions that lack the partitions, uncounted.
+
+        Completions before them that carried the partitions are passed over first. Otherwise a key that one of these added, and
+        that one of those removed, would be in neither snapshot, and stay in the index. Those after them have their next round.
 
         Raises:
             Conflict: the table's columns changed, or catch-up took too long.
@@ -102,9 +106,17 @@ class CatchUp:
             return
         refuse_changed_columns(build.session, build.begun, state)
         own = load_metadata_timeline(build.session.ctx.storage)
-        missing = [one for one in self._judged(state, own) if one.verdict == "missing"]
-        after = snapshot(build.session, state, build.seen)
-        change = diff(build.seen, after)
+        judged = list(self._judged(state, own))
+        new = sorted(changing(state.timeline) - build.seen.completed, key=lambda one: one.completion_time)
+        is_undone = any(one.verdict == "undone" for one in judged)
+        lead, run, rest = ([], new, []) if is_undone else _first_run(new, judged)
+        if not run and not is_undone:
+            return
+        if lead:
+            build.seen = self._moved_on(without(state, {*run, *rest}))
+        missing = [one for one in judged if one.verdict == "missing" and one.instant in {each.time for each in run}]
+        after = snapshot(build.session, without(state, rest), build.seen)
+        change = diff(build.seen, after, cleaned(build.session, state, run))
         build.reader.state = after.state
         facts = build.reader.facts(list(change.new))
         keys, gone = build.reader.moved(change.slices)
@@ -121,6 +133,13 @@ class CatchUp:
         self._put(
             state, own, [one for one in records if one.partition is not MetadataPartition.PARTITION_STATS], missing
         )
+
+    def _moved_on(self, state: TableState) -> TableSnapshot:
+        """Return the snapshot after completions that carried the partitions; nothing is added for them."""
+        build = self.build
+        after = snapshot(build.session, state, build.seen)
+        build.reader.forget(diff(build.seen, after).slices)
+        return after
 
     def finish(self, state: TableState) -> None:
         """Complete the delta that was put; called under the lock, with the state just read."""
@@ -303,3 +322,11 @@ class CatchUp:
         """Drop the leases of the instants of catch-up."""
         for instant in self.build.deltas:
             drop_lease(self.build.session.ctx, instant)
+
+
+def _first_run(new: Sequence[Instant], judged: Sequence[Verdict]) -> tuple[list[Instant], list[Instant], list[Instant]]:
+    """Return the completions carried first, the next ones that were not, and the others, each in order of completion."""
+    carried = {one.instant for one in judged if one.verdict == "carried"}
+    lead = list(takewhile(lambda one: one.time in carried, new))
+    run = list(takewhile(lambda one: one.time not in carried, new[len(lead) :]))
+    return lead, run, list(new[len(lead) + len(run) :])

@@ -5,15 +5,16 @@ Index builds use the difference to catch up with concurrent writes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from hudi_ops.commit.session import Session
 from hudi_ops.errors import Conflict
 from hudi_ops.metadata.records.file_lists import FileChanges
 from hudi_ops.timeline.completed import changing
 from hudi_ops.timeline.content.footprint import is_child_log
-from hudi_ops.timeline.content.plans import CleanResult, read_result
+from hudi_ops.timeline.content.plans import CleanResult, FilesByPartition, read_result
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.file_group import DataFile
@@ -118,14 +119,33 @@ def snapshot(session: Session, state: TableState, before: TableSnapshot | None =
     return TableSnapshot(state, files, slices, ahead)
 
 
-def diff(before: TableSnapshot, after: TableSnapshot) -> TableDiff:
-    """Compare two snapshots."""
+def without(state: TableState, later: Collection[Instant]) -> TableState:
+    """Return a state as if some instants had not completed."""
+    gone = {*later}
+    instants = tuple(one for one in state.timeline if one not in gone)
+    return replace(state, timeline=replace(state.timeline, instants=instants))
+
+
+def cleaned(session: Session, state: TableState, instants: Iterable[Instant]) -> FilesByPartition:
+    """Return the files that cleans among completed instants removed."""
+    found: dict[str, tuple[str, ...]] = {}
+    for instant in instants:
+        result = read_result(session.ctx.storage, state.timeline, instant) if instant.kind == "clean" else None
+        if isinstance(result, CleanResult):
+            for path in result.files.keys() | result.failed.keys():
+                found[path] = (*found.get(path, ()), *result.files.get(path, ()), *result.failed.get(path, ()))
+    return found
+
+
+def diff(before: TableSnapshot, after: TableSnapshot, cleaned: FilesByPartition = MappingProxyType({})) -> TableDiff:
+    """Compare two snapshots. Files of `cleaned` are removed, also if they came and went in between."""
     files = {}
-    for path in before.files.keys() | after.files.keys():
+    for path in before.files.keys() | after.files.keys() | cleaned.keys():
         old, new = before.files.get(path, {}), after.files.get(path, {})
-        if old != new:
+        gone = (old.keys() | {*cleaned.get(path, ())}) - new.keys()
+        if old != new or gone:
             added = {name: size for name, size in new.items() if old.get(name) != size}
-            files[path] = FileChanges(added, sorted(old.keys() - new.keys()))
+            files[path] = FileChanges(added, sorted(gone))
     seen = before.described.keys()
     groups = sorted(before.slices.keys() | after.slices.keys())
     slices = [(before.slices.get(group), after.slices.get(group)) for group in groups]

@@ -7,7 +7,7 @@ of that executor and the announcement may be missing.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.attempt import Attempt
@@ -16,7 +16,7 @@ from hudi_ops.metadata.reader.instants import load_metadata_timeline
 from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.metadata.writer.commit import undo_delta
 from hudi_ops.services.indexing.filling.build import Build, missing_names
-from hudi_ops.services.indexing.filling.diff import TableSnapshot, snapshot
+from hudi_ops.services.indexing.filling.diff import TableSnapshot, snapshot, without
 from hudi_ops.timeline.builds.announced import announced_plan
 from hudi_ops.timeline.builds.checkpoint import BuildCheckpoint, checkpoints_of
 from hudi_ops.timeline.completed import changing
@@ -89,6 +89,4 @@ def _as_of(state: TableState, last: BuildCheckpoint) -> TableState | None:
     now = {one.file_name for one in changing(state.timeline)}
     if any(name.split("_")[0] >= state.timeline.start for name in covered - now):
         return None
-    later = {one for one in changing(state.timeline) if one.file_name not in covered}
-    instants = tuple(one for one in state.timeline if one not in later)
-    return replace(state, timeline=replace(state.timeline, instants=instants))
+    return without(state, {one for one in changing(state.timeline) if one.file_name not in covered})

@@ -111,6 +111,13 @@ class FactReader:
             gone.append(_without(old, now.keys) if now is not None else old)
         return added, joined(gone, pa.string())
 
+    def forget(self, changed: Sequence[tuple[Slice | None, Slice | None]]) -> None:
+        """Forget the keys of slices that changed; they are read again when they are compared."""
+        for pair in changed:
+            for slice_ in pair:
+                if slice_ is not None:
+                    self._keys.pop(slice_.key, None)
+
     def doubled_keys(self) -> int | None:
         """Return the number of keys in more than one of the slices; None if no keys are wanted."""
         return count_doubled(list(self._keys.values())) if self._wants_keys else None
