@@ -164,16 +164,48 @@ class Peer:
 
     def do_schedule_clean(self, path: str, table: str, options: dict[str, str]) -> str | None:
         """Plans a clean by `SparkRDDWriteClient`, without executing it; returns its instant, None if nothing is due."""
-        hudi, given = self.jvm.org.apache.hudi, self.jvm.java.util.HashMap()
-        for key, value in {**WRITE_DEFAULTS, **options}.items():
-            given.put(key, value)
-        client = hudi.DataSourceUtils.createHoodieClient(self.spark.sparkContext._jsc, "", path, table, given)
+        hudi, client = self.jvm.org.apache.hudi, self._client(path, table, options)
         try:
             empty = hudi.common.util.Option.empty()
             planned = client.scheduleTableService(empty, hudi.common.model.TableServiceType.CLEAN)
             return str(planned.get()) if planned.isPresent() else None
         finally:
             client.close()
+
+    def do_schedule_index(self, path: str, table: str, partitions: list[str], options: dict[str, str]) -> str | None:
+        """Plans an index build as `HoodieIndexer` does in mode schedule; returns its instant, None if it refused."""
+        client, kinds = self._client(path, table, options), self.jvm.java.util.ArrayList()
+        for name in partitions:
+            kinds.add(getattr(self.jvm.org.apache.hudi.metadata.MetadataPartitionType, name.upper()))
+        try:
+            planned = client.scheduleIndexing(kinds, self.jvm.java.util.ArrayList())
+            return str(planned.get()) if planned.isPresent() else None
+        finally:
+            client.close()
+
+    def do_index(self, path: str, table: str, instant: str, options: dict[str, str], schema: str | None = None) -> bool:
+        """Executes the plan of an index build as `HoodieIndexer` does in mode execute; returns whether it completed.
+
+        With an empty schema it fails on the way, and leaves what a crash leaves.
+        """
+        client = self._client(path, table, options, self._schema(path) if schema is None else schema)
+        try:
+            return bool(client.index(instant).isPresent())
+        finally:
+            client.close()
+
+    def _client(self, path: str, table: str, options: dict[str, str], schema: str = "") -> Any:
+        given = self.jvm.java.util.HashMap()
+        for key, value in {**WRITE_DEFAULTS, **options}.items():
+            given.put(key, value)
+        return self.jvm.org.apache.hudi.DataSourceUtils.createHoodieClient(
+            self.spark.sparkContext._jsc, schema, path, table, given
+        )
+
+    def _schema(self, path: str) -> str:
+        """The table's Avro schema, which the jobs of Apache Hudi hand to their clients."""
+        resolver = self.jvm.org.apache.hudi.common.table.TableSchemaResolver(self._meta_client(path))
+        return str(resolver.getTableAvroSchema(False).toString())
 
     def _meta_client(self, path: str) -> Any:
         conf = self.jvm.org.apache.hudi.storage.hadoop.HadoopStorageConfiguration(

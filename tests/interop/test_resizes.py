@@ -125,6 +125,13 @@ class Shared:
         (planned,) = (one.time for one in self.timeline.pending if one.action == "clustering")
         return planned
 
+    def due(self, number: int) -> ResizeRequest:
+        """Splits twice, then merges: buckets of a few rows are too large, or small; the other if there is nothing to do."""
+        split = ResizeRequest(split_bytes=SMALL, merge_bytes=0)
+        merge = ResizeRequest(split_bytes=1_000_000, merge_bytes=200_000)
+        first, second = (split, merge) if number % 3 < 2 else (merge, split)
+        return first if self.table.resize.plan(first.model_copy(update={"dry_run": True})).planned else second
+
     def execute(self, player: Player, instant: str) -> None:
         if player == "we":
             self.table.resize.execute(instant=instant)
@@ -162,13 +169,6 @@ def peer_of(request: pytest.FixtureRequest, version: int) -> HudiPeer:
     return peer
 
 
-def requests(number: int) -> ResizeRequest:
-    """Splits and merges in turn: buckets of a few rows are too large, or small."""
-    if number % 3 < 2:
-        return ResizeRequest(split_bytes=SMALL, merge_bytes=0)
-    return ResizeRequest(split_bytes=1_000_000, merge_bytes=200_000)
-
-
 @pytest.mark.parametrize(("version", "metadata"), [(9, True), (8, False), (9, False), (8, True)])
 def test_both_plan_and_execute_resizes_in_turn_while_both_write(
     tmp_path: Path, hudi_rs: HudiRsReader, request: pytest.FixtureRequest, version: int, metadata: bool
@@ -181,7 +181,7 @@ def test_both_plan_and_execute_resizes_in_turn_while_both_write(
         planner, executor = TURNS[number % len(TURNS)]
         shared.write(executor, some_of(shared, dice, number))
         ring = shared.ring("part=p0"), shared.ring("part=p1")
-        instant = shared.plan(planner, requests(number))
+        instant = shared.plan(planner, shared.due(number))
         for player in (planner, executor, "we", "they"):
             shared.write(player, some_of(shared, dice, number))
         shared.check(hudi_rs, pending=1)
@@ -193,11 +193,14 @@ def test_both_plan_and_execute_resizes_in_turn_while_both_write(
 
 
 def some_of(shared: Shared, dice: random.Random, number: int) -> pa.Table:
-    """A batch of updates, new keys and a delete."""
+    """A batch of updates, new keys and, in version 9, a delete.
+
+    Apache Hudi 1.0.2 brings deleted rows back when it executes a resize, also where it alone wrote (docs/format.md §10.3).
+    """
     some = dice.sample(sorted(shared.model), 12)
     changes: dict[str, Any] = {key: (shared.model[key][0], dice.randrange(1000)) for key in some[1:]}
     changes |= {f"n{number}{dice.randrange(10**6)}": (f"p{dice.randrange(2)}", dice.randrange(1000)) for _ in range(2)}
-    return shared.batch(changes, (some[0],))
+    return shared.batch(changes, (some[0],) if shared.version == 9 else ())
 
 
 def test_apache_hudi_writes_into_the_children_of_each_partition_that_it_touches(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writes
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.config.requests import IndexRequest
 from hudi_ops.errors import Busy
@@ -24,6 +25,10 @@ from hudi_ops.timeline.state import TableState
 
 EXISTS = "exists"
 """Reason of a partition that readers use already."""
+LATER = "later"
+"""Reason of a partition that the next plan builds."""
+
+_WHY_LATER = "writers of Apache Hudi fail while it is built and column_stats is not listed"
 
 _STRATEGY = Strategy("partitions", lambda candidate, now_ms: 0.0, "partitions", 0)
 
@@ -35,11 +40,13 @@ class IndexChoice(Choice):
     Attributes:
         partitions: what the plan builds.
         exist: asked for, and built already.
+        later: asked for, and left to the next plan.
         bytes_to_read: size of the table's files.
     """
 
     partitions: tuple[MetadataPartition, ...] = ()
     exist: tuple[str, ...] = ()
+    later: tuple[str, ...] = ()
     bytes_to_read: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -49,7 +56,8 @@ class IndexChoice(Choice):
 
     def counts(self) -> dict[str, int]:
         """Return the number of partitions by reason."""
-        return {Reason.PLANNED.value: len(self.partitions), EXISTS: len(self.exist)}
+        later = {LATER: len(self.later)} if self.later else {}
+        return {Reason.PLANNED.value: len(self.partitions), EXISTS: len(self.exist), **later}
 
     def verdicts(self) -> tuple[Verdict, ...]:
         """Return a verdict for each partition; `measure` is its least number of file groups."""
@@ -61,11 +69,14 @@ class IndexChoice(Choice):
             yield Verdict("", str(partition), Reason.PLANNED, size, 0, 0, default_groups(partition), "not built yet")
         for name in self.exist:
             yield Verdict("", name, EXISTS, 0, 0, 0, None, "readers use it")
+        for name in self.later:
+            yield Verdict("", name, LATER, 0, 0, 0, None, _WHY_LATER)
 
     def sentence(self) -> str:
         """Return one sentence: what is built, and what exists."""
         if self.partitions:
-            return f"builds {', '.join(self.partitions)}"
+            later = f"; {', '.join(self.later)} in the next plan: {_WHY_LATER}" if self.later else ""
+            return f"builds {', '.join(self.partitions)}{later}"
         return f"nothing to build, {', '.join(self.exist)} exist; --rebuild rebuilds them"
 
 
@@ -86,11 +97,27 @@ def choose(session: Session, state: TableState, request: IndexRequest) -> IndexC
     restored = dropped_before(state)
     names = tuple(sorted({*(request.partitions or ()), *restored})) if restored else request.partitions
     choice = empty_choice()
-    choice.partitions = wanted_partitions(state, names)
+    steps = in_steps(session, state, wanted_partitions(state, names))
+    choice.partitions, choice.later = steps[0], tuple(map(str, (one for step in steps[1:] for one in step)))
     choice.exist = tuple(sorted(state.config.metadata_partitions))
     choice.cancel = CancelPolicy(cancellable=True)
     refuse_planned(session, state, choice.partitions)
     return choice
+
+
+def in_steps(
+    session: Session, state: TableState, wanted: tuple[MetadataPartition, ...]
+) -> list[tuple[MetadataPartition, ...]]:
+    """Divide partitions into those of one plan each.
+
+    A writer of Apache Hudi with asynchronous indexing fails while `partition_stats` is announced and `column_stats` is not listed
+    (docs/format.md §14.10), so a table with such writers gets them one after the other.
+    """
+    last = MetadataPartition.PARTITION_STATS
+    both = {last, MetadataPartition.COLUMN_STATS} <= {*wanted}
+    if not both or not has_foreign_writes(session.commits, state):
+        return [wanted]
+    return [tuple(one for one in wanted if one is not last), (last,)]
 
 
 def draft_of(session: Session, state: TableState, choice: IndexChoice) -> Draft:

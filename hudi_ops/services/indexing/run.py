@@ -16,6 +16,7 @@ from hudi_ops.services.base.execute import execute
 from hudi_ops.services.base.plan import left_plan, left_plan_result, plan, preview
 from hudi_ops.services.base.result import PlanResult, Result
 from hudi_ops.services.base.service import Execution
+from hudi_ops.services.indexing.choose import in_steps
 from hudi_ops.services.indexing.drop import drop_metadata, without_partitions
 from hudi_ops.services.indexing.ended import end_builds
 from hudi_ops.services.indexing.filling.diff import snapshot
@@ -116,7 +117,8 @@ def build_metadata(
         if dropped:
             drop_metadata(session, dropped, to_build=tuple(map(str, wanted)))
         try:
-            done += (_plan_and_execute(session, tuple(map(str, wanted)), how),)
+            for step in in_steps(session, state, wanted):
+                done += (_plan_and_execute(session, tuple(map(str, step)), how),)
         except HudiOpsError as error:
             raise (say_dropped(session, error, gone) if gone else error) from error
     result = _result(state, done, dropped)

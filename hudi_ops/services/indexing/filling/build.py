@@ -23,7 +23,13 @@ from hudi_ops.metadata.index_definitions import encode_index_definitions
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
 from hudi_ops.metadata.reader.layout import load_index_definitions
 from hudi_ops.metadata.records.partitions import TIMELINE_FOLDER, MetadataPartition
-from hudi_ops.metadata.writer.begin import Beginning, begin_groups, complete_beginning, put_properties
+from hudi_ops.metadata.writer.begin import (
+    Beginning,
+    begin_groups,
+    complete_beginning,
+    put_properties,
+    request_beginning,
+)
 from hudi_ops.metadata.writer.building import Building, group_count
 from hudi_ops.metadata.writer.commit import ACTION
 from hudi_ops.metadata.writer.delta import log_files
@@ -205,13 +211,13 @@ def announce(build: Build) -> None:
         _refuse_changed(build, state)
         own = load_metadata_timeline(session.ctx.storage)
         found = own.find(build.instant)
-        _refuse_cleared(build, state, found is not None)
         if tried:
             # An earlier try lost its slot, so no writer uses its completed instant.
             session.ctx.storage.delete(tried)
         if tried or found is None or not found.is_completed:
             completion = session.next_time(newest_known(state.timeline, state.log) | {own.newest_time}, state)
             tried = f"{TIMELINE_FOLDER}/{completed_name(build.instant, ACTION, completion)}"
+            request_beginning(session.ctx.storage, build.instant)
             complete_beginning(session.ctx.storage, state.config.version, build.instant, completion, build.stats)
         return Properties(
             **session.entry(state, f"announce {build.attempt.instant} {build.attempt.epoch} {build.announcements}"),
@@ -257,18 +263,6 @@ def _refuse_changed(build: Build, state: TableState) -> None:
             next_step="run the same call again",
         )
     refuse_unbuildable(build.session, state)
-
-
-def _refuse_cleared(build: Build, state: TableState, is_there: bool) -> None:
-    if not is_there:
-        raise Conflict(
-            "another process removed the files of this build",
-            table=state.config.name,
-            instant=build.instant,
-            expected="its instant on the metadata table's timeline",
-            found="none",
-            next_step="run the same call again",
-        )
 
 
 def missing_names(names: Sequence[str] | frozenset[str], state: TableState) -> list[str]:

@@ -215,13 +215,17 @@ class CatchUp:
         return entry is not None and self.build.names <= {*entry.indexes}
 
     def _wrote(self, own: Timeline | None, one: Instant) -> bool:
-        """Return whether the delta commit of an instant has files in one of the partitions."""
+        """Return whether the delta commit of an instant has files in all of the partitions.
+
+        Apache Hudi carries each partition by itself: it may have made `files` anew, and know nothing of the others. A writer that
+        had nothing to put into one of them is taken for one that does not carry it; what it wrote is added once more.
+        """
         found = own.find(one.time, "deltacommit") if own is not None else None
         if found is None or not found.is_completed:
             return False
         path = f"{TIMELINE_FOLDER}/{found.file_name}"
         stats = CommitMetadata.from_bytes(self.build.session.ctx.storage.get(path), path).stats
-        return bool({stat.partition_path for stat in stats} & self.build.names)
+        return self.build.names <= {stat.partition_path for stat in stats}
 
     def _undone(self, state: TableState) -> list[Instant]:
         """Return completions that the snapshot covers and that were undone since."""

@@ -1,5 +1,8 @@
 """Reserve an instant of the metadata table for a build, and remove the files of dead builds.
 
+The instant joins the metadata table's timeline when the build is announced. Apache Hudi 1.0.2 rolls back every pending instant
+there before each write, and deletes its files (docs/format.md §14.10). Until then the build's checkpoint names the instant.
+
 A build lives as long as the executor of its plan, whom the plan's lease shows; its checkpoint connects the two. A dead build is
 cancelled by a slot before its files are removed: if its process wakes up, it finds the slot before it can announce the partitions.
 """
@@ -19,7 +22,6 @@ from hudi_ops.errors import Busy, Conflict, HudiOpsError, InvalidRequest, NotFou
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.metadata.reader.instants import INIT_PREFIX, load_metadata_timeline
 from hudi_ops.metadata.records.partitions import FOLDER, TIMELINE_FOLDER, MetadataPartition
-from hudi_ops.metadata.writer.begin import request_beginning
 from hudi_ops.metadata.writer.commit import ACTION
 from hudi_ops.services.indexing.wanted import refuse_unbuildable
 from hudi_ops.timeline.active import Timeline
@@ -73,13 +75,12 @@ def reserve_build(session: Session, attempt: Attempt, wanted: tuple[MetadataPart
             )
         _clear(session, state, wanted, left)
         instant = _take_instant(session, state, own)
-        # Before the instant is visible: other processes find its plan by the checkpoint.
+        # Other processes find the build by the checkpoint.
         names = tuple(map(str, wanted))
         checkpoint = BuildCheckpoint(
             plan=attempt.instant, epoch=attempt.epoch, built_at=instant, partitions=names, at_ms=ctx.clock.now_ms()
         )
         put_checkpoint(ctx.storage, checkpoint)
-        request_beginning(ctx.storage, instant)
     return BuildReservation(instant, wanted, state)
 
 
@@ -126,7 +127,8 @@ def clear_build(session: Session, reserved: BuildReservation) -> None:
     try:
         with hold_lock(session.ctx, "remove an unfinished build"):
             state = session.loader.load()
-            if load_metadata_timeline(session.ctx.storage).find(reserved.instant) is not None:
+            # An abort drops the checkpoint, and another executor cancels the instant: the folder is theirs then.
+            if reserved.instant in _by_instant(session) and not session.was_cancelled(state, reserved.instant):
                 _clear(session, state, reserved.partitions, [reserved.instant])
         session.drop_name(reserved.instant)
     except HudiOpsError as error:
@@ -143,7 +145,7 @@ def _unfinished(session: Session, attempt: Attempt, state: TableState, own: Time
     """
     found: list[str] = []
     archived: frozenset[str] | None = None
-    plans: dict[str, BuildCheckpoint] | None = None
+    plans = _by_instant(session)
     for instant in own:
         is_init = instant.time.startswith(INIT_PREFIX)
         if instant.kind != ACTION or is_init or state.timeline.find(instant.time) is not None:
@@ -153,25 +155,40 @@ def _unfinished(session: Session, attempt: Attempt, state: TableState, own: Time
         if archived is None:
             history = load_history(session.ctx.storage, state.config)
             archived = frozenset(one.time for one in history.instants)
-        if instant.time in archived:
-            continue
-        plans = _by_instant(session) if plans is None else plans
         planned = plans.get(instant.time)
-        if planned is not None and (instant.time in planned.deltas or planned.plan == attempt.instant):
-            if instant.time not in planned.deltas:
-                found.append(instant.time)
-            continue  # deltas of catch-up go with the announced build that they belong to
-        lease = read_lease(session.ctx.storage, planned.plan if planned is not None else instant.time)
-        if lease is not None and not lease.is_dead(session.ctx.clock):
-            raise Busy(
-                f"{lease.owner or 'an unknown process'} builds the metadata table",
-                table=state.config.name,
-                instant=instant.time,
-                found=f"a beat {max(0, session.ctx.clock.now_ms() - lease.beaten_ms) / 1000:.0f} s ago",
-                next_step="wait until it has ended; if its process is gone, wait for its heartbeat to expire",
-            )
-        found.append(instant.time)
+        # Deltas of catch-up go with the announced build that they belong to.
+        is_delta = planned is not None and instant.time in planned.deltas
+        if instant.time not in archived and not is_delta:
+            _refuse_live(session, attempt, state, instant.time, planned)
+            found.append(instant.time)
+    named = state.config.all_metadata_partitions
+    for planned in {one.built_at: one for one in plans.values()}.values():
+        if own.find(planned.built_at) is None and not {*planned.partitions} <= {*named}:
+            if not session.was_cancelled(state, planned.built_at):
+                _refuse_live(session, attempt, state, planned.built_at, planned)
+            found.append(planned.built_at)
     return found
+
+
+def _refuse_live(
+    session: Session, attempt: Attempt, state: TableState, instant: str, planned: BuildCheckpoint | None
+) -> None:
+    """Refuse to take the build of another living process for dead.
+
+    Raises:
+        Busy: it is running.
+    """
+    if planned is not None and planned.plan == attempt.instant:
+        return
+    lease = read_lease(session.ctx.storage, planned.plan if planned is not None else instant)
+    if lease is not None and not lease.is_dead(session.ctx.clock):
+        raise Busy(
+            f"{lease.owner or 'an unknown process'} builds the metadata table",
+            table=state.config.name,
+            instant=instant,
+            found=f"a beat {max(0, session.ctx.clock.now_ms() - lease.beaten_ms) / 1000:.0f} s ago",
+            next_step="wait until it has ended; if its process is gone, wait for its heartbeat to expire",
+        )
 
 
 def _by_instant(session: Session) -> dict[str, BuildCheckpoint]:
