@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.airflow.dag_runs import airflow, asset_events, last_result
+from tests.airflow.deadly import dies_once
 
 TRIPS = pa.table({"id": ["a", "b", "c"], "city": ["x", "x", "y"], "ts": [1, 1, 1], "fare": [1.0, 2.0, 3.0]})
 
@@ -102,28 +103,6 @@ def test_a_plan_that_was_left_is_executed_once(trips: Path, airflow_home: Path) 
     assert (again.instant, again.deleted, again.note) == (planned, 0, "it was completed before")
 
 
-DIES_ONCE = """
-import os, signal
-
-if "PYSPARK_GATEWAY_PORT" in os.environ:  # a driver of spark-submit
-    from hudi_ops.storage import disk
-    from hudi_ops.storage.local import LocalStorage
-
-    def deadly(call):
-        def called(self, path, *others):
-            found = call(self, path, *others)
-            mark = os.environ["DIES_MARK"]
-            if os.environ["DIES_AT"] in path and not os.path.exists(mark):
-                open(mark, "x").close()
-                os.kill(os.getpid(), signal.SIGKILL)
-            return found
-        return called
-
-    for holder, name in ((LocalStorage, "put"), (LocalStorage, "put_if_absent"), (disk, "unlink")):
-        setattr(holder, name, deadly(getattr(holder, name)))
-"""
-
-
 def test_each_task_can_be_killed_and_tried_again(
     trips: Path, tables_file: Path, airflow_home: Path, tmp_path: Path
 ) -> None:
@@ -134,23 +113,10 @@ def test_each_task_can_be_killed_and_tried_again(
     declared = "source: landing, clean: {retain: 1}, archive: {keep_min: 2, keep_max: 3}}"
     tables_file.write_text(tables_file.read_text().replace("source: landing}", declared))
     assert declared in tables_file.read_text()
-    (tmp_path / "sitecustomize.py").write_text(DIES_ONCE)
-
-    def run(task: str, dies_at: str) -> None:
-        mark = tmp_path / f"{task} died"
-        call = ("tasks", "test", "clean", task, "2026-03-01")
-        hook = {"PYTHONPATH": str(tmp_path), "DIES_AT": dies_at, "DIES_MARK": str(mark)}
-        died = airflow(airflow_home, *call, **hook)
-        assert mark.exists(), died.stdout[-3000:]
-        assert "Cannot execute: spark-submit" in died.stdout  # `tasks test` exits with 0 all the same
-        again = airflow(airflow_home, *call, **hook)
-        assert "Cannot execute" not in again.stdout, again.stdout[-3000:]
-        assert last_result(again.stdout)["ok"]
-
     files = set(trips.glob("**/*.parquet"))
-    run("plan", ".clean.requested")
-    run("execute", ".parquet")
-    run("archive", "_version_")
+    dies_once(airflow_home, tmp_path, "clean", "plan", ".clean.requested")
+    dies_once(airflow_home, tmp_path, "clean", "execute", ".parquet")
+    dies_once(airflow_home, tmp_path, "clean", "archive", "_version_")
 
     assert len(files - set(trips.glob("**/*.parquet"))) == 2
     table = Table.open(str(trips))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import warnings
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +15,8 @@ from airflow.sdk.exceptions import ParamValidationError
 from hudi_ops.config.doors import add_arguments, request_of
 from hudi_ops.config.requests import IndexRequest
 from tests.airflow.dag_runs import airflow, last_result
+from tests.airflow.deadly import dies_once
+from tests.bounds import SOAK
 
 TRIPS = pa.table({"id": ["a", "b", "c"], "city": ["x", "x", "y"], "ts": [1, 1, 1], "fare": [1.0, 2.0, 3.0]})
 
@@ -105,3 +108,32 @@ def test_a_dag_run_builds_what_was_asked_for_once(tables_file: Path, airflow_hom
     assert (report.findings, report.checks["keys in the record index"]) == ((), 3)
     # A retry of the same task finds it done.
     assert Table.open(path).build_metadata(["record_index", "column_stats"]).instant is None
+
+
+@pytest.mark.parametrize("dies_at", [".hfile", ".deltacommit", "hoodie.properties"] if SOAK else ["hoodie.properties"])
+def test_each_task_can_be_killed_and_tried_again(
+    tables_file: Path, airflow_home: Path, tmp_path: Path, dies_at: str
+) -> None:
+    """The executor dies while it fills, before its announcement, or right after it."""
+    from hudi_ops import Table
+    from hudi_ops.verify import verify_table
+
+    path = tables_file.parent / "trips"
+    created = Table.create(
+        str(path), name="trips", record_key=["id"], schema=TRIPS.schema, partition_by=["city"], ordering="ts"
+    )
+    with closing(created) as table:
+        table.ingest(TRIPS)
+    dies_once(airflow_home, tmp_path, "indexing", "plan", ".indexing.requested")
+    done = dies_once(airflow_home, tmp_path, "indexing", "execute", dies_at)
+    assert done["partitions"] == ["bloom_filters"]
+    # A duplicate run of the task has no second effect.
+    again = airflow(airflow_home, "tasks", "test", "indexing", "execute", "2026-03-01")
+    assert "Cannot execute" not in again.stdout, again.stdout[-3000:]
+    with closing(Table.open(str(path))) as table:
+        storage = table.context.storage
+        state = table._session.loader.load()
+        assert [one for one in state.timeline.pending if one.kind == "indexing"] == []
+        assert len([one for one in state.timeline if one.kind == "indexing"]) == 1
+        assert state.config.metadata_partitions_inflight == ()
+        assert verify_table(storage, deep=True, index=True).findings == ()

@@ -15,7 +15,7 @@ from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.verify import verify_table
 from tests.bounds import SOAK
-from tests.interop.apache_hudi import BELIEVED, WITHOUT_METADATA, HudiPeer, table_options
+from tests.interop.apache_hudi import BELIEVED, WITHOUT_METADATA, HudiPeer, HudiPeerError, table_options
 from tests.interop.compare import assert_same_rows
 from tests.interop.conftest import HudiRsReader
 from tests.tables import SCHEMA, rows
@@ -131,9 +131,12 @@ def before_each(patch: pytest.MonkeyPatch, moves: dict[str, Callable[[], None]])
     patch.setattr(CatchUp, "add", added)
 
 
-@pytest.mark.parametrize("kind", ["cow", "mor"] if SOAK else ["cow"])
-@pytest.mark.parametrize("writer", WRITERS if SOAK else ["silent", "carrying"])
-@pytest.mark.parametrize("version", [9, 8])
+EACH = [(version, writer, kind) for version in (9, 8) for writer in WRITERS for kind in ("cow", "mor")]
+
+
+@pytest.mark.parametrize(
+    ("version", "writer", "kind"), EACH if SOAK else [(9, "carrying", "cow"), (8, "silent", "cow")]
+)
 def test_apache_hudi_writes_in_each_phase_of_a_build(
     tmp_path: Path,
     hudi_rs: HudiRsReader,
@@ -207,8 +210,6 @@ def test_each_executes_the_plans_of_the_other(
 def test_a_build_that_apache_hudi_left_inflight_is_finished_or_removed(
     tmp_path: Path, hudi_rs: HudiRsReader, request: pytest.FixtureRequest, version: int, end: str
 ) -> None:
-    from tests.interop.apache_hudi import HudiPeerError
-
     peer = peer_of(request, version)
     shared = Shared(tmp_path / "table", peer, version)
     table = shared.create(metadata=True)

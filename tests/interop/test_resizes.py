@@ -128,7 +128,7 @@ class Shared:
     def due(self, number: int) -> ResizeRequest:
         """Splits twice, then merges: buckets of a few rows are too large, or small; the other if there is nothing to do."""
         split = ResizeRequest(split_bytes=SMALL, merge_bytes=0)
-        merge = ResizeRequest(split_bytes=1_000_000, merge_bytes=200_000)
+        merge = ResizeRequest(split_bytes=4_000_000, merge_bytes=1_000_000)
         first, second = (split, merge) if number % 3 < 2 else (merge, split)
         return first if self.table.resize.plan(first.model_copy(update={"dry_run": True})).planned else second
 

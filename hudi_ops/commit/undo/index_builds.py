@@ -24,6 +24,7 @@ from hudi_ops.timeline.builds.checkpoint import BuildCheckpoint, checkpoints_of,
 from hudi_ops.timeline.content.plans import IndexPlan, read_plan
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.entries import Entry, Properties
+from hudi_ops.timeline.names import State
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.timeline.state import TableState
 
@@ -44,7 +45,8 @@ def remove_index_build(session: Session, plan: Instant) -> None:
         checkpoints = []
     names = _names(session, plan, checkpoints)
     announced = withdraw_announcement(session, plan.time, names)
-    if checkpoints or announced:
+    is_foreign = not checkpoints and not announced and _withdraw_foreign(session, plan, names)
+    if checkpoints or announced or is_foreign:
         _delete(session, plan, names, checkpoints, announced)
     drop_checkpoints(storage, plan.time)
     for instant in sorted({time for one in checkpoints for time in one.instants}):
@@ -73,6 +75,41 @@ def withdraw_announcement(session: Session, plan: str, names: Collection[str]) -
     if announcements(session, session.loader.load(), plan, names):
         session.decide(prepare, "withdraw new partitions of the metadata table")
     return found
+
+
+def _withdraw_foreign(session: Session, plan: Instant, names: Collection[str]) -> bool:
+    """Take the partitions of a plan that Apache Hudi began out of the properties; return whether there were some.
+
+    Apache Hudi announces a partition in the properties alone, and forgets it there when its build dies.
+    """
+    found = False
+
+    def prepare(state: TableState, slot: int) -> Entry | None:
+        nonlocal found
+        held = _held_by_foreign(session, state, plan, names)
+        if not held:
+            return None
+        found = True
+        return Properties(
+            **session.entry(state, f"withdraw {plan.time} {','.join(held)}"),
+            drops=tuple(held),
+            plan=plan.time,
+            to_build=state.log.properties.to_build,
+            facts=state.log.properties.facts,
+            settings=session.settings(state),
+        )
+
+    if _held_by_foreign(session, session.loader.load(), plan, names):
+        session.decide(prepare, "withdraw partitions of an index build of Apache Hudi")
+    return found
+
+
+def _held_by_foreign(session: Session, state: TableState, plan: Instant, names: Collection[str]) -> list[str]:
+    """Return the inflight partitions of a plan that Apache Hudi began."""
+    if State.INFLIGHT not in plan.states or state.log.takeover(plan.time) is not None:
+        return []
+    held = {*names} & {*state.config.metadata_partitions_inflight}
+    return sorted(name for name in held if announcement_of(session.ctx.storage, state.log, name) is None)
 
 
 def announcements(session: Session, state: TableState, plan: str, names: Collection[str]) -> list[Properties]:
