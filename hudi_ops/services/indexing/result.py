@@ -14,7 +14,8 @@ class IndexResult(ServiceResult):
     `built_at` is its instant on the metadata table's timeline. `partitions` are the new ones, `rounds` counts the rounds that added
     completions. `records` counts the records of the first base files, by partition; `bytes_in` is the size of the files that were
     read. If a record index was built, `doubled_keys` counts the record keys in more than one file group: the index names one of
-    the groups, and reads do not rely on it.
+    the groups, and reads do not rely on it. `verdicts` counts the instants since the announcement: `carried` by their writers,
+    `applied` by catch-up, and others.
     """
 
     built_at: str = ""
@@ -24,4 +25,5 @@ class IndexResult(ServiceResult):
     records: dict[str, int] = field(default_factory=dict)
     groups: dict[str, int] = field(default_factory=dict)
     rounds: int = 0
+    verdicts: dict[str, int] = field(default_factory=dict)
     doubled_keys: int | None = None

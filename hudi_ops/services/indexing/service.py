@@ -5,6 +5,7 @@ Source: RFC-45; docs/protocol.md §14, §18.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import cast
 
@@ -16,6 +17,7 @@ from hudi_ops.commit.undo.index_builds import withdraw_announcement
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.config.requests import IndexRequest
 from hudi_ops.config.requests.indexing import TIMEOUT_S
+from hudi_ops.engine.progress import Progress
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import NOTHING_LANDED, Conflict
 from hudi_ops.metadata.definitions import statistics_of
@@ -233,6 +235,7 @@ class IndexBuild(TableService[IndexRequest, IndexPlan, IndexInputs, NoTask, None
             records=build.records,
             groups={str(partition): count for partition, count in build.groups.items()},
             rounds=build.rounds,
+            verdicts=dict(Counter(build.verdicts.values())),
             doubled_keys=build.doubled_keys,
         )
 
@@ -243,7 +246,14 @@ def _build_of(run: IndexRun) -> Build:
     state = found.state
     schema = table_schema(state.config, state.timeline, session.commits)
     statistics = statistics_of(schema, state.config, load_index_definitions(session.ctx.storage))
-    reader = FactReader(session, state, run.engine, run.monitor, run.how.progress, schema, found.partitions, statistics)
+    began: list[Build] = []
+
+    def tell(progress: Progress) -> None:
+        for build in began:
+            build.tell(progress)
+        run.how.progress(progress)
+
+    reader = FactReader(session, state, run.engine, run.monitor, tell, schema, found.partitions, statistics)
     instant = (
         found.resumed.checkpoint.built_at
         if found.resumed is not None
@@ -251,6 +261,7 @@ def _build_of(run: IndexRun) -> Build:
     )
     records = Building(state.config.version, instant, statistics)
     build = Build(session, run.attempt, found.partitions, state, instant, found.seen, records, reader)
+    began.append(build)
     if found.resumed is not None:
         found.resumed.continue_with(build)
     return build

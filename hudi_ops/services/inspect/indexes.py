@@ -164,4 +164,4 @@ def _note(session: Session, word: str, plan: str, checkpoint: BuildCheckpoint | 
         return f"no process executes the plan: `hudi-ops index TABLE execute --instant {plan}`"
     if checkpoint is None:
         return ""
-    return checkpoint.note or f"{checkpoint.phase}, round {checkpoint.rounds}"
+    return "; ".join(one for one in (checkpoint.note, checkpoint.progress) if one)

@@ -33,6 +33,11 @@ class BuildCheckpoint(BaseModel):
         rounds: rounds that added completions.
         records: number of records of the first base files, by partition.
         at_ms: time of this checkpoint in ms since 1970.
+        reading: what it reads now: `files` or `keys`; empty: nothing.
+        done: number of these that it has read.
+        total: number of these.
+        seconds_left: estimated time for the others; None: unknown.
+        verdicts: number of instants by what they mean for the new partitions: `carried`, `applied`, `waiting`, …
         note: what the build waits for; empty: nothing.
     """
 
@@ -50,7 +55,23 @@ class BuildCheckpoint(BaseModel):
     rounds: int = 0
     records: dict[str, int] = {}
     at_ms: int = 0
+    reading: str = ""
+    done: int = 0
+    total: int = 0
+    seconds_left: float | None = None
+    verdicts: dict[str, int] = {}
     note: str = ""
+
+    @property
+    def progress(self) -> str:
+        """Phase, what is read, and the verdicts, in words."""
+        said = [f"{self.phase}, round {self.rounds}"]
+        if self.reading:
+            left = "" if self.seconds_left is None else f", about {self.seconds_left:.0f} s left"
+            said.append(f"{self.done} of {self.total} {self.reading} read{left}")
+        if self.verdicts:
+            said.append(", ".join(f"{count} {verdict}" for verdict, count in sorted(self.verdicts.items())))
+        return "; ".join(said)
 
     @property
     def instants(self) -> frozenset[str]:

@@ -18,10 +18,11 @@ from hudi_ops.services.indexing.service import INDEXING
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.faults import Fault
+from hudi_ops.testing.faults import Fault, FaultyStorage
 from hudi_ops.timeline.builds import checkpoint as build_checkpoint
 from hudi_ops.timeline.settings.properties_file import load_config
-from tests.protocol.metadata_table import table_of
+from tests.protocol.metadata_table import LATER, faults_of, make_table, read_rows, table_of
+from tests.tables import NOW_MS, rows
 
 KEYS = ("bloom_filters", "record_index")
 EVERY = ("bloom_filters", "column_stats", "files", "partition_stats", "record_index")
@@ -73,3 +74,69 @@ def metadata_state(storage: MemoryStorage) -> tuple[object, ...]:
     defined = tuple(load_index_definitions(storage)) if storage.head(INDEX_DEFINITIONS_PATH) is not None else ()
     left = tuple(info.path for info in storage.list(build_checkpoint.FOLDER))
     return (config.metadata_partitions, config.metadata_partitions_inflight, files, instants, defined, left)
+
+
+FOREIGN = "20300317174740500"
+"""Instant of a writer of Apache Hudi."""
+MORE = rows(("k0", "p0", 500, 6, None), ("n1", "p1", 501, 6, None), ("more", "p2", 502, 6, None))
+
+
+def ticking() -> ManualClock:
+    return ManualClock(NOW_MS, tick_ms=1)
+
+
+def late() -> ManualClock:
+    """The clock of an executor that begins a second after its plan was made."""
+    return ManualClock(NOW_MS + 1_000, tick_ms=1)
+
+
+def operations(base: MemoryStorage, clock: ManualClock, run: Callable[[FaultyStorage], object]) -> list[str]:
+    """The operations of an undisturbed run."""
+    trial = FaultyStorage(base.copy(clock))
+    run(trial)
+    return list(trial.history)
+
+
+def slots(history: list[str]) -> list[int]:
+    """Numbers of the operations that claim slots."""
+    return [at for at, one in enumerate(history, 1) if one.startswith("put_if_absent:.hoodie/.commit_log/0")]
+
+
+def beside(definition, names, nth: int, move: Callable[[MemoryStorage, ManualClock], object], before: int = 0):
+    """Build in one call, and make a move so many operations before its slot number `nth`; 0: the PLAN."""
+    base = make_table(definition)
+    at = slots(operations(base, ticking(), lambda storage: build(storage, ticking(), names)))[nth] - before
+    clock = ticking()
+    storage = base.copy(clock)
+    plan = At(at, lambda: move(storage, clock))
+    done = build(FaultyStorage(storage, plan), clock, names)
+    assert plan.fired
+    return storage, clock, done
+
+
+def whole(storage: MemoryStorage, clock: ManualClock, names=KEYS) -> None:
+    """The partitions are listed and right, and stay so under a write."""
+    assert {*names} <= {*load_config(storage).metadata_partitions}
+    assert load_config(storage).metadata_partitions_inflight == ()
+    assert [one for one in faults_of(storage, clock) if one.severity == "error"] == []
+    found = read_rows(storage, clock)
+    table_of(storage, clock, "next").ingest(LATER)
+    assert read_rows(storage, clock) == {**found, "k6": 66, "n4": 4}
+    assert [one for one in faults_of(storage, clock) if one.severity == "error"] == []
+
+
+def foreign_writer(storage: MemoryStorage, clock: ManualClock) -> None:
+    """A writer of Apache Hudi begins, with a heartbeat."""
+    for name in (f"{FOREIGN}.commit.requested", f"{FOREIGN}.inflight"):
+        storage.put(f".hoodie/timeline/{name}", b"")
+    storage.put(f".hoodie/.heartbeat/{FOREIGN}", b"")
+
+
+def foreign_ends(storage: MemoryStorage) -> None:
+    """It is rolled back by one of its kind."""
+    for path in (
+        f".hoodie/timeline/{FOREIGN}.inflight",
+        f".hoodie/timeline/{FOREIGN}.commit.requested",
+        f".hoodie/.heartbeat/{FOREIGN}",
+    ):
+        storage.delete(path)

@@ -9,14 +9,17 @@ Source: RFC-45; docs/protocol.md §18.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from hudi_ops.commit.checks import refuse_changed_columns, refuse_pending_restore
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.attempt_status import refuse_closed
 from hudi_ops.config.table import INDEX_DEFINITIONS, INDEX_DEFINITIONS_PATH
+from hudi_ops.engine.progress import Progress
 from hudi_ops.errors import Cancelled, Conflict
 from hudi_ops.metadata.definitions import with_definitions
 from hudi_ops.metadata.index_definitions import encode_index_definitions
@@ -48,6 +51,8 @@ from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
 
+CHECKPOINT_EVERY_S = 5.0
+"""Interval of checkpoints while files are read."""
 ROUNDS_MAX = 2
 """Rounds that add completions before the partitions are announced; then writers add them."""
 
@@ -74,6 +79,7 @@ class Build:
         defined: names that the build added to the index definitions.
         deltas: instants of catch-up that have been completed.
         doubled_keys: number of record keys in more than one file group when it was announced; None: not counted.
+        verdicts: what each instant since the announcement means for the partitions, by instant.
     """
 
     session: Session
@@ -93,6 +99,10 @@ class Build:
     defined: tuple[str, ...] = ()
     deltas: tuple[str, ...] = ()
     doubled_keys: int | None = None
+    verdicts: dict[str, str] = field(default_factory=dict)
+    _reading: Progress | None = None
+    _reading_since_s: float = 0.0
+    _told_s: float = 0.0
 
     @property
     def names(self) -> frozenset[str]:
@@ -114,8 +124,29 @@ class Build:
             rounds=self.rounds,
             records=self.records,
             at_ms=self.session.ctx.clock.now_ms(),
+            verdicts=dict(Counter(self.verdicts.values())),
             note=note,
+            **self._read(),
         )
+
+    def _read(self) -> dict[str, Any]:
+        """Return what is read now, how far, and the estimated time for the rest."""
+        now = self._reading
+        if now is None or now.done >= now.total:
+            return {}
+        took_s = self.session.ctx.clock.monotonic_s() - self._reading_since_s
+        left_s = round(took_s / now.done * (now.total - now.done), 1) if now.done else None
+        return {"reading": now.what, "done": now.done, "total": now.total, "seconds_left": left_s}
+
+    def tell(self, progress: Progress) -> None:
+        """Note how far reading has come, and put a checkpoint now and then."""
+        now_s = self.session.ctx.clock.monotonic_s()
+        if self._reading is None or self._reading.what != progress.what or progress.done < self._reading.done:
+            self._reading_since_s = self._told_s = now_s
+        self._reading = progress
+        if now_s - self._told_s >= CHECKPOINT_EVERY_S:
+            self._told_s = now_s
+            self.put_checkpoint()
 
     def put_checkpoint(self, note: str = "") -> None:
         """Put the checkpoint of this execution."""

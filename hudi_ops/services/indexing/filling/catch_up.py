@@ -13,7 +13,7 @@ Source: RFC-45; docs/protocol.md §18.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
@@ -49,7 +49,7 @@ UNSETTLED_MS = 5_000
 class Verdict:
     """What a completion or a pending instant means for the new partitions.
 
-    `verdict` is `carried`, `missing`, `undone`, `out of order` or `waiting`.
+    `verdict` is `carried`, `missing`, `applied`, `undone`, `out of order` or `waiting`.
     """
 
     instant: str
@@ -69,7 +69,6 @@ class CatchUp:
         delta: records that are put and do not count yet.
         above: ranges of partitions to put above all.
         newest: newest instant whose records are below those of the next delta.
-        verdicts: those of the last check.
     """
 
     build: Build
@@ -78,7 +77,6 @@ class CatchUp:
     delta: MetadataDelta | None = None
     above: Sequence[Records] = ()
     newest: str = ""
-    verdicts: tuple[Verdict, ...] = ()
     _ours: set[str] = field(default_factory=set)
 
     def begin(self) -> None:
@@ -123,6 +121,7 @@ class CatchUp:
         made = [build.building.changed(one, change.files, facts, keys, gone) for one in build.partitions]
         build.seen = after
         build.rounds += 1
+        self._note(Verdict(one.time, one.kind, "applied", f"in round {build.rounds}") for one in run)
         if MetadataPartition.FILES in build.partitions:
             self._record(state, own, missing)
         records = [one for one in made if one]
@@ -173,10 +172,19 @@ class CatchUp:
         new = changing(state.timeline) - build.seen.completed
         if any(not self._carries(state, one) for one in new):
             own = load_metadata_timeline(build.session.ctx.storage)
-        self.verdicts = tuple(self._judged(state, own))
-        for one in self.verdicts:
+        judged = self._note(self._judged(state, own))
+        for one in judged:
             if one.verdict != "carried":
                 self._refuse(state, one.instant, f"{one.action} {one.instant}: {one.verdict} {one.why}".rstrip())
+
+    def _note(self, verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
+        """Note verdicts, and log those that are new."""
+        found = tuple(verdicts)
+        for one in found:
+            if self.build.verdicts.get(one.instant) != one.verdict:
+                self.build.verdicts[one.instant] = one.verdict
+                logger.info("%s %s: %s%s", one.action, one.instant, one.verdict, f", {one.why}" if one.why else "")
+        return found
 
     def _refuse(self, state: TableState, instant: str, found: str) -> None:
         """Refuse to complete: one more round is due.
@@ -242,7 +250,7 @@ class CatchUp:
                 return state
             first = waiting[0]
             note = f"waits for {first.action} {first.time} of a foreign writer, which may not know the new partitions"
-            self.verdicts = tuple(Verdict(one.time, one.action, "waiting", "a foreign writer") for one in waiting)
+            self._note(Verdict(one.time, one.action, "waiting", "for a foreign writer") for one in waiting)
             self.build.put_checkpoint(note)
             self._refuse_late(state, note, first.time)
             logger.info("the index build %s", note)
