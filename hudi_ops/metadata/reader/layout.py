@@ -13,6 +13,7 @@ from hudi_ops.metadata.reader.instants import init_instants
 from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, form_of, is_kept
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.timeline.state import TableState
 
 
@@ -87,11 +88,19 @@ def group_counts(storage: Storage, config: TableConfig, partitions: Iterable[str
 
     Raises:
         Unsupported: groups that keys are not hashed to by number: a record index that is partitioned.
-        Conflict: a partition that the properties name has no files: it is being begun, or dropped.
+        Conflict: a partition has no files, or the properties name it no longer: it is being begun, or dropped.
     """
     found = {}
     for partition in partitions:
         count = slices.count_groups(partition, slices.list_partition(storage, partition))
+        if not count and partition not in load_config(storage).all_metadata_partitions:
+            raise Conflict(
+                f"the metadata table's partition {partition} is being dropped",
+                table=config.name,
+                expected=f"{partition} among the partitions that hoodie.properties names",
+                found="the name was removed meanwhile",
+                next_step="run the same call again",
+            )
         if count is None:
             raise Unsupported(
                 f"the metadata table's partition {partition} has file groups that are not maintained yet",
