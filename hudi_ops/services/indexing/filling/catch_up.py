@@ -172,19 +172,17 @@ class CatchUp:
         new = changing(state.timeline) - build.seen.completed
         if any(not self._carries(state, one) for one in new):
             own = load_metadata_timeline(build.session.ctx.storage)
-        judged = self._note(self._judged(state, own))
-        for one in judged:
+        for one in self._judged(state, own):
+            self._note([one])
             if one.verdict != "carried":
                 self._refuse(state, one.instant, f"{one.action} {one.instant}: {one.verdict} {one.why}".rstrip())
 
-    def _note(self, verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
+    def _note(self, verdicts: Iterable[Verdict]) -> None:
         """Note verdicts, and log those that are new."""
-        found = tuple(verdicts)
-        for one in found:
+        for one in verdicts:
             if self.build.verdicts.get(one.instant) != one.verdict:
                 self.build.verdicts[one.instant] = one.verdict
                 logger.info("%s %s: %s%s", one.action, one.instant, one.verdict, f", {one.why}" if one.why else "")
-        return found
 
     def _refuse(self, state: TableState, instant: str, found: str) -> None:
         """Refuse to complete: one more round is due.
