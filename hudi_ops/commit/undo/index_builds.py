@@ -16,11 +16,12 @@ from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.config.table import INDEX_DEFINITIONS_PATH
 from hudi_ops.errors import Busy, Corrupt
 from hudi_ops.metadata.index_definitions import encode_index_definitions
+from hudi_ops.metadata.reader.instants import load_metadata_timeline
 from hudi_ops.metadata.reader.layout import load_index_definitions
 from hudi_ops.metadata.records.partitions import FOLDER
-from hudi_ops.metadata.writer.commit import undo_delta
+from hudi_ops.metadata.writer.commit import ACTION, undo_delta
 from hudi_ops.timeline.builds.announced import announcement_of
-from hudi_ops.timeline.builds.checkpoint import BuildCheckpoint, checkpoints_of, drop_checkpoints
+from hudi_ops.timeline.builds.checkpoint import BuildCheckpoint, checkpoints_of, drop_checkpoints, planned_builds
 from hudi_ops.timeline.content.plans import IndexPlan, read_plan
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.entries import Entry, Properties
@@ -118,6 +119,32 @@ def announcements(session: Session, state: TableState, plan: str, names: Collect
     return list({entry.decision_id: entry for entry in entries if entry is not None and entry.plan == plan}.values())
 
 
+def stray_deltas(session: Session, since: str) -> list[str]:
+    """Return pending instants of the metadata table, after `since`, that neither a write nor a build has.
+
+    A catch-up that died in its decision leaves one: that of ranges, which it puts above all at the time of its completion.
+    """
+    storage = session.ctx.storage
+    own = load_metadata_timeline(storage)
+    # A writer puts its instant onto the data table's timeline first.
+    timeline = session.loader.load().timeline
+    try:
+        built = {
+            time for plan in planned_builds(storage) for one in checkpoints_of(storage, plan) for time in one.instants
+        }
+    except Corrupt:
+        return []  # an instant may be that of a build whose checkpoint cannot be read
+    return [
+        one.time
+        for one in own
+        if one.kind == ACTION
+        and not one.is_completed
+        and one.time > since
+        and one.time not in built
+        and timeline.find(one.time) is None
+    ]
+
+
 def _names(session: Session, plan: Instant, checkpoints: Sequence[BuildCheckpoint]) -> frozenset[str]:
     names = {name for one in checkpoints for name in one.partitions}
     try:
@@ -158,6 +185,8 @@ def _delete(
                 instant=plan.time,
                 next_step="run the same call again: readers do not use the files",
             )
+        if announced:
+            instants |= {*stray_deltas(session, min(entry.built_at for entry in announced))}
         gone = undo_delta(storage, instants)
         places = [f"{FOLDER}/{name}" for name in folders] if config.all_metadata_partitions else [FOLDER]
         for place in places:

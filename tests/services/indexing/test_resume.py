@@ -119,6 +119,47 @@ def test_what_completed_while_no_executor_lived_is_read_alone(definition, operat
     assert faults_of(storage, clock) == []
 
 
+@pytest.mark.parametrize("operation", ["upsert", "delete"])
+@pytest.mark.parametrize("definition", [WITH_METADATA, MERGE_ON_READ], ids=lambda one: one.table_type)
+def test_a_death_amid_catch_up_loses_nothing(definition, operation: str) -> None:
+    """A write completes between the last snapshot and the announcement; the executor dies before each later operation."""
+    names = KEYS if definition is WITH_METADATA else EVERY
+    clock = ManualClock(NOW_MS, tick_ms=1)
+    base = make_table(definition).copy(clock)
+    plan_build(base, clock, names)
+    slot = [number for number, one in enumerate(history_of(base), 1) if "put_if_absent:.hoodie/.commit_log/0" in one]
+
+    def played(dies_at: int | None) -> tuple[MemoryStorage, list[str]]:
+        clock = ManualClock(NOW_MS + 1_000, tick_ms=1)
+        storage = base.copy(clock)
+        moves = {slot[1] - 8: lambda: table_of(storage, clock, "gap").ingest(OTHER, operation)}
+        faulty = FaultyStorage(storage, Moves(moves | ({dies_at: None} if dies_at else {})))
+        with contextlib.suppress(Crash):
+            execute(faulty, clock)
+        return storage, list(faulty.history)
+
+    whole, history = played(None)
+    assert {*names} <= {*load_config(whole).metadata_partitions}
+    began = announced_at(history)
+    assert any("/.indexing/" in one for one in history[began:])
+    for number in range(began + 1, len(history) + 1, STEP):
+        storage, _ = played(number)
+        clock = ManualClock(NOW_MS + EXPIRY_MS + 60_000, tick_ms=1)
+        table_of(storage, clock, "recovers").recover()
+        if not {*names} <= {*load_config(storage).metadata_partitions}:
+            execute(storage, clock, actor="second")
+        story = f"died before operation {number}, {history[number - 1]}"
+        assert faults_of(storage, clock) == [], story
+        assert {*names} <= {*load_config(storage).metadata_partitions}, story
+
+
+def history_of(base: MemoryStorage) -> list[str]:
+    """The operations of an undisturbed execution."""
+    trial = FaultyStorage(base.copy(ManualClock(NOW_MS + 1_000, tick_ms=1)))
+    execute(trial, ManualClock(NOW_MS + 1_000, tick_ms=1))
+    return list(trial.history)
+
+
 class Moves:
     """Makes moves right before operations of given numbers; None: the process dies."""
 

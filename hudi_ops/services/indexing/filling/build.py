@@ -43,6 +43,7 @@ from hudi_ops.services.indexing.wanted import refuse_unbuildable
 from hudi_ops.timeline.builds.checkpoint import BuildCheckpoint, put_checkpoint
 from hudi_ops.timeline.completed import changing
 from hudi_ops.timeline.content.commit_metadata import WriteStat
+from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.entries import Entry, Properties, cancel_of
 from hudi_ops.timeline.log.reserve import newest_known
 from hudi_ops.timeline.log.unique_keys import counted_until
@@ -67,7 +68,8 @@ class Build:
         partitions: what is built.
         begun: state in which the build's instant was taken.
         instant: the build's instant on the metadata table's timeline.
-        seen: newest snapshot of the table; its files are in the new partitions.
+        seen: newest snapshot of the table; its files are in the new partitions, or in a delta that is put.
+        covered: completed instants whose changes are in files that count.
         building: makes the records.
         reader: reads statistics and keys.
         groups: number of file groups by partition.
@@ -100,6 +102,7 @@ class Build:
     deltas: tuple[str, ...] = ()
     doubled_keys: int | None = None
     verdicts: dict[str, str] = field(default_factory=dict)
+    covered: frozenset[Instant] = frozenset()
     _reading: Progress | None = None
     _reading_since_s: float = 0.0
     _told_s: float = 0.0
@@ -118,7 +121,7 @@ class Build:
             partitions=tuple(map(str, self.partitions)),
             phase="catch-up" if self.is_announced else "build",
             groups={str(partition): count for partition, count in self.groups.items()},
-            looked_at=tuple(sorted(instant.file_name for instant in self.seen.completed)),
+            looked_at=tuple(sorted(instant.file_name for instant in self.covered)),
             defined=self.defined,
             deltas=self.deltas,
             rounds=self.rounds,
@@ -231,6 +234,7 @@ def announce(build: Build) -> None:
     """
     session = build.session
     build.doubled_keys = build.reader.doubled_keys()
+    build.covered = build.seen.completed
     build.announcements += 1
     tried = ""
     build.put_checkpoint()

@@ -153,6 +153,7 @@ class CatchUp:
             completion = build.session.next_time(frozenset({completion}), state)
         apply_delta(storage, MetadataDelta(delta.instant, (), delta.commit), completion)
         self.delta, self.above = None, ()
+        build.covered = build.seen.completed
 
     def check(self, state: TableState) -> None:
         """Refuse to complete the build while anything is missing; call it under the lock.
@@ -296,7 +297,8 @@ class CatchUp:
         version, storage = build.begun.config.version, build.session.ctx.storage
         for one in missing:
             write = state.timeline.find(one.instant, one.action)
-            if write is not None and write.is_write and own.find(one.instant) is None:
+            found = own.find(one.instant)
+            if write is not None and write.is_write and (found is None or not found.is_completed):
                 request_beginning(storage, write.time)
                 complete_beginning(storage, version, write.time, write.completion_time, ())
 

@@ -10,6 +10,7 @@ import logging
 from dataclasses import dataclass
 
 from hudi_ops.commit.session import Session
+from hudi_ops.commit.undo.index_builds import stray_deltas
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.errors import Conflict, Corrupt
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
@@ -49,6 +50,7 @@ class ResumedBuild:
         build.defined = self.checkpoint.defined
         build.deltas = self.checkpoint.deltas
         build.doubled_keys = self.doubled_keys
+        build.covered = self.seen.completed
         build.is_announced = True
 
 
@@ -74,7 +76,8 @@ def resumed_build(session: Session, attempt: Attempt, partitions: tuple[Metadata
         logger.warning("%s is built from the start: a write that it covers was undone", ", ".join(partitions))
         return None
     # Deltas that count are left: what they hold is added once more, above them.
-    undo_delta(storage, [one for one in last.deltas if (found := own.find(one)) is not None and not found.is_completed])
+    pending = [one for one in last.deltas if (found := own.find(one)) is not None and not found.is_completed]
+    undo_delta(storage, [*pending, *stray_deltas(session, entry.built_at)])
     try:
         seen = snapshot(session, began)
     except (Conflict, Corrupt) as error:
