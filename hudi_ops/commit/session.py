@@ -28,9 +28,9 @@ from hudi_ops.config.table import TableConfig
 from hudi_ops.config.upkeep_settings import UpkeepSettings
 from hudi_ops.config.write_settings import METADATA_COMPACT_AFTER, FileSizes, LogFormat, checked_compact_after
 from hudi_ops.context import TableContext
-from hudi_ops.errors import HudiOpsError
+from hudi_ops.errors import HudiOpsError, Unsupported
 from hudi_ops.index.pending_resizes import ResizeReader
-from hudi_ops.metadata.reader.layout import Basis, group_counts, kept_partitions
+from hudi_ops.metadata.reader.layout import Basis, group_counts, kept_partitions, refuse_dropped
 from hudi_ops.metadata.writer.delta import MetadataDelta
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
@@ -185,9 +185,19 @@ class Session:
                 self.ctx.storage.delete(entry.metadata)
 
     def metadata_groups(self, basis: Basis, config: TableConfig) -> Mapping[str, int]:
-        """Return the number of file groups of each metadata table partition, counted once per basis."""
+        """Return the number of file groups of each metadata table partition, counted once per basis.
+
+        Raises:
+            Unsupported: groups that keys are not hashed to by number.
+            Conflict: a partition is being begun or dropped.
+        """
         if self._groups is None or self._groups[0] != basis:
-            self._groups = basis, group_counts(self.ctx.storage, config, kept_partitions(config))
+            try:
+                counts = group_counts(self.ctx.storage, config, kept_partitions(config))
+            except Unsupported:
+                refuse_dropped(self.ctx.storage, config)
+                raise
+            self._groups = basis, counts
         return self._groups[1]
 
     def watch(self, action: str, intent: Footprint) -> ConflictWatch:

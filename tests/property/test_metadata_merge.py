@@ -9,7 +9,7 @@ from functools import reduce
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hudi_ops.files.statistics.statistics import ColumnRange, FileStatistics
@@ -75,6 +75,7 @@ def test_file_lists_are_merged_as_dicts_are(changes: list[dict[str, FileChanges]
     }
 
 
+@example({"": FileChanges({"a": 1})}, [{"": FileChanges(removed=["a"])}, {"": FileChanges(removed=["a"])}], 8)
 @given(_file_change(), st.lists(_file_change(), min_size=1, max_size=5), _VERSIONS)
 def test_file_lists_that_are_free_of_order_give_equal_bytes_in_either(
     before: dict[str, FileChanges], changes: list[dict[str, FileChanges]], version: int

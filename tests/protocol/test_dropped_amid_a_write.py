@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hudi_ops.errors import Conflict, Unsupported
-from hudi_ops.metadata.reader.layout import group_counts
+from hudi_ops.metadata.reader.layout import group_counts, refuse_dropped
 from hudi_ops.metadata.records.partitions import FOLDER
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
@@ -29,12 +29,13 @@ def delete_first_group(storage: MemoryStorage) -> None:
             storage.delete(info.path)
 
 
-def test_groups_of_a_dropped_partition_are_a_conflict() -> None:
+def test_a_dropped_partition_is_a_conflict() -> None:
     storage, clock = built()
     before = load_config(storage)
+    refuse_dropped(storage, before)
     table_of(storage, clock, "dropper").drop_metadata([NAME])
-    with pytest.raises(Conflict, match="is being dropped"):
-        group_counts(storage, before, [NAME])
+    with pytest.raises(Conflict, match="record_index of the metadata table was dropped meanwhile"):
+        refuse_dropped(storage, before)
 
 
 def test_groups_of_a_named_partition_that_lack_a_number_stay_refused() -> None:

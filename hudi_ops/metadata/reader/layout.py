@@ -83,24 +83,33 @@ def unkept_partitions(config: TableConfig) -> tuple[str, ...]:
     return tuple(name for name in sorted(config.all_metadata_partitions) if not is_kept(name))
 
 
+def refuse_dropped(storage: Storage, config: TableConfig) -> None:
+    """Refuse to go on with partitions that were dropped since `config` was read: their folders may be half deleted.
+
+    Raises:
+        Conflict: names them.
+    """
+    gone = sorted({*config.all_metadata_partitions} - {*load_config(storage).all_metadata_partitions})
+    if gone:
+        raise Conflict(
+            f"{', '.join(gone)} of the metadata table was dropped meanwhile",
+            table=config.name,
+            expected=", ".join(config.all_metadata_partitions),
+            found=f"without {', '.join(gone)}",
+            next_step="run the same call again",
+        )
+
+
 def group_counts(storage: Storage, config: TableConfig, partitions: Iterable[str]) -> Mapping[str, int]:
     """Return the number of file groups of each partition, by its files (docs/format.md §14.2).
 
     Raises:
         Unsupported: groups that keys are not hashed to by number: a record index that is partitioned.
-        Conflict: a partition has no files, or the properties name it no longer: it is being begun, or dropped.
+        Conflict: a partition that the properties name has no files: it is being begun, or dropped.
     """
     found = {}
     for partition in partitions:
         count = slices.count_groups(partition, slices.list_partition(storage, partition))
-        if not count and partition not in load_config(storage).all_metadata_partitions:
-            raise Conflict(
-                f"the metadata table's partition {partition} is being dropped",
-                table=config.name,
-                expected=f"{partition} among the partitions that hoodie.properties names",
-                found="the name was removed meanwhile",
-                next_step="run the same call again",
-            )
         if count is None:
             raise Unsupported(
                 f"the metadata table's partition {partition} has file groups that are not maintained yet",

@@ -77,7 +77,7 @@ def is_order_free(blocks: Sequence[Records], *, version: int) -> bool:
     """Return whether blocks of `files` may be merged before they meet older records.
 
     The result is the same, byte for byte, unless a name that one of them deletes stands in another, too: the deletion would cancel
-    that one instead of the older file.
+    that one instead of the older file, and of two deletions the second stays.
     """
     if any(len(block.deletes) for block in blocks):
         return False
@@ -90,7 +90,7 @@ def is_order_free(blocks: Sequence[Records], *, version: int) -> bool:
     owners = keys.take(pa.array(np.repeat(np.arange(len(maps)), _lengths(maps))))
     names = pc.binary_join_element_wise(owners, maps.keys, "/")
     gone = names.filter(pa.array(_infos(maps)[1]))
-    return bool(pc.sum(pc.is_in(names, gone)).as_py() in {None, len(gone)})
+    return bool(pc.sum(pc.is_in(names, gone)).as_py() in {None, len(gone.unique())})
 
 
 def compacted(records: Records, *, version: int) -> Records:

@@ -63,8 +63,8 @@ def check_dropped(subject: Subject, to_build: Sequence[str], findings: Findings)
     if not gone:
         return
     what = f"a rebuild dropped {', '.join(gone)} of the metadata table, and has not built them"
-    own = [instant for instant in _timeline(subject) if not instant.is_completed]
-    leases = [read_lease(subject.storage, instant.time) for instant in own]
+    builds = [instant for instant in subject.timeline.pending if instant.kind == "indexing"]
+    leases = [read_lease(subject.storage, instant.time) for instant in builds]
     if any(lease is not None and not lease.is_dead(subject.clock) for lease in leases):
         findings.warning("metadata-dropped", f"{what} yet", FOLDER, "wait until the build has ended")
         return
