@@ -79,7 +79,7 @@ def withdraw_announcement(session: Session, plan: str, names: Collection[str]) -
 
 
 def _withdraw_foreign(session: Session, plan: Instant, names: Collection[str]) -> bool:
-    """Take the partitions of a plan that Apache Hudi began out of the properties; return whether there were some.
+    """Take the partitions of a foreign build out of the properties; return whether any was.
 
     Apache Hudi announces a partition in the properties alone, and forgets it there when its build dies.
     """
@@ -120,9 +120,10 @@ def announcements(session: Session, state: TableState, plan: str, names: Collect
 
 
 def stray_deltas(session: Session, since: str) -> list[str]:
-    """Return pending instants of the metadata table, after `since`, that neither a write nor a build has.
+    """Return pending instants of the metadata table that no write and no build has.
 
-    A catch-up that died in its decision leaves one: that of ranges, which it puts above all at the time of its completion.
+    Only those after `since`. A catch-up that died in its decision leaves one: ranges, which it puts above all at the time of its
+    completion.
     """
     storage = session.ctx.storage
     own = load_metadata_timeline(storage)

@@ -84,7 +84,9 @@ def unkept_partitions(config: TableConfig) -> tuple[str, ...]:
 
 
 def refuse_dropped(storage: Storage, config: TableConfig) -> None:
-    """Refuse to go on with partitions that were dropped since `config` was read: their folders may be half deleted.
+    """Refuse to go on with partitions that were dropped since `config` was read.
+
+    Their folders may be half deleted.
 
     Raises:
         Conflict: names them.

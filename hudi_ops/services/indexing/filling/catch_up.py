@@ -134,7 +134,10 @@ class CatchUp:
         )
 
     def _moved_on(self, state: TableState) -> TableSnapshot:
-        """Return the snapshot after completions that carried the partitions; nothing is added for them."""
+        """Return the snapshot after completions that carried the partitions.
+
+        Nothing is added for them.
+        """
         build = self.build
         after = snapshot(build.session, state, build.seen)
         build.reader.forget(diff(build.seen, after).slices)
@@ -337,7 +340,10 @@ class CatchUp:
 
 
 def _first_run(new: Sequence[Instant], judged: Sequence[Verdict]) -> tuple[list[Instant], list[Instant], list[Instant]]:
-    """Return the completions carried first, the next ones that were not, and the others, each in order of completion."""
+    """Return the completions carried first, the next ones that were not, and the others.
+
+    Each is in order of completion.
+    """
     carried = {one.instant for one in judged if one.verdict == "carried"}
     lead = list(takewhile(lambda one: one.time in carried, new))
     run = list(takewhile(lambda one: one.time not in carried, new[len(lead) :]))

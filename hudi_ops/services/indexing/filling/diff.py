@@ -138,7 +138,10 @@ def cleaned(session: Session, state: TableState, instants: Iterable[Instant]) ->
 
 
 def diff(before: TableSnapshot, after: TableSnapshot, cleaned: FilesByPartition = MappingProxyType({})) -> TableDiff:
-    """Compare two snapshots. Files of `cleaned` are removed, also if they came and went in between."""
+    """Compare two snapshots.
+
+    Files of `cleaned` are removed, also if they came and went in between.
+    """
     files = {}
     for path in before.files.keys() | after.files.keys() | cleaned.keys():
         old, new = before.files.get(path, {}), after.files.get(path, {})
