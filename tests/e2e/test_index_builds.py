@@ -1,7 +1,7 @@
 """Processes that build indexes beside a writer are killed or cancelled: the next call goes on, or nothing is left.
 
 A build runs as a Spark application or as the command, while another process commits without pause. In turn an application is killed
-at a random moment, and as soon as it has announced the index. Twice each; with `--soak` ten times. Builds are cancelled at three
+at a random moment, and soon after it has announced the index. Once each; with `--soak` ten times. Builds are cancelled at three
 random moments, with `--soak` at thirty.
 """
 
@@ -22,7 +22,7 @@ import pytest
 from hudi_ops.commit.recover.recover import recover
 from hudi_ops.concurrency.lock.embedded_zookeeper import EmbeddedZooKeeper
 from hudi_ops.config.tables_file import locate_table
-from hudi_ops.errors import Busy, HudiOpsError, NotFound
+from hudi_ops.errors import Busy, InvalidRequest, NotFound
 from hudi_ops.metadata.records.partitions import FOLDER, TIMELINE_FOLDER
 from hudi_ops.services.indexing.result import IndexResult
 from hudi_ops.table.table import Table
@@ -105,6 +105,12 @@ def resumed(table: Table, instant: str) -> IndexResult:
             time.sleep(0.1)
 
 
+def base_files(table: Table) -> set[str]:
+    """The base files of the indexes, which have the instant of their build in their names."""
+    found = (info.name for name in KEYS for info in table.context.storage.list(f"{FOLDER}/{name}"))
+    return {name for name in found if name.endswith(".hfile")}
+
+
 def check_built(table: Table) -> None:
     config = load_config(table.context.storage)
     assert {*KEYS} <= {*config.metadata_partitions}
@@ -140,15 +146,14 @@ def test_killed_applications_go_on_and_rebuild_nothing_that_was_announced(table:
                 if announced(table) if is_late else table.context.storage.list(build_checkpoint.FOLDER):
                     break
                 time.sleep(0.002)
-            if not is_late:
-                time.sleep(dice.uniform(0, 1.0))
+            time.sleep(dice.uniform(0, 0.05 if is_late else 1.0))
             app.kill_driver()
-            was_announced = announced(table)
+            was_announced, bases = announced(table), base_files(table)
             result = resumed(table, instant)
             after += was_announced
             amid += bool(result.partitions) and not was_announced
-            if was_announced and result.partitions:
-                assert result.bytes_in == 0, "an announced index was read again"
+            if was_announced:
+                assert base_files(table) == bases, "an announced index was built again"
         finally:
             app.end()
         check_built(table)
@@ -173,12 +178,12 @@ def test_cancelled_builds_leave_nothing(table: Table, tmp_path: Path) -> None:
             if pending:
                 try:
                     state = table.cancel(pending, reason="asked for").state
-                except HudiOpsError as error:
-                    print(f"cancel said: {error}")
+                except InvalidRequest as error:  # the build was faster
+                    state = "completed" if "completed" in error.what else error.what
             told, errors = build.communicate(timeout=DEADLINE_S)
         recover(table._session)
         if {*KEYS} <= {*load_config(table.context.storage).metadata_partitions}:
-            assert build.returncode == 0, errors
+            assert (build.returncode, state) == (0, "completed"), errors
             assert {*json.loads(told)["partitions"]} <= {*KEYS}
             table.indexing.drop(KEYS)
             continue

@@ -34,7 +34,7 @@ def test_a_dropped_partition_is_a_conflict() -> None:
     before = load_config(storage)
     refuse_dropped(storage, before)
     table_of(storage, clock, "dropper").drop_metadata([NAME])
-    with pytest.raises(Conflict, match="record_index of the metadata table was dropped meanwhile"):
+    with pytest.raises(Conflict, match="record_index of the metadata table was dropped while this write was made"):
         refuse_dropped(storage, before)
 
 

@@ -9,7 +9,7 @@ Source: RFC-45; docs/protocol.md §18.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.lock.locks import hold_lock
@@ -58,23 +58,13 @@ def withdraw_announcement(session: Session, plan: str, names: Collection[str]) -
     """Take the announced partitions of a plan out of the properties; return their announcements."""
     found: list[Properties] = []
 
-    def prepare(state: TableState, slot: int) -> Entry | None:
+    def held(state: TableState) -> list[str]:
         found[:] = announcements(session, state, plan, names)
         mine = {name for entry in found for name in entry.announces if name in names}
-        held = sorted(mine & {*state.config.metadata_partitions_inflight})
-        if not held:
-            return None
-        return Properties(
-            **session.entry(state, f"withdraw {plan} {','.join(held)} {found[0].decision_id}"),
-            drops=tuple(held),
-            plan=plan,
-            to_build=state.log.properties.to_build,
-            facts=state.log.properties.facts,
-            settings=session.settings(state),
-        )
+        return sorted(mine & {*state.config.metadata_partitions_inflight})
 
     if announcements(session, session.loader.load(), plan, names):
-        session.decide(prepare, "withdraw new partitions of the metadata table")
+        _withdraw(session, plan, held, lambda: found[0].decision_id)
     return found
 
 
@@ -83,26 +73,42 @@ def _withdraw_foreign(session: Session, plan: Instant, names: Collection[str]) -
 
     Apache Hudi announces a partition in the properties alone, and forgets it there when its build dies.
     """
-    found = False
+
+    def held(state: TableState) -> list[str]:
+        return _held_by_foreign(session, state, plan, names)
+
+    return bool(held(session.loader.load())) and _withdraw(session, plan.time, held)
+
+
+def _withdraw(
+    session: Session, plan: str, held: Callable[[TableState], list[str]], unique: Callable[[], str] = lambda: ""
+) -> bool:
+    """Decide that the properties name partitions no longer; return whether they named any.
+
+    Args:
+        plan: instant of the plan that would have built them.
+        held: returns their names, under the lock.
+        unique: returns what makes the decision another one than an earlier withdrawal of the same plan.
+    """
+    withdrawn = False
 
     def prepare(state: TableState, slot: int) -> Entry | None:
-        nonlocal found
-        held = _held_by_foreign(session, state, plan, names)
-        if not held:
+        nonlocal withdrawn
+        names = held(state)
+        withdrawn = bool(names)
+        if not names:
             return None
-        found = True
         return Properties(
-            **session.entry(state, f"withdraw {plan.time} {','.join(held)}"),
-            drops=tuple(held),
-            plan=plan.time,
+            **session.entry(state, f"withdraw {plan} {','.join(names)} {unique()}".rstrip()),
+            drops=tuple(names),
+            plan=plan,
             to_build=state.log.properties.to_build,
             facts=state.log.properties.facts,
             settings=session.settings(state),
         )
 
-    if _held_by_foreign(session, session.loader.load(), plan, names):
-        session.decide(prepare, "withdraw partitions of an index build of Apache Hudi")
-    return found
+    session.decide(prepare, "withdraw new partitions of the metadata table")
+    return withdrawn
 
 
 def _held_by_foreign(session: Session, state: TableState, plan: Instant, names: Collection[str]) -> list[str]:

@@ -94,7 +94,7 @@ def refuse_dropped(storage: Storage, config: TableConfig) -> None:
     gone = sorted({*config.all_metadata_partitions} - {*load_config(storage).all_metadata_partitions})
     if gone:
         raise Conflict(
-            f"{', '.join(gone)} of the metadata table was dropped meanwhile",
+            f"{', '.join(gone)} of the metadata table was dropped while this write was made",
             table=config.name,
             expected=", ".join(config.all_metadata_partitions),
             found=f"without {', '.join(gone)}",

@@ -174,7 +174,12 @@ class IndexBuild(TableService[IndexRequest, IndexPlan, IndexInputs, NoTask, None
                 raise
         if found.catch_up is None:
             limit_s = run.how.request.timeout_s if isinstance(run.how.request, IndexRequest) else TIMEOUT_S
-            found.catch_up = CatchUp(build, run.session.ctx.clock.monotonic_s() + limit_s)
+
+            def pulse(progress: Progress) -> None:
+                run.monitor.check()
+                run.how.progress(progress)
+
+            found.catch_up = CatchUp(build, run.session.ctx.clock.monotonic_s() + limit_s, pulse)
             found.catch_up.begin()
         found.catch_up.add()
         partitions = dict(run.plan.partitions)
@@ -210,13 +215,14 @@ class IndexBuild(TableService[IndexRequest, IndexPlan, IndexInputs, NoTask, None
         for instant in (build.instant, *build.deltas):
             session.drop_name(instant)
         config = load_config(session.ctx.storage)
-        missing = sorted(build.names - {*config.metadata_partitions})
+        names = tuple(map(str, run.inputs.partitions))
+        missing = sorted({*names} - {*config.metadata_partitions})
         if missing:
             raise Conflict(
                 "a foreign writer changed the table before the new partitions of its metadata table could be listed",
                 table=config.name,
                 instant=build.attempt.instant,
-                expected=", ".join(build.partitions),
+                expected=", ".join(names),
                 found=f"without {', '.join(missing)}",
                 next_step="run the same call again; if it repeats, look at the ZooKeeper session time-out",
             )
@@ -229,7 +235,7 @@ class IndexBuild(TableService[IndexRequest, IndexPlan, IndexInputs, NoTask, None
             engine_reason=run.engine_reason,
             epoch=run.attempt.epoch,
             built_at=build.instant,
-            partitions=tuple(map(str, build.partitions)),
+            partitions=names,
             files=len(run.inputs.seen.described),
             bytes_in=run.inputs.bytes_in,
             records=build.records,

@@ -43,6 +43,22 @@ class At:
         return None
 
 
+class Moves:
+    """Makes moves right before operations of given numbers; None: the process dies."""
+
+    def __init__(self, moves) -> None:
+        self._moves = dict(moves)
+
+    def fault_at(self, number: int, point: str) -> Fault | None:
+        if number not in self._moves:
+            return None
+        move = self._moves.pop(number)
+        if move is None:
+            return Fault.CRASH_BEFORE
+        move()
+        return None
+
+
 def plan_build(storage: Storage, clock: ManualClock, names: Sequence[str] = KEYS) -> str:
     """Publish the plan of a build; return its instant."""
     planned = plan(table_of(storage, clock, "planner")._session, INDEXING, IndexRequest(partitions=tuple(names)))
@@ -103,7 +119,7 @@ def slots(history: list[str]) -> list[int]:
 
 
 def beside(definition, names, nth: int, move: Callable[[MemoryStorage, ManualClock], object], before: int = 0):
-    """Build in one call, and make a move so many operations before its slot number `nth`; 0: the PLAN."""
+    """Build in one call, and make a move `before` operations ahead of claiming slot number `nth`; number 0 is the PLAN."""
     base = make_table(definition)
     at = slots(operations(base, ticking(), lambda storage: build(storage, ticking(), names)))[nth] - before
     clock = ticking()

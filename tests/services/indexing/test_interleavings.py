@@ -11,11 +11,18 @@ import pytest
 
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.config.table import METADATA_PARTITIONS_INFLIGHT
-from hudi_ops.errors import Busy, Conflict
+from hudi_ops.engine.progress import Progress
+from hudi_ops.errors import Busy, Cancelled, Conflict
+from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition
+from hudi_ops.metadata.writer.begin import Beginning, begin_partition
+from hudi_ops.services.base.service import Execution
+from hudi_ops.services.indexing.filling.catch_up import CatchUp
+from hudi_ops.services.indexing.run import execute_build
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.faults import FaultyStorage
+from hudi_ops.testing.faults import Crash, FaultyStorage
 from hudi_ops.timeline.settings.properties_file import load_config
+from hudi_ops.verify import verify_table
 from tests.protocol.foreign_table import set_properties
 from tests.protocol.metadata_table import LATER, faults_of, make_table, table_of
 from tests.services.indexing.built import (
@@ -24,8 +31,10 @@ from tests.services.indexing.built import (
     KEYS,
     MORE,
     At,
+    Moves,
     beside,
     build,
+    cancel_build,
     execute,
     foreign_ends,
     foreign_writer,
@@ -37,6 +46,9 @@ from tests.services.indexing.built import (
     whole,
 )
 from tests.tables import DEFINITION, MERGE_ON_READ, NOW_MS, WITH_METADATA, rows
+
+INIT = "00000000000000004"
+"""Instant at which Apache Hudi begins a partition of the metadata table."""
 
 
 def test_01_a_writer_that_does_not_know_the_announcement_completes_after_the_scan() -> None:
@@ -267,6 +279,62 @@ def test_14b_a_build_that_times_out_is_removed_if_the_caller_says_so() -> None:
     whole(storage, clock)
 
 
+def test_15_a_partition_that_a_foreign_writer_lists_during_catch_up_is_left_to_it() -> None:
+    """Its groups are others than the build's, so nothing may be added to them by the build's count."""
+    storage, clock = _announced_beside_a_gap()
+    theirs = _lists_record_index(storage)
+    done = execute(storage, clock, actor="second")
+    assert done.partitions == KEYS
+    assert {info.path for info in storage.list(f"{FOLDER}/record_index")} == theirs
+    assert {*KEYS} <= {*load_config(storage).metadata_partitions}
+    found = verify_table(storage, deep=True, index=True, clock=clock).errors
+    assert {one.invariant for one in found} == {"metadata-record-index"}, "the groups of this foreign writer are empty"
+
+
+def test_15b_a_partition_that_a_foreign_writer_lists_beside_a_put_delta_stops_the_build_once(monkeypatch) -> None:
+    storage, clock = _announced_beside_a_gap()
+    add, theirs = CatchUp.add, set()
+
+    def added(self: CatchUp) -> None:
+        add(self)
+        if self.delta is not None and not theirs:
+            theirs.update(_lists_record_index(storage))
+
+    monkeypatch.setattr(CatchUp, "add", added)
+    with pytest.raises(Conflict, match="built record_index of the metadata table while catch-up added to it"):
+        execute(storage, clock, actor="second")
+    assert theirs
+    clock.advance_ms(EXPIRY_MS + 1_000)
+    assert execute(storage, clock, actor="third").partitions == KEYS
+    assert {info.path for info in storage.list(f"{FOLDER}/record_index")} == theirs
+
+
+def _announced_beside_a_gap() -> tuple[MemoryStorage, ManualClock]:
+    """A table whose build died after its announcement; it lacks a write that completed right before that."""
+    base = make_table(WITH_METADATA).copy(ticking())
+    plan_build(base, ticking())
+    slot = slots(operations(base, late(), lambda one: execute(one, late())))
+    clock = late()
+    storage = base.copy(clock)
+    moves = {slot[1] - 8: lambda: table_of(storage, clock, "gap").ingest(MORE), slot[1] + 12: None}
+    with contextlib.suppress(Crash):
+        execute(FaultyStorage(storage, Moves(moves)), clock)
+    assert load_config(storage).metadata_partitions_inflight == KEYS
+    clock.advance_ms(EXPIRY_MS + 1_000)
+    return storage, clock
+
+
+def _lists_record_index(storage: MemoryStorage) -> set[str]:
+    """As a writer of Apache Hudi does it that names the index: it deletes the folder, makes groups of its own, and lists it."""
+    for info in storage.list(f"{FOLDER}/record_index"):
+        storage.delete(info.path)
+    begin_partition(storage, 9, Beginning(MetadataPartition.RECORD_INDEX, INIT, completion_time=INIT, groups=3), NOW_MS)
+    listed = (*load_config(storage).metadata_partitions, "record_index")
+    names = {"hoodie.table.metadata.partitions": ",".join(listed), METADATA_PARTITIONS_INFLIGHT: "bloom_filters"}
+    set_properties(storage, names)
+    return {info.path for info in storage.list(f"{FOLDER}/record_index")}
+
+
 @pytest.mark.parametrize("nth", range(5), ids=["plan", "takeover", "announcement", "completion", "listing"])
 @pytest.mark.parametrize("definition", [DEFINITION, MERGE_ON_READ], ids=lambda one: one.table_type)
 def test_16_a_writer_joins_right_before_each_decision(definition, nth: int) -> None:
@@ -278,6 +346,32 @@ def test_16_a_writer_joins_right_before_each_decision(definition, nth: int) -> N
 
     storage, clock, _ = beside(definition, EVERY, nth, joins)
     whole(storage, clock, EVERY)
+
+
+@pytest.mark.parametrize("ends", ["cancel", "stop"])
+def test_17_a_build_that_waits_for_a_foreign_writer_ends_at_once(ends: str, monkeypatch) -> None:
+    """It is cancelled, or its process is asked to stop, long before the heartbeat of that writer expires."""
+    clock = ticking()
+    storage = make_table(WITH_METADATA).copy(clock)
+    foreign_writer(storage, clock)
+    plan = plan_build(storage, clock)
+    sleep, slept = clock.sleep_s, []
+
+    def sleeps(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 3 and ends == "cancel":
+            cancel_build(storage, clock, plan)
+        sleep(seconds)
+
+    def told(progress: Progress) -> None:
+        if ends == "stop" and progress.what == "foreign writers that ended":
+            raise Cancelled("stopped on request", next_step="run it again")
+
+    monkeypatch.setattr(clock, "sleep_s", sleeps)
+    with pytest.raises(Cancelled):
+        execute_build(table_of(storage, clock, "executor")._session, plan, Execution("local", progress=told))
+    assert len(slept) <= 6
+    assert load_config(storage).metadata_partitions_inflight == (KEYS if ends == "stop" else ())
 
 
 def test_18_a_partition_without_files() -> None:

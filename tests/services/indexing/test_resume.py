@@ -16,7 +16,7 @@ from hudi_ops.timeline.builds import checkpoint as build_checkpoint
 from hudi_ops.timeline.settings.properties_file import load_config
 from tests.bounds import bound
 from tests.protocol.metadata_table import LATER, faults_of, make_table, read_rows, table_of
-from tests.services.indexing.built import EVERY, KEYS, execute, plan_build
+from tests.services.indexing.built import EVERY, KEYS, Moves, execute, plan_build
 from tests.tables import DEFINITION, MERGE_ON_READ, NOW_MS, WITH_METADATA, rows
 
 STEP = bound(3, 1, 1)
@@ -124,10 +124,8 @@ def test_what_completed_while_no_executor_lived_is_read_alone(definition, operat
 def test_a_death_amid_catch_up_loses_nothing(definition, operation: str) -> None:
     """A write completes between the last snapshot and the announcement; the executor dies before each later operation."""
     names = KEYS if definition is WITH_METADATA else EVERY
-    clock = ManualClock(NOW_MS, tick_ms=1)
-    base = make_table(definition).copy(clock)
-    plan_build(base, clock, names)
-    slot = [number for number, one in enumerate(history_of(base), 1) if "put_if_absent:.hoodie/.commit_log/0" in one]
+    base, undisturbed = planned(definition, names)
+    slot = [number for number, one in enumerate(undisturbed, 1) if "put_if_absent:.hoodie/.commit_log/0" in one]
 
     def played(dies_at: int | None) -> tuple[MemoryStorage, list[str]]:
         clock = ManualClock(NOW_MS + 1_000, tick_ms=1)
@@ -151,29 +149,6 @@ def test_a_death_amid_catch_up_loses_nothing(definition, operation: str) -> None
         story = f"died before operation {number}, {history[number - 1]}"
         assert faults_of(storage, clock) == [], story
         assert {*names} <= {*load_config(storage).metadata_partitions}, story
-
-
-def history_of(base: MemoryStorage) -> list[str]:
-    """The operations of an undisturbed execution."""
-    trial = FaultyStorage(base.copy(ManualClock(NOW_MS + 1_000, tick_ms=1)))
-    execute(trial, ManualClock(NOW_MS + 1_000, tick_ms=1))
-    return list(trial.history)
-
-
-class Moves:
-    """Makes moves right before operations of given numbers; None: the process dies."""
-
-    def __init__(self, moves) -> None:
-        self._moves = dict(moves)
-
-    def fault_at(self, number: int, point: str) -> Fault | None:
-        if number not in self._moves:
-            return None
-        move = self._moves.pop(number)
-        if move is None:
-            return Fault.CRASH_BEFORE
-        move()
-        return None
 
 
 def test_a_torn_checkpoint_is_refused_and_the_build_can_be_cancelled() -> None:

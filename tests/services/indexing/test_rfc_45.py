@@ -32,8 +32,8 @@ from tests.tables import MERGE_ON_READ, WITH_METADATA, rows
 
 LOGS = MERGE_ON_READ
 EVERY = ("bloom_filters", "column_stats", "files", "partition_stats", "record_index")
-HOLDER = "_decide_once_started"
-"""What a writer calls right before it decides its write."""
+DECIDE = "_decide_once_started"
+"""Name of the function of `completion` that decides a write."""
 
 
 def upto(storage: MemoryStorage, instant: str) -> str:
@@ -53,16 +53,16 @@ def same(clock: ManualClock) -> ManualClock:
     return ManualClock(clock.now_ms(), tick_ms=1)
 
 
-def meanwhile(patch: pytest.MonkeyPatch, move) -> None:
+def before_decision(patch: pytest.MonkeyPatch, move) -> None:
     """Make a move when the next writer has written its files, right before it decides."""
-    decide = getattr(completion, HOLDER)
+    decide = getattr(completion, DECIDE)
 
     def later(*given):
-        patch.setattr(completion, HOLDER, decide)
+        patch.setattr(completion, DECIDE, decide)
         move()
         return decide(*given)
 
-    patch.setattr(completion, HOLDER, later)
+    patch.setattr(completion, DECIDE, later)
 
 
 @pytest.mark.parametrize("definition", [WITH_METADATA, LOGS], ids=lambda one: one.table_type)
@@ -109,7 +109,7 @@ def test_case_2_the_indexer_fails_while_a_writer_is_inflight(definition, monkeyp
             build(FaultyStorage(storage, plan), clock, names)
         assert {*names} <= {*load_config(storage).metadata_partitions_inflight}
 
-    meanwhile(monkeypatch, indexer_dies)
+    before_decision(monkeypatch, indexer_dies)
     table_of(storage, clock, "writer").ingest(MORE)
     assert not {*KEYS} & {*load_config(storage).metadata_partitions}
     clock.advance_ms(EXPIRY_MS + 1_000)
@@ -131,7 +131,7 @@ def test_case_3b_a_writer_that_began_without_the_index_commits_after_its_complet
 ) -> None:
     clock = ticking()
     storage = make_table(WITH_METADATA).copy(clock)
-    meanwhile(monkeypatch, lambda: build(storage, clock))
+    before_decision(monkeypatch, lambda: build(storage, clock))
     table_of(storage, clock, "writer").ingest(MORE)
     assert read_rows(storage, clock)["more"] == 502
     whole(storage, clock)
@@ -187,7 +187,7 @@ def test_case_5_a_hole_in_the_timeline(monkeypatch: pytest.MonkeyPatch) -> None:
         assert upto(storage, planned[0]) == newest
         execute(storage, clock, planned[0])
 
-    meanwhile(monkeypatch, others)
+    before_decision(monkeypatch, others)
     table_of(storage, clock, "hole").ingest(rows(("five", "p4", 5, 5, None)))
     assert {"five": 5, "six": 6}.items() <= read_rows(storage, clock).items()
     whole(storage, clock)
@@ -227,7 +227,7 @@ def test_the_example_timeline(monkeypatch: pytest.MonkeyPatch) -> None:
         assert plan.fired
         assert sum(done.verdicts.values()) >= 1
 
-    meanwhile(monkeypatch, indexing)
+    before_decision(monkeypatch, indexing)
     table_of(storage, clock, "dc8").ingest(rows(("dc8", "p3", 8, 8, None)))
     assert {"dc5": 5, "dc6": 6, "dc8": 8, "dc10": 10}.items() <= read_rows(storage, clock).items()
     whole(storage, clock, EVERY)

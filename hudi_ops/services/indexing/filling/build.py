@@ -106,6 +106,7 @@ class Build:
     _reading: Progress | None = None
     _reading_since_s: float = 0.0
     _told_s: float = 0.0
+    _note: str = ""
 
     @property
     def names(self) -> frozenset[str]:
@@ -150,6 +151,14 @@ class Build:
         if now_s - self._told_s >= CHECKPOINT_EVERY_S:
             self._told_s = now_s
             self.put_checkpoint()
+
+    def wait(self, note: str) -> None:
+        """Log and put what the build waits for: when it changes, and now and then."""
+        now_s = self.session.ctx.clock.monotonic_s()
+        if note != self._note or now_s - self._told_s >= CHECKPOINT_EVERY_S:
+            self._note, self._told_s = note, now_s
+            logger.info("the index build %s", note)
+            self.put_checkpoint(note)
 
     def put_checkpoint(self, note: str = "") -> None:
         """Put the checkpoint of this execution."""

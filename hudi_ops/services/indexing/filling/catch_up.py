@@ -13,19 +13,20 @@ Source: RFC-45; docs/protocol.md §18.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
 from hudi_ops.commit.checks import refuse_changed_columns
 from hudi_ops.commit.recover.dead_writers import is_foreign
 from hudi_ops.concurrency.lease.lease import drop_lease, read_lease, take_lease
+from hudi_ops.engine.progress import Progress
 from hudi_ops.errors import Conflict
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
 from hudi_ops.metadata.records.partitions import TIMELINE_FOLDER, MetadataPartition
 from hudi_ops.metadata.records.records import Records
 from hudi_ops.metadata.writer.begin import complete_beginning, request_beginning
-from hudi_ops.metadata.writer.commit import apply_delta
+from hudi_ops.metadata.writer.commit import apply_delta, undo_delta
 from hudi_ops.metadata.writer.delta import MetadataDelta, make_delta
 from hudi_ops.services.indexing.filling.build import Build, missing_names
 from hudi_ops.services.indexing.filling.diff import TableSnapshot, cleaned, diff, snapshot, without
@@ -65,6 +66,7 @@ class CatchUp:
     Attributes:
         build: the build, announced.
         until_s: monotonic time at which it gives up.
+        pulse: called at each look at a foreign writer; raises if the build was cancelled, or is to stop.
         settled_from: foreign instants requested before this time may not know the announcement.
         delta: records that are put and do not count yet.
         above: ranges of partitions to put above all.
@@ -73,6 +75,7 @@ class CatchUp:
 
     build: Build
     until_s: float
+    pulse: Callable[[Progress], None]
     settled_from: str = ""
     delta: MetadataDelta | None = None
     above: Sequence[Records] = ()
@@ -98,7 +101,8 @@ class CatchUp:
         """
         build = self.build
         state = self._settled()
-        if not (
+        self._leave_listed(state)
+        if not build.partitions or not (
             changing(state.timeline) - build.seen.completed or build.seen.undone_ahead(state) or self._undone(state)
         ):
             return
@@ -110,6 +114,7 @@ class CatchUp:
         lead, run, rest = ([], new, []) if is_undone else _first_run(new, judged)
         if not run and not is_undone:
             return
+        self._refuse_late(state)
         if lead:
             build.seen = self._moved_on(without(state, {*run, *rest}))
         missing = [one for one in judged if one.verdict == "missing" and one.instant in {each.time for each in run}]
@@ -144,11 +149,26 @@ class CatchUp:
         return after
 
     def finish(self, state: TableState) -> None:
-        """Complete the delta that was put; called under the lock, with the state just read."""
+        """Complete the delta that was put; called under the lock, with the state just read.
+
+        Raises:
+            Conflict: a foreign writer built and listed one of the partitions since; the delta is removed.
+        """
         build, delta = self.build, self.delta
         if delta is None:
             return
         storage = build.session.ctx.storage
+        if taken := sorted(build.names & {*state.config.metadata_partitions}):
+            undo_delta(storage, [delta.instant])
+            self.delta, self.above = None, ()
+            raise Conflict(
+                f"a foreign writer built {', '.join(taken)} of the metadata table while catch-up added to it",
+                table=state.config.name,
+                instant=build.attempt.instant,
+                expected="announced partitions that are not listed",
+                found=", ".join(state.config.metadata_partitions),
+                next_step="run the same call again: it leaves these partitions as they are, and builds the others",
+            )
         own = load_metadata_timeline(storage)
         completion = build.session.next_time(newest_known(state.timeline, state.log) | {own.newest_time}, state)
         if self.above:
@@ -165,6 +185,8 @@ class CatchUp:
             Conflict: names the first instant that the partitions lack.
         """
         build = self.build
+        if not build.partitions:
+            return
         gone = missing_names(build.names, state)
         if gone:
             build.is_announced = False
@@ -242,6 +264,19 @@ class CatchUp:
         gone = self.build.seen.completed - changing(state.timeline)
         return [one for one in gone if one.time >= state.timeline.start]
 
+    def _leave_listed(self, state: TableState) -> None:
+        """Leave partitions that a foreign writer built by itself, and listed, as they are.
+
+        Its file groups may be others than those of this build.
+        """
+        build = self.build
+        listed = build.names & {*state.config.metadata_partitions}
+        if listed:
+            logger.warning(
+                "a foreign writer built and listed %s itself: catch-up leaves that to it", ", ".join(sorted(listed))
+            )
+            build.partitions = tuple(one for one in build.partitions if str(one) not in listed)
+
     def _settled(self) -> TableState:
         """Wait for foreign writers that may not know the announcement; return the state."""
         session = self.build.session
@@ -251,12 +286,20 @@ class CatchUp:
             if not waiting:
                 return state
             first = waiting[0]
-            note = f"waits for {first.action} {first.time} of a foreign writer, which may not know the new partitions"
+            note = f"waits for {first.action} {first.time} of a foreign writer, which may not know the new partitions; "
+            note += self._until(first)
             self._note(Verdict(one.time, one.action, "waiting", "for a foreign writer") for one in waiting)
-            self.build.put_checkpoint(note)
+            self.build.wait(note)
             self._refuse_late(state, note, first.time)
-            logger.info("the index build %s", note)
+            self.pulse(Progress("foreign writers that ended", 0, len(waiting)))
             session.ctx.clock.sleep_s(LOOK_EVERY_S)
+
+    def _until(self, one: Instant) -> str:
+        """Return until when a foreign writer counts as alive, in words."""
+        lease = read_lease(self.build.session.ctx.storage, one.time)
+        if lease is None:
+            return "it has no heartbeat: the build waits until its instant has ended"
+        return f"its heartbeat counts until {instant_of_ms(lease.expires_ms, self.build.begun.zone)}"
 
     def _refuse_late(self, state: TableState, note: str = "adds what completed meanwhile", other: str = "") -> None:
         """Refuse to go on after the limit of catch-up.
