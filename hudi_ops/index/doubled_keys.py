@@ -27,8 +27,9 @@ def key_tasks(
     schema: pa.Schema,
     keys: KeySpec | None,
     slices: Sequence[Slice],
+    columns: Sequence[str] = (),
 ) -> list[SliceKeysTask]:
-    """Make the tasks that read the record keys of slices.
+    """Make the tasks that read the record keys of slices, and these columns beside them.
 
     `keys` is the key spec of a table without meta columns; None: files have a key column.
     """
@@ -45,6 +46,7 @@ def key_tasks(
             keys,
             tuple((log.path, log.size_bytes) for log in slice_.logs),
             merging if slice_.logs else None,
+            tuple(columns),
         )
         for slice_ in slices
     ]

@@ -12,6 +12,9 @@ from hudi_ops.errors import Corrupt
 from hudi_ops.formats.json_text import load_json
 from hudi_ops.metadata.records.partitions import MetadataPartition, rebuild_command
 
+SECONDARY_KIND: Final = "secondary_index"
+"""Type of secondary indexes in their definitions."""
+
 _ROOT: Final = "indexDefinitions"
 _KNOWN: Final = ("indexName", "indexType", "indexFunction", "sourceFields", "indexOptions", "version")
 
@@ -47,6 +50,11 @@ def record_index_definition() -> IndexDefinition:
     """Return a version 9 table's definition of its record index; version 8 has none."""
     name = str(MetadataPartition.RECORD_INDEX)
     return IndexDefinition(name, name, options={"isPartitioned": "false"}, version="V1")
+
+
+def secondary_definition(name: str, column: str, table_version: int) -> IndexDefinition:
+    """Return the definition of a new secondary index of one column."""
+    return IndexDefinition(name, SECONDARY_KIND, "identity", (column,), version="V2" if table_version >= 9 else None)
 
 
 def stats_index_version(definitions: Mapping[str, IndexDefinition], table_version: int) -> int:

@@ -8,7 +8,7 @@ catch-up of a build), of one write, and of removed files. Records of changes and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -29,12 +29,15 @@ class WantedFacts:
         bloom: bloom filters of base files.
         keys: of a write the keys that each file added and removed; of a build the keys of each slice.
         added_columns: of a write that adds columns, their nulls in the partitions that exist.
+        entries: names of secondary indexes whose entries are wanted: of a write those that it added and removed; of a build those
+            of each slice.
     """
 
     ranges: bool = False
     bloom: bool = False
     keys: bool = False
     added_columns: bool = False
+    entries: tuple[str, ...] = ()
 
     def __or__(self, other: WantedFacts) -> WantedFacts:
         return WantedFacts(
@@ -42,6 +45,7 @@ class WantedFacts:
             self.bloom or other.bloom,
             self.keys or other.keys,
             self.added_columns or other.added_columns,
+            (*self.entries, *other.entries),
         )
 
     def request(self, columns: Sequence[str]) -> StatisticsRequest:
@@ -60,12 +64,16 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class KeysAt:
-    """Record keys, each once, with location and their slice's moment in ms since 1970 UTC."""
+    """Record keys, each once, with location and their slice's moment in ms since 1970 UTC.
+
+    `entries` are keys of secondary indexes, by the index's name; each tells a value and a record key.
+    """
 
     partition_path: str
     file_id: str
     instant_ms: int
     keys: pa.Array
+    entries: Mapping[str, pa.Array] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +100,14 @@ class TableChange:
         facts: statistics of new files, as far as the kinds want them.
         keys: keys that are new in their file group, where they are now, if a kind wants them.
         gone: keys that left their file group; they may be among `keys`, too.
+        gone_entries: entries of secondary indexes that left their file group, by the index's name.
     """
 
     files: Mapping[str, FileChanges]
     facts: Sequence[FileStatistics]
     keys: Sequence[KeysAt]
     gone: pa.Array
+    gone_entries: Mapping[str, pa.Array] = field(default_factory=dict)
 
     @property
     def removed(self) -> FilesByPartition:
@@ -117,6 +127,7 @@ class WrittenFiles:
         hidden: keys of file groups that the write hides, if it hides any.
         are_located: the record index led to the file groups, so that a removed key of a log file was in its group.
         added_columns: nulls of columns that the write adds, one for each partition that exists.
+        entries: added and removed entries of secondary indexes, by the index's name.
     """
 
     files: Mapping[str, FileChanges]
@@ -125,6 +136,7 @@ class WrittenFiles:
     hidden: pa.Array | None = None
     are_located: bool = False
     added_columns: Sequence[FileStatistics] = ()
+    entries: Mapping[str, tuple[pa.Array, pa.Array]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

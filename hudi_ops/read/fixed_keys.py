@@ -1,16 +1,23 @@
-"""Find the record keys that a condition allows; files that exclude all of them are not read."""
+"""Find the record keys, or indexed values, that a condition allows; files without them are not read."""
 
 from __future__ import annotations
 
+import logging
 from itertools import product
 
 import pyarrow as pa
 
 from hudi_ops.config.columns import RECORD_KEY
 from hudi_ops.config.table import TableConfig
-from hudi_ops.errors import HudiOpsError
+from hudi_ops.errors import Corrupt, HudiOpsError, Unsupported
 from hudi_ops.kernels.condition import Condition
 from hudi_ops.kernels.keys.keys import KeySpec, record_keys
+from hudi_ops.metadata.definitions import secondary_columns
+from hudi_ops.metadata.reader.layout import load_index_definitions
+from hudi_ops.metadata.records.partitions import is_secondary
+from hudi_ops.storage.protocol import Storage
+
+logger = logging.getLogger(__name__)
 
 KEYS_MAX = 1000
 """With more keys than these, most files hold one of them."""
@@ -46,6 +53,42 @@ def fixed_keys(condition: Condition, config: TableConfig, schema: pa.Schema) -> 
     except (pa.ArrowInvalid, OverflowError, HudiOpsError):
         return None  # a value that can be no key: the condition itself will find no row
     return tuple(dict.fromkeys(found))
+
+
+def values_by_index(
+    storage: Storage, condition: Condition, config: TableConfig, schema: pa.Schema
+) -> dict[str, tuple[str, ...]]:
+    """Return the values that a condition allows in columns with a secondary index, by the index's name.
+
+    `schema` holds the table's columns, without meta columns.
+    """
+    names = [name for name in config.metadata_partitions if is_secondary(name)]
+    if not condition.fixed or not names:
+        return {}
+    found = {}
+    try:
+        definitions = load_index_definitions(storage)
+    except Corrupt as error:
+        logger.warning("secondary indexes are not used: %s", error)
+        return {}
+    for name in names:
+        try:
+            column = secondary_columns([name], schema, config, definitions)[name]
+        except Unsupported:
+            continue  # one that only Apache Hudi maintains
+        values = fixed_texts(condition, column, schema)
+        if values is not None:
+            found[name] = values
+    return found
+
+
+def fixed_texts(condition: Condition, column: str, schema: pa.Schema) -> tuple[str, ...] | None:
+    """Return the texts of which every row that passes has one in a column of texts or whole numbers; None: any is possible."""
+    values = condition.fixed.get(column)
+    if values is None or column not in schema.names or len(values) > KEYS_MAX:
+        return None
+    kind = schema.field(column).type
+    return tuple(dict.fromkeys(map(str, values))) if all(_is_exact(value, kind) for value in values) else None
 
 
 def _is_exact(value: object, kind: pa.DataType) -> bool:

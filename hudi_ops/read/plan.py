@@ -22,7 +22,7 @@ from hudi_ops.kernels.condition import Condition, both, computed, possible_units
 from hudi_ops.metadata.reader.listing import ListingChoice, listing_choice, open_listing
 from hudi_ops.metadata.reader.table import MetadataTable
 from hudi_ops.read.as_of import as_of_restore
-from hudi_ops.read.fixed_keys import fixed_keys
+from hudi_ops.read.fixed_keys import fixed_keys, values_by_index
 from hudi_ops.read.prune import (
     NOTHING_LEFT_OUT,
     Chosen,
@@ -250,6 +250,8 @@ def plan_read(storage: Storage, request: ReadRequest, commits: CommitReader | No
     plain = row_schema(config, table_schema(config, opened.timeline, opened.commits, request.as_of))
     wanted = Wanted.of(config, plain, request)
     sought = wanted.sought(config, is_newest=request.as_of is None)
+    if sought.is_newest and request.query == "snapshot" and wanted.condition is not None and wanted.keys is None:
+        sought = replace(sought, values=values_by_index(storage, wanted.condition, config, plain))
 
     moment = Moment(
         storage,

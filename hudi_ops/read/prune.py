@@ -10,8 +10,8 @@ Source: docs/format.md §14.7.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import compress
 from typing import TypeVar
 
@@ -24,7 +24,7 @@ from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Corrupt, Unavailable
 from hudi_ops.kernels.condition import Condition, both, member
 from hudi_ops.metadata.prune.bounds import possible_files, possible_partitions
-from hudi_ops.metadata.prune.key_places import files_for_keys, groups_of_keys
+from hudi_ops.metadata.prune.key_places import files_for_keys, groups_of_keys, keys_of_values
 from hudi_ops.metadata.reader.listing import ListingChoice
 from hudi_ops.metadata.reader.table import MetadataTable, open_metadata
 from hudi_ops.metadata.records.partitions import MetadataPartition
@@ -45,6 +45,9 @@ logger = logging.getLogger(__name__)
 FEW_GROUPS = 4
 """So few file groups, named by the record index, are read without asking statistics, which takes longer than their footers."""
 
+KEYS_BY_VALUE_MAX = 10_000
+"""With more rows than these of one value, most file groups hold one of them."""
+
 TRIES = 2
 """How often the metadata table is opened, before a read goes without it."""
 
@@ -58,6 +61,7 @@ class Sought:
     Attributes:
         schema: the table's columns, meta columns first.
         keys: record keys of which each wanted row has one; None when nothing is known.
+        values: texts of which each wanted row has one in the column of a secondary index, by the index's name.
         may_prune_folders: whether `by_path` may be asked of folders above partitions.
         is_newest: whether the newest state of the table is wanted.
         told_by_path: columns that no file need hold: what statistics say of them is not believed.
@@ -70,6 +74,7 @@ class Sought:
     may_prune_folders: bool = False
     is_newest: bool = True
     told_by_path: tuple[str, ...] = ()
+    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def bounded(self) -> Condition | None:
@@ -95,6 +100,7 @@ class LeftOut:
         base_files: base files of those groups.
         record_index_unused: why the table's record index was not used for the record keys; empty: it was, or the read does not
             need keys.
+        located_by: the secondary index that told the record keys; empty: the read named them.
     """
 
     listing: str = "storage"
@@ -105,6 +111,7 @@ class LeftOut:
     groups_by_bloom_filters: int = 0
     base_files: int = 0
     record_index_unused: str = ""
+    located_by: str = ""
 
 
 NOTHING_LEFT_OUT = LeftOut()
@@ -140,11 +147,13 @@ def choose_slices(
     row of a key; empty: it does.
     """
     current = metadata if metadata is not None and sought.is_newest and _asks(sought) and metadata.is_current else None
-    located, unused = None, ""
-    if metadata is not None and sought.keys is not None and metadata.holds(MetadataPartition.RECORD_INDEX):
+    located, unused, located_by = None, "", ""
+    needs_keys = sought.keys is not None or bool(sought.values)
+    if metadata is not None and needs_keys and metadata.holds(MetadataPartition.RECORD_INDEX):
         unused = why_unused() if current is not None else "it tells of the newest state, not of the one that is read"
         if current is not None and not unused:
-            located = groups_of_keys(current, sought.keys)
+            located_by, keys = ("", sought.keys) if sought.keys is not None else _keys_by_value(current, sought)
+            located = groups_of_keys(current, keys) if keys is not None else None
     asks_statistics = located is None or len(located) > FEW_GROUPS
     partitions = _Partitions(sought, current if asks_statistics else None, located)
     walked = listing.walk(partitions.keep if partitions.asks else None, may_prune_folders=sought.may_prune_folders)
@@ -154,6 +163,7 @@ def choose_slices(
         partitions_by_statistics=len(partitions.by_statistics & set(walked.skipped)),
         partitions_by_record_index=len(partitions.by_record_index & set(walked.skipped)),
         record_index_unused=unused,
+        located_by=located_by,
     )
     if located is not None:
         seen = {(one.partition_path, one.file_id) for one in slices}
@@ -162,7 +172,7 @@ def choose_slices(
             logger.warning(
                 "the record index names file groups that are not there, the first %s: it is not used", strange[0]
             )
-            chosen = choose_slices(listing, visible, replace(sought, keys=None), metadata, why_unused)
+            chosen = choose_slices(listing, visible, replace(sought, keys=None, values={}), metadata, why_unused)
             why = f"it names file group {strange[0][1]} of partition {strange[0][0] or '.'}, which is not there"
             return replace(chosen, left_out=replace(chosen.left_out, record_index_unused=why))
         slices, dropped = _split(slices, [(one.partition_path, one.file_id) in located for one in slices])
@@ -290,6 +300,17 @@ class _Partitions:
         return [path in wanted for path in paths]
 
 
+def _keys_by_value(metadata: MetadataTable, sought: Sought) -> tuple[str, tuple[str, ...] | None]:
+    """Return the secondary index that leaves the fewest record keys, and these; none if they are too many."""
+    found = {
+        name: keys_of_values(metadata, name, values) for name, values in sought.values.items() if metadata.holds(name)
+    }
+    name = min(found, key=lambda one: len(found[one]), default="")
+    if not name or len(found[name]) > KEYS_BY_VALUE_MAX:
+        return "", None
+    return name, found[name]
+
+
 def _of_index(index: IndexKind | None) -> str:
     if index == "record_index":
         return ""
@@ -305,7 +326,7 @@ def _asks(sought: Sought) -> bool:
     return sought.condition is not None or sought.keys is not None
 
 
-def _speaks(metadata: MetadataTable, partition: MetadataPartition, condition: Condition | None) -> bool:
+def _speaks(metadata: MetadataTable, partition: str, condition: Condition | None) -> bool:
     return condition is not None and bool(condition.columns) and metadata.holds(partition)
 
 

@@ -51,6 +51,7 @@ class Explanation:
         log_bytes_read: size of the log files.
         rows_at_most: rows in the row groups that are read, and records of the log files.
         record_index_unused: why a record index that there is did not tell where wanted keys are; empty: it did, or was not needed.
+        located_by: the secondary index that told the wanted keys to the record index; empty: none was asked.
     """
 
     listing: str
@@ -70,6 +71,7 @@ class Explanation:
     log_bytes_read: int
     rows_at_most: int
     record_index_unused: str = ""
+    located_by: str = ""
 
     def as_dict(self) -> dict[str, int | str]:
         """By name."""
@@ -78,11 +80,11 @@ class Explanation:
     def __str__(self) -> str:
         partitions = _by({
             "partition_stats": self.partitions_skipped_by_statistics,
-            "record_index": self.partitions_skipped_by_record_index,
+            self.located_by or "record_index": self.partitions_skipped_by_record_index,
         })
         groups = {
             "column_stats": self.groups_skipped_by_statistics,
-            "record_index": self.groups_skipped_by_record_index,
+            self.located_by or "record_index": self.groups_skipped_by_record_index,
             "bloom_filters": self.groups_skipped_by_bloom_filters,
         }
         by = "by the metadata table" if self.listing == "metadata" else "of folders"
@@ -239,6 +241,7 @@ class Scan:
             log_bytes_read=sum(one.log_bytes for one in files),
             rows_at_most=sum(one.rows for one in files),
             record_index_unused=left_out.record_index_unused,
+            located_by=left_out.located_by,
         )
 
     @property

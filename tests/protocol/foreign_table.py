@@ -53,7 +53,7 @@ def build_metadata_table(storage: Storage) -> None:
     set_properties(
         storage,
         {
-            "hoodie.table.metadata.partitions": "column_stats,files,secondary_index_city",
+            "hoodie.table.metadata.partitions": "column_stats,files,expr_index_city",
             "hoodie.table.metadata.partitions.inflight": "",
         },
     )

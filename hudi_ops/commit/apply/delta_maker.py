@@ -19,7 +19,7 @@ from hudi_ops.metadata.kinds.registry import kind_of
 from hudi_ops.metadata.reader.instants import completed_beside, load_metadata_timeline
 from hudi_ops.metadata.reader.later_deltas import is_ours, later_deltas, refuse_contradicted
 from hudi_ops.metadata.reader.layout import Basis, basis_of
-from hudi_ops.metadata.records.partitions import MetadataPartition
+from hudi_ops.metadata.records.partitions import MetadataPartition, is_secondary
 from hudi_ops.metadata.records.records import Records
 from hudi_ops.metadata.writer.compaction import deltas_since_compaction
 from hudi_ops.metadata.writer.delta import MetadataDelta, make_delta
@@ -112,8 +112,9 @@ class DeltaMaker(ABC):
         later = later_deltas(self.attempt.instant, own, state)
         foreign = [delta for delta in later if not is_ours(delta, state)]
         self._is_overtaken = any(delta.is_write for delta in foreign)
-        # Of hudi_ops deltas only those of the record index remove records.
-        relevant = later if MetadataPartition.RECORD_INDEX in self._records else foreign
+        # Of hudi_ops deltas only those of the record index and of secondary indexes remove records.
+        removes = MetadataPartition.RECORD_INDEX in self._records or any(map(is_secondary, self._records))
+        relevant = later if removes else foreign
         new = [delta for delta in relevant if delta.time not in self._compared]
         refuse_contradicted(self.session.ctx.storage, self._records, self.attempt.instant, new, state.config.version)
         self._compared |= {delta.time for delta in new}

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from hudi_ops.commit.apply.delta_maker import DeltaMaker, completed_of
+from hudi_ops.commit.apply.entries import entries_of_write
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.write import Write
 from hudi_ops.errors import Conflict
 from hudi_ops.files.base.base_file import stored_schema
 from hudi_ops.files.statistics.collect import FileStatisticsTask, statistics_of_file
 from hudi_ops.files.statistics.statistics import ColumnRange, FileStatistics, StatisticsRequest
-from hudi_ops.metadata.definitions import Statistics, statistics_of
+from hudi_ops.metadata.definitions import Statistics, secondary_columns, statistics_of
 from hudi_ops.metadata.index_kind import Terms, WrittenFiles
 from hudi_ops.metadata.kinds.registry import kinds_of, wanted_by
 from hudi_ops.metadata.reader.layout import kept_partitions, load_index_definitions
@@ -41,8 +42,10 @@ def wanted_facts(session: Session, state: TableState, schema: pa.Schema) -> Stat
     """
     wanted = wanted_by(kinds_of(kept_partitions(state.config)))
     columns: tuple[str, ...] = ()
+    definitions = load_index_definitions(session.ctx.storage) if wanted.ranges or wanted.entries else {}
     if wanted.ranges:
-        columns = statistics_of(schema, state.config, load_index_definitions(session.ctx.storage)).columns
+        columns = statistics_of(schema, state.config, definitions).columns
+    secondary_columns(wanted.entries, schema, state.config, definitions)  # refuses those that are not kept
     return wanted.request(columns)
 
 
@@ -68,14 +71,16 @@ class WriteDeltaMaker(DeltaMaker):
         kinds = kinds_of(kept_partitions(state.config))
         facts = self._facts(state)
         definitions = load_index_definitions(self.session.ctx.storage)
-        instant = self.attempt.instant
+        instant, wanted = self.attempt.instant, wanted_by(kinds)
+        columns = secondary_columns(wanted.entries, self.schema, state.config, definitions)
         written = WrittenFiles(
             file_changes(self.write.stats),
             facts,
             ms_of_instant(instant, state.zone),
             hidden=self.write.hidden_keys,
             are_located=state.log.properties.facts.index == "record_index",
-            added_columns=self._nulls_of_added_columns(state) if wanted_by(kinds).added_columns else (),
+            added_columns=self._nulls_of_added_columns(state) if wanted.added_columns else (),
+            entries=entries_of_write(self.session, state, instant, self.write, self.schema, columns) if columns else {},
         )
         terms = Terms(state.config.version, instant, statistics_of(self.schema, state.config, definitions))
         made = {kind.name: kind.of_write(written, terms) for kind in kinds}

@@ -18,7 +18,7 @@ from hudi_ops.errors import Busy, Corrupt
 from hudi_ops.metadata.index_definitions import encode_index_definitions
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
 from hudi_ops.metadata.reader.layout import load_index_definitions
-from hudi_ops.metadata.records.partitions import FOLDER
+from hudi_ops.metadata.records.partitions import FOLDER, is_secondary
 from hudi_ops.metadata.writer.commit import ACTION, undo_delta
 from hudi_ops.timeline.builds.announced import announcement_of
 from hudi_ops.timeline.builds.checkpoint import BuildCheckpoint, checkpoints_of, drop_checkpoints, planned_builds
@@ -47,7 +47,7 @@ def remove_index_build(session: Session, plan: Instant) -> None:
     names = _names(session, plan, checkpoints)
     announced = withdraw_announcement(session, plan.time, names)
     is_foreign = not checkpoints and not announced and _withdraw_foreign(session, plan, names)
-    if checkpoints or announced or is_foreign:
+    if checkpoints or announced or is_foreign or any(map(is_secondary, names)):
         _delete(session, plan, names, checkpoints, announced)
     drop_checkpoints(storage, plan.time)
     for instant in sorted({time for one in checkpoints for time in one.instants}):
@@ -200,7 +200,9 @@ def _delete(
             for info in storage.list(place):
                 storage.delete(info.path)
                 gone.append(info.path)
-        _forget(session, {name for one in checkpoints for name in one.defined} - {*config.all_metadata_partitions})
+        # A plan of a secondary index defines it, unless a rebuild dropped it before.
+        defined = {name for one in checkpoints for name in one.defined} | {*filter(is_secondary, names)}
+        _forget(session, defined - {*config.all_metadata_partitions, *state.log.properties.to_build})
     logger.warning("removed the index build %s of %s: %s files", plan.time, ", ".join(sorted(names)), len(gone))
 
 

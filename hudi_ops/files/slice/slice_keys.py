@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,6 +28,7 @@ class SliceKeysTask:
         keys: how record keys are made in a table without meta columns; None: files have them in a column.
         logs: paths and sizes of its log files, in the order in which they are merged.
         merging: merge rules, and the instants whose blocks count; needed where there are log files.
+        columns: columns to read beside the keys, for `keyed_rows_of_slice`.
     """
 
     storage: Storage
@@ -36,6 +38,12 @@ class SliceKeysTask:
     keys: KeySpec | None = None
     logs: tuple[tuple[str, int], ...] = ()
     merging: tuple[MergeRules, BlockInstants] | None = None
+    columns: tuple[str, ...] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of all its files."""
+        return self.base_bytes + sum(size_bytes for _, size_bytes in self.logs)
 
 
 def keys_of_slice(task: SliceKeysTask) -> pa.Array:
@@ -48,15 +56,28 @@ def keys_of_slice(task: SliceKeysTask) -> pa.Array:
         Unavailable: the storage did not deliver it.
         Internal: log files without merge rules.
     """
+    return pc.unique(keyed_rows_of_slice(replace(task, columns=()))[0])
+
+
+def keyed_rows_of_slice(task: SliceKeysTask) -> tuple[pa.Array, pa.Table]:
+    """Return the record key of each row of a slice after merging, and its `columns`.
+
+    Raises:
+        Internal: log files without merge rules. Others as `keys_of_slice`.
+    """
+    wanted = _key_columns(task.schema, task.keys, task.columns)
     if not task.logs:
-        base = pa.array([], pa.string())
-        return base if task.base is None else pc.unique(keys_of_base(task.storage, task.base, task.schema, task.keys))
-    if task.merging is None:
+        rows = _rows_of_base(task.storage, task.base, wanted) if task.base is not None else wanted.empty_table()
+    elif task.merging is None:
         raise Internal("The keys of log files were requested without merge rules", found=task.logs[0][0])
-    rules, instants = task.merging
-    wanted = _key_columns(task.schema, task.keys)
-    scan = SliceTask(task.storage, task.base, task.base_bytes, task.logs, rules, instants, wanted, tuple(wanted.names))
-    return pc.unique(_keys(SliceScan(scan).table(), task.keys))
+    else:
+        merge_rules, instants = task.merging
+        rows = SliceScan(
+            SliceTask(
+                task.storage, task.base, task.base_bytes, task.logs, merge_rules, instants, wanted, tuple(wanted.names)
+            )
+        ).table()
+    return _keys(rows, task.keys), rows.select(task.columns)
 
 
 def keys_of_base(storage: Storage, path: str, schema: pa.Schema, keys: KeySpec | None) -> pa.Array:
@@ -67,13 +88,17 @@ def keys_of_base(storage: Storage, path: str, schema: pa.Schema, keys: KeySpec |
         NotFound: it is gone.
         Unavailable: the storage did not deliver it.
     """
-    wanted = _key_columns(schema, keys)
-    return _keys(conform(BaseFileReader(storage, path).read(wanted.names), wanted, path), keys)
+    return _keys(_rows_of_base(storage, path, _key_columns(schema, keys)), keys)
 
 
-def _key_columns(schema: pa.Schema, keys: KeySpec | None) -> pa.Schema:
+def _rows_of_base(storage: Storage, path: str, wanted: pa.Schema) -> pa.Table:
+    return conform(BaseFileReader(storage, path).read(wanted.names), wanted, path)
+
+
+def _key_columns(schema: pa.Schema, keys: KeySpec | None, columns: Sequence[str] = ()) -> pa.Schema:
     # In the table's present types: a key's text depends on the unit of a timestamp.
-    return pa.schema([schema.field(name) for name in (keys.fields if keys is not None else (RECORD_KEY,))])
+    names = dict.fromkeys((*(keys.fields if keys is not None else (RECORD_KEY,)), *columns))
+    return pa.schema([schema.field(name) for name in names])
 
 
 def _keys(rows: pa.Table, keys: KeySpec | None) -> pa.Array:

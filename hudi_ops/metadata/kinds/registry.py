@@ -12,7 +12,8 @@ from hudi_ops.metadata.kinds.column_stats import COLUMN_STATS
 from hudi_ops.metadata.kinds.files import FILES
 from hudi_ops.metadata.kinds.partition_stats import PARTITION_STATS
 from hudi_ops.metadata.kinds.record_index import RECORD_INDEX
-from hudi_ops.metadata.records.partitions import add_form, form_of
+from hudi_ops.metadata.kinds.secondary_index import secondary_kind
+from hudi_ops.metadata.records.partitions import add_form, form_of, is_secondary
 
 _KINDS: dict[str, IndexKind] = {
     kind.name: kind for kind in (FILES, COLUMN_STATS, BLOOM_FILTERS, RECORD_INDEX, PARTITION_STATS)
@@ -38,7 +39,7 @@ def kind_of(partition: str) -> IndexKind:
     Raises:
         Internal: it maintains no partition of this name.
     """
-    return _KINDS[form_of(partition).name]
+    return secondary_kind(partition) if is_secondary(partition) else _KINDS[form_of(partition).name]
 
 
 def kinds_of(partitions: Iterable[str]) -> tuple[IndexKind, ...]:

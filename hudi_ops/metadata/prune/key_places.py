@@ -14,7 +14,7 @@ from hudi_ops.errors import Corrupt
 from hudi_ops.formats.parquet import bloom
 from hudi_ops.metadata.reader.table import MetadataTable
 from hudi_ops.metadata.records.bloom_filters import decoded_filters
-from hudi_ops.metadata.records.keys import bloom_filter_key
+from hudi_ops.metadata.records.keys import bloom_filter_key, record_keys_of
 from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition
 from hudi_ops.metadata.records.record_index import decoded_locations
 from hudi_ops.view.file_group import DataFile
@@ -31,6 +31,15 @@ def groups_of_keys(metadata: MetadataTable, keys: Sequence[str]) -> frozenset[tu
     found = decoded_locations(metadata.lookup(partition, keys), f"{FOLDER}/{partition.value}")
     columns = (found[name].cast(pa.string()).to_pylist() for name in ("partition_path", "file_id"))
     return frozenset(zip(*columns, strict=True))
+
+
+def keys_of_values(metadata: MetadataTable, index: str, values: Sequence[str]) -> tuple[str, ...]:
+    """Return the record keys of all rows with one of these values in the column of a secondary index.
+
+    `metadata` holds the index, and is current.
+    """
+    found = record_keys_of(metadata.of_values(index, values).keys)
+    return tuple(found.unique().to_pylist())
 
 
 def files_for_keys(metadata: MetadataTable, files: Sequence[DataFile], keys: Sequence[str]) -> npt.NDArray[np.bool_]:

@@ -15,10 +15,11 @@ import pyarrow.compute as pc
 
 from hudi_ops.errors import Conflict
 from hudi_ops.files.names import parse_data_file
+from hudi_ops.metadata.reader.merge import current
 from hudi_ops.metadata.reader.slice_files import WantedRecords, read_records
 from hudi_ops.metadata.records.file_lists import decoded_entries
 from hudi_ops.metadata.records.keys import ALL_PARTITIONS_KEY
-from hudi_ops.metadata.records.partitions import FOLDER, TIMELINE_FOLDER, MetadataPartition
+from hudi_ops.metadata.records.partitions import FOLDER, TIMELINE_FOLDER, MetadataPartition, is_secondary
 from hudi_ops.metadata.records.records import Records
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
@@ -28,7 +29,10 @@ from hudi_ops.timeline.state import TableState
 from hudi_ops.view.file_group import DataFile
 
 _COMPARED = (MetadataPartition.FILES, MetadataPartition.RECORD_INDEX)
-"""Partitions whose records merge several writes: of a file, or its filter, only one write tells."""
+"""Partitions whose records merge several writes, as those of secondary indexes do.
+
+Of a file, or its filter, only one write tells.
+"""
 
 
 def later_deltas(time: str, own: Timeline, state: TableState) -> list[Instant]:
@@ -69,10 +73,13 @@ def refuse_contradicted(
     for instant in later:
         path = f"{TIMELINE_FOLDER}/{instant.file_name}"
         for stat in CommitMetadata.from_bytes(storage.get(path), path).stats:
-            mine = made.get(stat.partition_path) if stat.partition_path in _COMPARED else None
+            is_compared = stat.partition_path in _COMPARED or is_secondary(stat.partition_path)
+            mine = made.get(stat.partition_path) if is_compared else None
             if mine is None:
                 continue
-            for theirs in _records_of(storage, mine.partition, stat, version):
+            for theirs in (
+                current(one, version=version) for one in _records_of(storage, mine.partition, stat, version)
+            ):
                 if (shared := _contradiction(mine, theirs, path)) is not None:
                     raise Conflict(
                         f"{instant.time} was requested later, completed first, and contradicts {shared!r}",

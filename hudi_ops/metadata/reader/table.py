@@ -19,6 +19,7 @@ from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_ti
 from hudi_ops.metadata.reader.merge import current, merge
 from hudi_ops.metadata.reader.slice_files import WantedRecords, read_records
 from hudi_ops.metadata.reader.slices import MetadataSlice, count_groups, list_partition, newer_bases, newest_slices
+from hudi_ops.metadata.records.keys import secondary_prefix
 from hudi_ops.metadata.records.partitions import FOLDER, group_numbers, rebuild_command
 from hudi_ops.metadata.records.records import Records, empty
 from hudi_ops.metadata.records.schema import record_schema
@@ -34,6 +35,8 @@ NEAR_BYTES = 8 << 20
 _NEAR = ("file:", "memory:")
 _ALONE = LocalEngine(1)
 _OLDEST_VERSION = 8
+_HASHES_VALUES = 9
+"""First version whose secondary indexes choose file groups by values."""
 
 
 class MetadataTable:
@@ -119,11 +122,35 @@ class MetadataTable:
         """
         groups = self._groups(partition)
         if keys is not None:
-            return self._parts(partition, _by_group(groups, keys))
+            return self._parts(partition, self._by_group(partition, groups, keys))
         wanted = WantedRecords(
             prefixes=None if prefixes is None else tuple(sorted({prefix.encode() for prefix in prefixes}))
         )
         return self._parts(partition, [(group, wanted) for group in groups])
+
+    def of_values(self, partition: str, values: Sequence[str]) -> Records:
+        """Read the records of a secondary index for these values; raise as `read`."""
+        prefixes = pa.array([secondary_prefix(value) for value in values], pa.string())
+        groups = self._groups(partition)
+        if self.version < _HASHES_VALUES:
+            return self._merged(partition, self.parts(partition, prefixes=prefixes.to_pylist()))
+        numbers = group_numbers(prefixes, len(groups), partition, self.version)
+        wanted = []
+        for number in np.unique(numbers).tolist():
+            own = prefixes.filter(pa.array(numbers == number)).to_pylist()
+            wanted.append((groups[number], WantedRecords(prefixes=tuple(sorted({one.encode() for one in own})))))
+        return self._merged(partition, self._parts(partition, wanted))
+
+    def _by_group(
+        self, partition: str, groups: Sequence[MetadataSlice], keys: pa.Array | Sequence[str]
+    ) -> list[tuple[MetadataSlice, WantedRecords]]:
+        wanted = pc.unique(keys if isinstance(keys, pa.Array) else pa.array(keys, pa.string()))
+        wanted = wanted.take(pc.sort_indices(as_bytes(wanted)))
+        numbers = group_numbers(wanted, len(groups), partition, self.version)
+        return [
+            (groups[number], WantedRecords(keys=narrowed(wanted.filter(pa.array(numbers == number)))))
+            for number in np.unique(numbers).tolist()
+        ]
 
     def _refuse_outrun(self, partition: str, folder: Folder) -> None:
         """Refuse a listing that a compaction may have outrun.
@@ -217,15 +244,3 @@ def open_metadata(
         )
         return None
     return MetadataTable(storage, config, instants, engine)
-
-
-def _by_group(
-    groups: Sequence[MetadataSlice], keys: pa.Array | Sequence[str]
-) -> list[tuple[MetadataSlice, WantedRecords]]:
-    wanted = pc.unique(keys if isinstance(keys, pa.Array) else pa.array(keys, pa.string()))
-    wanted = wanted.take(pc.sort_indices(as_bytes(wanted)))
-    numbers = group_numbers(wanted, len(groups))
-    return [
-        (groups[number], WantedRecords(keys=narrowed(wanted.filter(pa.array(numbers == number)))))
-        for number in np.unique(numbers).tolist()
-    ]

@@ -15,6 +15,13 @@ import xxhash
 ALL_PARTITIONS_KEY: Final = "__all_partitions__"
 """Key of the record in `files` that lists the partitions."""
 
+SECONDARY_SEPARATOR: Final = "$"
+"""Between a value and a record key, in the keys of secondary indexes."""
+
+_SPECIAL: Final = r"([\\$\x00])"
+_ESCAPED: Final = r"(?s)\\(.)"
+_PARTS: Final = r"(?s)^(?P<value>(?:[^\\$]|\\.)*)\$(?P<key>.*)$"
+_NULL_VALUE: Final = "\x00"
 _ROOT: Final = "."
 _SEED: Final = 0xFFFFFFFFDABADABA
 
@@ -77,3 +84,40 @@ def product_keys(columns: Sequence[str], places: pa.Array, column_at: pa.Array, 
     """
     hashes = pa.array([column_hash(column) for column in columns], pa.string())
     return pc.binary_join_element_wise(hashes.take(column_at), places.take(place_at), "")
+
+
+def secondary_keys(values: pa.Array, keys: pa.Array) -> pa.StringArray:
+    """Return the keys of a secondary index: value and record key of each row, escaped.
+
+    `values` are texts or null, whose text is one zero character; a zero character in a text is escaped.
+    """
+    texts = pc.fill_null(_escaped(values), _NULL_VALUE)
+    return pc.binary_join_element_wise(texts, _escaped(keys), SECONDARY_SEPARATOR)
+
+
+def secondary_prefix(value: str) -> str:
+    """Return the prefix of a value's keys in a secondary index."""
+    escaped: str = _escaped(pa.array([value], pa.string()))[0].as_py()
+    return escaped + SECONDARY_SEPARATOR
+
+
+def record_keys_of(secondary: pa.Array) -> pa.StringArray:
+    """Return the record keys in keys of a secondary index."""
+    return _unescaped(pc.extract_regex(secondary, _PARTS).field("key"))
+
+
+def hashed_part(secondary: pa.Array) -> pa.StringArray:
+    """Return the part of a secondary index's keys by which version 2 of it chooses file groups.
+
+    It is the escaped value and the separator.
+    """
+    values = pc.extract_regex(secondary, _PARTS).field("value")
+    return pc.binary_join_element_wise(values, pa.scalar(SECONDARY_SEPARATOR), "")
+
+
+def _escaped(texts: pa.Array) -> pa.Array:
+    return pc.replace_substring_regex(texts, _SPECIAL, r"\\\1")
+
+
+def _unescaped(texts: pa.Array) -> pa.Array:
+    return pc.replace_substring_regex(texts, _ESCAPED, r"\1")

@@ -5,8 +5,10 @@ Source: docs/format.md §14.2, §14.5.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +16,7 @@ import pyarrow as pa
 
 from hudi_ops.errors import Internal
 from hudi_ops.kernels.keys.hashing import java_string_hash
+from hudi_ops.metadata.records.keys import hashed_part
 
 FOLDER = ".hoodie/metadata"
 """Folder of a metadata table below its table's root: a merge-on-read table of its own."""
@@ -22,8 +25,15 @@ TIMELINE_FOLDER = f"{FOLDER}/.hoodie/timeline"
 HISTORY_FOLDER = f"{TIMELINE_FOLDER}/history"
 
 
+SECONDARY_PREFIX: Final = "secondary_index_"
+"""Beginning of the names of secondary indexes, each of which is a partition of its own."""
+
+
 class MetadataPartition(StrEnum):
-    """Partition that this library maintains: its folder, and its name in the properties."""
+    """Partition that this library maintains: its folder, and its name in the properties.
+
+    Secondary indexes, whose users name them, are maintained too.
+    """
 
     FILES = "files"
     COLUMN_STATS = "column_stats"
@@ -88,6 +98,8 @@ def form_of(partition: str) -> PartitionForm:
         Internal: it maintains no partition of this name; `is_kept` tells before.
     """
     form = _FORMS.get(partition)
+    if form is None and is_secondary(partition):
+        return _secondary_form(partition)
     if form is None:
         raise Internal(
             f"The partition {partition} of metadata tables has no form",
@@ -96,6 +108,22 @@ def form_of(partition: str) -> PartitionForm:
             next_step="report this error with its text",
         )
     return form
+
+
+def is_secondary(name: str) -> bool:
+    """Return whether a partition is a secondary index, by its name."""
+    return name.startswith(SECONDARY_PREFIX) and len(name) > len(SECONDARY_PREFIX)
+
+
+def _secondary_form(name: str) -> PartitionForm:
+    prefix = f"secondary-index-{name.removeprefix(SECONDARY_PREFIX).replace('_', '-')}-"
+    return PartitionForm(name, prefix, 7, "SecondaryIndexMetadata", 10)
+
+
+def in_build_order(names: Collection[str]) -> tuple[str, ...]:
+    """Sort partitions by the order in which they are built: secondary indexes last, by name."""
+    known = tuple(name for name in MetadataPartition if name in names)
+    return (*known, *sorted({*names} - {*known}))
 
 
 def record_type(partition: str) -> int:
@@ -113,8 +141,15 @@ def group_id(partition: str, number: int) -> str:
     return f"{form_of(partition).prefix}{number:04d}-0"
 
 
-def group_numbers(keys: pa.Array | pa.ChunkedArray, groups: int) -> npt.NDArray[np.int64]:
-    """Return the file group of each key: `abs(abs(hash) % groups)` (docs/format.md §14.5)."""
+def group_numbers(
+    keys: pa.Array | pa.ChunkedArray, groups: int, partition: str = "", version: int = 9
+) -> npt.NDArray[np.int64]:
+    """Return the file group of each key: `abs(abs(hash) % groups)` (docs/format.md §14.5).
+
+    Secondary indexes of tables of version 9 hash the value alone, so that all keys of a value lie in one group.
+    """
+    if is_secondary(partition) and version >= 9:
+        keys = hashed_part(keys)
     # In 64 bits the absolute value of the least int is a number like any other; Java's second abs gives the same.
     return np.abs(java_string_hash(keys).astype(np.int64)) % groups
 
@@ -126,4 +161,4 @@ def rebuild_command(*names: str) -> str:
 
 def is_kept(name: str) -> bool:
     """Return whether this library maintains a partition, by its name in the properties."""
-    return name in _FORMS
+    return name in _FORMS or is_secondary(name)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from hudi_ops.formats.large_arrays import decoded, narrowed, places_in
 from hudi_ops.kernels.text_order import ascending
 from hudi_ops.metadata.records.partitions import group_numbers
-from hudi_ops.metadata.records.schema import record_schema
+from hudi_ops.metadata.records.schema import record_schema, schema_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,8 @@ class Records:
         if groups == 1:
             return {0: self} if self else {}
         made: dict[int, Records] = {}
-        of_key, of_delete = group_numbers(self.keys, groups), group_numbers(self.deletes, groups)
+        version = schema_version(self.schema)
+        of_key, of_delete = (group_numbers(keys, groups, self.partition, version) for keys in (self.keys, self.deletes))
         for number in np.unique(np.concatenate([of_key, of_delete])).tolist():
             kept, gone = pa.array(np.flatnonzero(of_key == number)), pa.array(np.flatnonzero(of_delete == number))
             keys, values, deletes = self.keys.take(kept), self.values.take(kept), self.deletes.take(gone)

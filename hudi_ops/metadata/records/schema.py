@@ -175,6 +175,11 @@ def record_schema(version: int) -> str:
     return _json([*(_nullable(f"_hoodie_{name}", "string", "") for name in _META_FIELDS), *_fields(version)])
 
 
+def schema_version(schema: str) -> int:
+    """Return the version of the tables whose records have this schema: 8, or else 9."""
+    return 8 if schema == record_schema(8) else 9
+
+
 @cache
 def commit_schema(version: int) -> str:
     """Return `schema` of the metadata table's commits: the record without meta columns."""

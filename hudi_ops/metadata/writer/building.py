@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import pyarrow as pa
 
@@ -40,9 +41,11 @@ class Building:
         statistics: Sequence[FileStatistics],
         keys: Sequence[KeysAt],
         gone: pa.Array,
+        gone_entries: Mapping[str, pa.Array] = MappingProxyType({}),
     ) -> Records:
         """Return the records that bring a partition up to date."""
-        return kind_of(partition).changed(TableChange(files, statistics, keys, gone), self._terms)
+        change = TableChange(files, statistics, keys, gone, gone_entries)
+        return kind_of(partition).changed(change, self._terms)
 
     @property
     def _terms(self) -> Terms:

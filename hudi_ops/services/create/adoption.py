@@ -24,6 +24,9 @@ from hudi_ops.index.bucket_fit import (
 from hudi_ops.index.doubled_keys import count_doubled, key_tasks
 from hudi_ops.index.ring_files import RingReader, has_rings
 from hudi_ops.index.simple_bucket import Tagger, bucket_of, groups_by_bucket
+from hudi_ops.metadata.definitions import secondary_columns
+from hudi_ops.metadata.reader.layout import load_index_definitions
+from hudi_ops.metadata.records.partitions import is_secondary
 from hudi_ops.services.create.bucket_advice import count_missing, does_not_fit
 from hudi_ops.services.create.found_rings import FoundRings
 from hudi_ops.services.create.key_samples import samples_of
@@ -113,6 +116,7 @@ class Adoption:
         """
         refuse_unwritable(config)
         _refuse_first_write(config, timeline)
+        self._refuse_unkept_indexes(config, timeline, commits)
         facts = _of_services(config) if self.options.services_only else self._facts(config, timeline, commits)
         zone = self._zone(config)
         self._refuse_future(config, timeline, zone)
@@ -127,6 +131,16 @@ class Adoption:
             counted_until=counted_until(timeline) if self._doubled is not None else "",
             settings=settings_of(config.raw),
         )
+
+    def _refuse_unkept_indexes(self, config: TableConfig, timeline: Timeline, commits: CommitReader) -> None:
+        """Refuse a table with secondary indexes that writes of ours would leave behind.
+
+        Raises:
+            Unsupported: names one.
+        """
+        if names := list(filter(is_secondary, config.all_metadata_partitions)):
+            schema = table_schema(config, timeline, commits)
+            secondary_columns(names, schema, config, load_index_definitions(self.ctx.storage))
 
     def accept(self, config: TableConfig, facts: TableFacts) -> None:
         """Compare the facts of the caller with those of the commit log.

@@ -44,7 +44,7 @@ class IndexChoice(Choice):
         bytes_to_read: size of the table's files.
     """
 
-    partitions: tuple[MetadataPartition, ...] = ()
+    partitions: tuple[str, ...] = ()
     exist: tuple[str, ...] = ()
     later: tuple[str, ...] = ()
     bytes_to_read: dict[str, int] = field(default_factory=dict)
@@ -105,9 +105,7 @@ def choose(session: Session, state: TableState, request: IndexRequest) -> IndexC
     return choice
 
 
-def in_steps(
-    session: Session, state: TableState, wanted: tuple[MetadataPartition, ...]
-) -> list[tuple[MetadataPartition, ...]]:
+def in_steps(session: Session, state: TableState, wanted: tuple[str, ...]) -> list[tuple[str, ...]]:
     """Divide partitions into those of one plan each.
 
     A writer of Apache Hudi with asynchronous indexing fails while `partition_stats` is announced and `column_stats` is not listed
@@ -117,7 +115,7 @@ def in_steps(
     both = {last, MetadataPartition.COLUMN_STATS} <= {*wanted}
     if not both or not has_foreign_writes(session.commits, state):
         return [wanted]
-    return [tuple(one for one in wanted if one is not last), (last,)]
+    return [tuple(one for one in wanted if one != last), (last,)]
 
 
 def draft_of(session: Session, state: TableState, choice: IndexChoice) -> Draft:

@@ -23,7 +23,7 @@ from hudi_ops.config.table import (
 from hudi_ops.errors import Busy, Conflict, InvalidRequest
 from hudi_ops.metadata.index_definitions import encode_index_definitions
 from hudi_ops.metadata.reader.layout import load_index_definitions
-from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, is_kept, rebuild_command
+from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, is_secondary, rebuild_command
 from hudi_ops.services.base.result import Result
 from hudi_ops.services.indexing.ended import end_builds
 from hudi_ops.services.indexing.rebuild import dropped_before
@@ -36,8 +36,6 @@ from hudi_ops.timeline.state import TableState
 logger = logging.getLogger(__name__)
 
 KEYS = (METADATA_PARTITIONS, METADATA_PARTITIONS_INFLIGHT)
-
-_SECONDARY = "secondary_index_"
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,7 @@ def drop_metadata(
         )
 
     session.decide(prepare, "drop the metadata table")
-    files = _delete(session, wanted, whole=names is None)
+    files = _delete(session, wanted, whole=names is None, to_build=to_build)
     if dropped:
         logger.warning("dropped partitions of the metadata table of %s: %s", config.name, ", ".join(sorted(dropped)))
     remaining = _listed(load_config(storage))
@@ -152,7 +150,7 @@ def _wanted(config: TableConfig, names: Sequence[str] | None, folders: Sequence[
     left = held - wanted
     needed = [
         (MetadataPartition.FILES, sorted(left)),
-        (MetadataPartition.RECORD_INDEX, sorted(name for name in left if name.startswith(_SECONDARY))),
+        (MetadataPartition.RECORD_INDEX, sorted(filter(is_secondary, left))),
         (MetadataPartition.COLUMN_STATS, sorted(left & {MetadataPartition.PARTITION_STATS})),
     ]
     for partition, needing in needed:
@@ -199,7 +197,7 @@ def _refuse_changed(before: TableConfig, now: TableConfig) -> None:
         )
 
 
-def _delete(session: Session, wanted: set[str], *, whole: bool) -> list[FileInfo]:
+def _delete(session: Session, wanted: set[str], *, whole: bool, to_build: Sequence[str]) -> list[FileInfo]:
     """Delete the files of partitions that the properties no longer name.
 
     Raises:
@@ -227,7 +225,7 @@ def _delete(session: Session, wanted: set[str], *, whole: bool) -> list[FileInfo
                 next_step="let Apache Hudi's writers run with hoodie.metadata.enable=false, then run the same call again",
             )
         if _listed(config):
-            _forget(session, wanted)
+            _forget(session, wanted - {*to_build})
         for info in files:
             ctx.storage.delete(info.path)
     return files
@@ -244,7 +242,7 @@ def _files(session: Session, wanted: set[str], config: TableConfig, *, whole: bo
 def _forget(session: Session, dropped: set[str]) -> None:
     """Remove the definitions of dropped secondary and expression indexes."""
     definitions = load_index_definitions(session.ctx.storage)
-    kept = {name: index for name, index in definitions.items() if name not in dropped or is_kept(name)}
+    kept = {name: index for name, index in definitions.items() if name not in dropped or name in set(MetadataPartition)}
     if kept != definitions:
         session.ctx.storage.put(INDEX_DEFINITIONS_PATH, encode_index_definitions(kept))
 

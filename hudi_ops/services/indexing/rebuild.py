@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hudi_ops.commit.session import Session
 from hudi_ops.errors import Cancelled, HudiOpsError
 from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_timeline
-from hudi_ops.metadata.records.partitions import MetadataPartition
+from hudi_ops.metadata.records.partitions import MetadataPartition, is_secondary
 from hudi_ops.services.indexing.wanted import partition_named
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.timeline.state import TableState
@@ -34,8 +34,11 @@ def partitions_to_rebuild(
         wanted = wanted | {MetadataPartition.RECORD_INDEX}  # a writer of Apache Hudi may have dropped it
     if MetadataPartition.FILES in wanted or _is_behind(session, state):
         wanted = wanted | held
-    elif MetadataPartition.COLUMN_STATS in wanted:
-        wanted = wanted | (held & {MetadataPartition.PARTITION_STATS})
+    else:
+        if MetadataPartition.COLUMN_STATS in wanted:
+            wanted = wanted | (held & {MetadataPartition.PARTITION_STATS})
+        if MetadataPartition.RECORD_INDEX in wanted:
+            wanted = wanted | {name for name in held if is_secondary(name)}
     return tuple(sorted(wanted | left)), tuple(sorted(wanted & held))
 
 

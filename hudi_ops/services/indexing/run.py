@@ -22,6 +22,7 @@ from hudi_ops.services.indexing.ended import end_builds
 from hudi_ops.services.indexing.filling.diff import snapshot
 from hudi_ops.services.indexing.rebuild import dropped_before, partitions_to_rebuild, say_dropped
 from hudi_ops.services.indexing.result import IndexResult
+from hudi_ops.services.indexing.secondary import columns_asked, defined
 from hudi_ops.services.indexing.service import INDEXING
 from hudi_ops.services.indexing.wanted import refuse_unbuildable, wanted_partitions
 from hudi_ops.timeline.state import TableState
@@ -108,6 +109,7 @@ def build_metadata(
         partitions = tuple(sorted({*(partitions or ()), *again}))
     after = replace(state, config=without_partitions(state.config, dropped))
     wanted = wanted_partitions(after, partitions)
+    columns_asked(session, after, partitions, wanted)
     if dry_run:
         return _preview(session, state, engine, tuple(map(str, wanted)), dropped)
     done = left
@@ -117,8 +119,9 @@ def build_metadata(
         if dropped:
             drop_metadata(session, dropped, to_build=tuple(map(str, wanted)))
         try:
-            for step in in_steps(session, state, wanted):
-                done += (_plan_and_execute(session, tuple(map(str, step)), how),)
+            with defined(session, after, partitions, wanted):
+                for step in in_steps(session, state, wanted):
+                    done += (_plan_and_execute(session, tuple(map(str, step)), how),)
         except HudiOpsError as error:
             raise (say_dropped(session, error, gone) if gone else error) from error
     result = _result(state, done, dropped)
@@ -193,9 +196,14 @@ def plan_build(session: Session, request: IndexRequest) -> PlanResult:
     """
     if request.resume and (left := left_plan(session, INDEXING)) is not None:
         return left_plan_result(session, INDEXING, request, left)
-    if not request.rebuild:
-        return preview(session, INDEXING, request) if request.dry_run else plan(session, INDEXING, request)
     state = session.loader.load()
+    if not request.rebuild:
+        wanted = wanted_partitions(state, request.partitions)
+        if request.dry_run:
+            columns_asked(session, state, request.partitions, wanted)
+            return preview(session, INDEXING, request)
+        with defined(session, state, request.partitions, wanted):
+            return plan(session, INDEXING, request)
     names, dropped = partitions_to_rebuild(session, state, request.partitions)
     if request.dry_run:
         state = replace(state, config=without_partitions(state.config, dropped))
@@ -205,7 +213,8 @@ def plan_build(session: Session, request: IndexRequest) -> PlanResult:
     if dropped:
         drop_metadata(session, dropped, to_build=tuple(map(str, wanted)))
     try:
-        return plan(session, INDEXING, request.model_copy(update={"partitions": tuple(map(str, wanted))}))
+        with defined(session, state, names, wanted):
+            return plan(session, INDEXING, request.model_copy(update={"partitions": tuple(map(str, wanted))}))
     except HudiOpsError as error:
         raise (say_dropped(session, error, dropped) if dropped else error) from error
 

@@ -20,9 +20,9 @@ from hudi_ops.config.requests.indexing import TIMEOUT_S
 from hudi_ops.engine.progress import Progress
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import NOTHING_LANDED, Conflict
-from hudi_ops.metadata.definitions import statistics_of
+from hudi_ops.metadata.definitions import secondary_columns, statistics_of
 from hudi_ops.metadata.reader.layout import load_index_definitions
-from hudi_ops.metadata.records.partitions import MetadataPartition
+from hudi_ops.metadata.records.partitions import in_build_order, is_secondary
 from hudi_ops.metadata.writer.building import Building
 from hudi_ops.services.base.choice import Choice
 from hudi_ops.services.base.cost import Cost
@@ -64,7 +64,7 @@ class IndexInputs:
         catch_up: its catch-up, once it is announced.
     """
 
-    partitions: tuple[MetadataPartition, ...]
+    partitions: tuple[str, ...]
     state: TableState
     seen: TableSnapshot
     bytes_in: int
@@ -135,7 +135,7 @@ class IndexBuild(TableService[IndexRequest, IndexPlan, IndexInputs, NoTask, None
             NOTHING_LANDED: the snapshot failed; the reserved instant is removed.
         """
         wanted = {partition_named(name, attempt.begun.config.name) for name, _ in plan.partitions}
-        partitions = tuple(one for one in MetadataPartition if one in wanted)
+        partitions = in_build_order(wanted)
         resumed = resumed_build(session, attempt, partitions)
         if resumed is not None:
             return IndexInputs(partitions, resumed.state, resumed.seen, 0, resumed=resumed)
@@ -251,7 +251,8 @@ def _build_of(run: IndexRun) -> Build:
     found, session = run.inputs, run.session
     state = found.state
     schema = table_schema(state.config, state.timeline, session.commits)
-    statistics = statistics_of(schema, state.config, load_index_definitions(session.ctx.storage))
+    definitions = load_index_definitions(session.ctx.storage)
+    statistics = statistics_of(schema, state.config, definitions)
     began: list[Build] = []
 
     def tell(progress: Progress) -> None:
@@ -259,7 +260,9 @@ def _build_of(run: IndexRun) -> Build:
             build.tell(progress)
         run.how.progress(progress)
 
-    reader = FactReader(session, state, run.engine, run.monitor, tell, schema, found.partitions, statistics)
+    secondary = [name for name in found.partitions if is_secondary(name)]
+    columns = secondary_columns(secondary, schema, state.config, definitions)
+    reader = FactReader(session, state, run.engine, run.monitor, tell, schema, found.partitions, statistics, columns)
     instant = (
         found.resumed.checkpoint.built_at
         if found.resumed is not None

@@ -9,7 +9,7 @@ from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.errors import Busy, InvalidRequest, Unsupported
 from hudi_ops.index.resizes import RESIZE_STRATEGY, is_resize
-from hudi_ops.metadata.records.partitions import MetadataPartition
+from hudi_ops.metadata.records.partitions import MetadataPartition, in_build_order, is_secondary
 from hudi_ops.timeline.content.plans import ReplacePlan, RollbackPlan, read_plan
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.slices import is_partitioned
@@ -17,7 +17,7 @@ from hudi_ops.view.slices import is_partitioned
 _DEFAULT = (MetadataPartition.FILES, MetadataPartition.COLUMN_STATS, MetadataPartition.PARTITION_STATS)
 
 
-def wanted_partitions(state: TableState, names: Sequence[str] | None) -> tuple[MetadataPartition, ...]:
+def wanted_partitions(state: TableState, names: Sequence[str] | None) -> tuple[str, ...]:
     """Return the partitions to build: the named ones that readers do not use yet, and `files`.
 
     Raises:
@@ -26,7 +26,7 @@ def wanted_partitions(state: TableState, names: Sequence[str] | None) -> tuple[M
     """
     config = state.config
     asked = _default(state) if names is None else [partition_named(name, config.name) for name in names]
-    wanted = {MetadataPartition.FILES, *asked}
+    wanted: set[str] = {MetadataPartition.FILES, *asked}
     if MetadataPartition.RECORD_INDEX in wanted and state.log.properties.facts.has_ring:
         raise Unsupported(
             "a table with hash rings cannot have a record index: a write beside a resize records its keys later than the resize "
@@ -47,22 +47,34 @@ def wanted_partitions(state: TableState, names: Sequence[str] | None) -> tuple[M
             )
         # Apache Hudi derives one from the other, and keeps one definition of both.
         wanted.add(MetadataPartition.COLUMN_STATS)
-    return tuple(name for name in MetadataPartition if name in wanted and name not in config.metadata_partitions)
+    needing = sorted(filter(is_secondary, wanted))
+    if needing and MetadataPartition.RECORD_INDEX not in {*wanted, *config.metadata_partitions}:
+        raise InvalidRequest(
+            "a secondary index gives record keys, and the table has no record index to find them with",
+            table=config.name,
+            expected="record_index built before, or named too",
+            found=", ".join(needing),
+            next_step=f"`hudi-ops index TABLE run record_index {' '.join(needing)}`",
+        )
+    return in_build_order(wanted - {*config.metadata_partitions})
 
 
-def _default(state: TableState) -> list[MetadataPartition]:
+def _default(state: TableState) -> list[str]:
     """Return the defaults of Apache Hudi, and the record index if it is the table's index."""
     is_index = state.log.properties.facts.index == "record_index"
-    found = [name for name in _DEFAULT if is_partitioned(state.config) or name is not MetadataPartition.PARTITION_STATS]
+    found = [name for name in _DEFAULT if is_partitioned(state.config) or name != MetadataPartition.PARTITION_STATS]
     return [*found, *([MetadataPartition.RECORD_INDEX] if is_index else [])]
 
 
-def partition_named(name: str, table: str) -> MetadataPartition:
-    """Return the partition of that name.
+def partition_named(name: str, table: str) -> str:
+    """Return the partition of that name, which may say its column: `secondary_index_city=city`.
 
     Raises:
         InvalidRequest: no partition of this name can be built here.
     """
+    plain = name.partition("=")[0]
+    if is_secondary(plain):
+        return plain
     try:
         return MetadataPartition(name)
     except ValueError:
@@ -71,9 +83,9 @@ def partition_named(name: str, table: str) -> MetadataPartition:
             table=table,
             expected=f"one of {', '.join(MetadataPartition)}",
             found=name,
-            next_step="secondary and expression indexes are built with Apache Hudi"
-            if name.startswith(("secondary_index_", "expr_index_"))
-            else "correct the name",
+            next_step="expression indexes are built with Apache Hudi"
+            if name.startswith("expr_index_")
+            else "correct the name; secondary indexes are named secondary_index_NAME=COLUMN",
         ) from None
 
 

@@ -124,9 +124,9 @@ def explain_indexes(session: Session, names: Sequence[str] | None = None) -> tup
         why = _why_not(state, str(partition))
         exists = partition in state.config.metadata_partitions
         groups = default_groups(partition)
-        if partition is MetadataPartition.RECORD_INDEX:
+        if partition == MetadataPartition.RECORD_INDEX:
             groups = group_count(partition, slices // _KEY_BYTES)
-        reads = 0 if why or partition is MetadataPartition.FILES else size
+        reads = 0 if why or partition == MetadataPartition.FILES else size
         said = "readers use it" if exists else (why or "not built yet")
         found.append(
             IndexCost(str(partition), not why, exists, said, reads, round(reads / READ_BYTES_PER_S, 3), groups)

@@ -23,7 +23,7 @@ from hudi_ops.metadata.definitions import statistics_of
 from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_timeline
 from hudi_ops.metadata.reader.layout import load_index_definitions
 from hudi_ops.metadata.reader.table import MetadataTable
-from hudi_ops.metadata.records.partitions import MetadataPartition, rebuild_command
+from hudi_ops.metadata.records.partitions import MetadataPartition, is_kept, rebuild_command
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.verify.report import Findings
 from hudi_ops.verify.subject import Subject
@@ -92,10 +92,9 @@ class IndexSubject:
         return found
 
     @property
-    def named(self) -> tuple[MetadataPartition, ...]:
+    def named(self) -> tuple[str, ...]:
         """Partitions that readers use and that this library checks."""
-        known = set(MetadataPartition)
-        return tuple(MetadataPartition(name) for name in self.table.config.metadata_partitions if name in known)
+        return tuple(filter(is_kept, self.table.config.metadata_partitions))
 
     @cached_property
     def sampled(self) -> list[Slice]:
@@ -140,11 +139,11 @@ class IndexSubject:
         return self.keys_of(self.sampled)
 
     def keys_of(self, slices: Sequence[Slice]) -> Iterable[tuple[Slice, pa.Array]]:
-        """Yield the record keys of slices, read `_AT_A_TIME` slices at a time."""
+        """Yield the record keys of slices, read `AT_A_TIME` slices at a time."""
         with reading_data():
             spec = MergeRules.of(self.table.config, self.table.schema).keys
-        for start in range(0, len(slices), _AT_A_TIME):
-            held = slices[start : start + _AT_A_TIME]
+        for start in range(0, len(slices), AT_A_TIME):
+            held = slices[start : start + AT_A_TIME]
             with reading_data():
                 tasks = key_tasks(
                     self.table.storage, self.table.config, self.table.timeline, self.table.schema, spec, held
@@ -153,7 +152,7 @@ class IndexSubject:
             yield from zip(held, keys, strict=True)
 
 
-_AT_A_TIME = 64
+AT_A_TIME = 64
 _TRIES = 3
 """Attempts to open the metadata table while it is being compacted."""
 
@@ -163,7 +162,7 @@ class Differences:
     """Differences of one metadata partition; the first `SHOWN_MAX` of each kind are reported."""
 
     findings: Findings
-    partition: MetadataPartition
+    partition: str
     _counts: dict[str, int] = field(default_factory=dict)
 
     def report(self, severity: str, kind: str, what: str, where: str = "", next_step: str = "") -> None:

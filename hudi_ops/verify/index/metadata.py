@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.config.table import IndexKind
 from hudi_ops.errors import HudiOpsError, Unsupported
-from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, rebuild_command
+from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, is_secondary, rebuild_command
 from hudi_ops.timeline.active import Timeline, timeline_of
 from hudi_ops.timeline.names import parse_file_name
+from hudi_ops.verify.index.index_entries import check_secondary_index
 from hudi_ops.verify.index.index_files import check_files_index
 from hudi_ops.verify.index.index_keys import check_record_index
 from hudi_ops.verify.index.index_stats import check_bloom_filters, check_column_stats, check_partition_stats
@@ -20,7 +22,7 @@ from hudi_ops.verify.subject import Subject
 _FOLDER = f"{FOLDER}/.hoodie"
 _INIT = "0000"
 
-_CHECKS: Mapping[MetadataPartition, Callable[[IndexSubject, Findings], None]] = {
+_CHECKS: Mapping[str, Callable[..., None]] = {
     MetadataPartition.FILES: check_files_index,
     MetadataPartition.COLUMN_STATS: check_column_stats,
     MetadataPartition.PARTITION_STATS: check_partition_stats,
@@ -82,18 +84,18 @@ def check_index(subject: Subject, index: IndexKind | None, sample: int | None, f
         return
     indexed = IndexSubject(subject, sample, index)
     for name in subject.config.metadata_partitions:
-        partition = next((known for known in _CHECKS if known == name), None)
-        if partition is None:
+        check = partial(check_secondary_index, name=name) if is_secondary(name) else _CHECKS.get(name)
+        if check is None:
             findings.info("metadata-unread", f"hudi-ops cannot check metadata partition {name}", f"{FOLDER}/{name}")
             continue
         try:
-            _CHECKS[partition](indexed, findings)
+            check(indexed, findings=findings)
         except DataUnread as unread:
             _report_unread(name, unread.error, indexed, findings)
         except HudiOpsError as error:
             findings.error(
                 "metadata-broken",
-                f"{partition} cannot be read: {error.what}",
+                f"{name} cannot be read: {error.what}",
                 f"{FOLDER}/{name}",
                 rebuild_command(name),
             )

@@ -15,6 +15,7 @@ from hudi_ops.timeline.names import instant_of_ms
 
 PATHS = ("", "p=1", "p=ä")
 TYPES = {"id": pa.string(), "value": pa.int64()}
+SECONDARY = "secondary_index_value"
 START_MS = 1_900_000_000_000
 GroupName = tuple[str, str]
 """Partition path and file id."""
@@ -62,7 +63,9 @@ class Moment:
         """All of the table, as a build reads it."""
         facts = [replace(stat, added=None, removed=None) for stat in self.facts.values()]
         return TableContent(
-            self.files, facts, [_keys_at(name, group, group.rows) for name, group in self.groups.items()]
+            self.files,
+            facts,
+            [_keys_at(name, group, group.rows, _entries(group.rows)) for name, group in self.groups.items()],
         )
 
     def without(self, files: Iterable[tuple[str, str]]) -> Moment:
@@ -90,17 +93,29 @@ def change_between(before: Moment, after: Moment) -> TableChange:
     ]
     keys: list[KeysAt] = []
     gone: list[str] = []
+    gone_entries: set[str] = set()
     for name in sorted(before.groups.keys() | after.groups.keys()):
         left, group = before.groups.get(name), after.groups.get(name)
         had_rows, has_rows = left.rows if left else {}, group.rows if group else {}
         gone += [key for key in had_rows if key not in has_rows]
+        had, has = set(_entries(had_rows)), set(_entries(has_rows))
+        gone_entries |= had - has
         if group is not None and group != left:
-            keys.append(_keys_at(name, group, [key for key in has_rows if key not in had_rows]))
-    return TableChange(files, facts, keys, pa.array(gone, pa.string()))
+            keys.append(_keys_at(name, group, [key for key in has_rows if key not in had_rows], has - had))
+    return TableChange(files, facts, keys, pa.array(gone, pa.string()), _by_index(gone_entries))
 
 
-def _keys_at(name: GroupName, group: Group, keys: Iterable[str]) -> KeysAt:
-    return KeysAt(*name, group.instant_ms, pa.array(list(keys), pa.string()))
+def _keys_at(name: GroupName, group: Group, keys: Iterable[str], entries: Iterable[str]) -> KeysAt:
+    return KeysAt(*name, group.instant_ms, pa.array(list(keys), pa.string()), _by_index(entries))
+
+
+def _entries(rows: Rows) -> list[str]:
+    """Entries of the secondary index: value and key, as the format has them."""
+    return [f"{chr(0) if value is None else value}${key}" for key, value in rows.items()]
+
+
+def _by_index(entries: Iterable[str]) -> dict[str, pa.Array]:
+    return {SECONDARY: pa.array(sorted(entries), pa.string())}
 
 
 class History:
@@ -193,7 +208,11 @@ class History:
             added.setdefault(stat.partition_path, {})[stat.name] = stat.size_bytes
         files = {path: FileChanges(names) for path, names in added.items()}
         keys = pa.array(list(hidden), pa.string())
-        return after, WrittenFiles(files, facts, self._now_ms, hidden=keys if len(keys) else None)
+        had, has = (
+            {entry for group in one.groups.values() for entry in _entries(group.rows)} for one in (before, after)
+        )
+        entries = {SECONDARY: (pa.array(sorted(has - had)), pa.array(sorted(had - has)))}
+        return after, WrittenFiles(files, facts, self._now_ms, hidden=keys if len(keys) else None, entries=entries)
 
     def _file(self, name: GroupName, held: Group | None, rows: Rows) -> FileStatistics:
         path, file_id = name

@@ -12,13 +12,12 @@ from functools import reduce
 from itertools import pairwise
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import Internal
 from hudi_ops.files.statistics.statistics import FileStatistics
 from hudi_ops.metadata.definitions import Statistics
-from hudi_ops.metadata.index_kind import IndexKind, TableChange, TableContent, Terms, WantedFacts
+from hudi_ops.metadata.index_kind import IndexKind, KeysAt, TableChange, TableContent, Terms, WantedFacts
 from hudi_ops.metadata.kinds.bloom_filters import BLOOM_FILTERS
 from hudi_ops.metadata.kinds.column_stats import COLUMN_STATS
 from hudi_ops.metadata.kinds.files import FILES
@@ -32,10 +31,11 @@ from hudi_ops.metadata.records.partitions import MetadataPartition, group_id, gr
 from hudi_ops.metadata.records.record_index import decoded_locations
 from hudi_ops.metadata.records.records import Records
 from hudi_ops.metadata.records.stored_ranges import StoredRanges
+from hudi_ops.metadata.records.values import types_and_fields
 from hudi_ops.metadata.writer.building import Building, group_count
 from tests.bounds import bound
 from tests.unit.metadata.counts_kind import COUNTS, decoded_counts
-from tests.unit.metadata.table_histories import TYPES, History, Moment, change_between
+from tests.unit.metadata.table_histories import SECONDARY, TYPES, History, Moment, change_between
 
 Said = Mapping[Any, Any]
 SEEDS = range(bound(8, 20, 400))
@@ -82,6 +82,11 @@ def _locations(records: Records) -> Said:
     return {row["key"]: (row["partition_path"], row["file_id"]) for row in rows}
 
 
+def _entries(records: Records) -> Said:
+    _, structs = types_and_fields(SECONDARY, records.decoded().values, records.schema, "a test")
+    return dict(zip(records.keys.to_pylist(), structs.field("isDeleted").to_pylist(), strict=True))
+
+
 SAID: Mapping[str, Callable[[Records], Said]] = {
     FILES.name: _files,
     COLUMN_STATS.name: _ranges,
@@ -89,6 +94,7 @@ SAID: Mapping[str, Callable[[Records], Said]] = {
     BLOOM_FILTERS.name: _filters,
     RECORD_INDEX.name: _locations,
     COUNTS.name: decoded_counts,
+    SECONDARY: _entries,
 }
 KINDS = kinds_of(SAID)
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=[str(kind.name) for kind in KINDS])
@@ -212,7 +218,10 @@ def test_every_record_has_one_of_the_groups(kind: IndexKind) -> None:
             records.keys.to_pylist()
         )
         for number, part in parts.items():
-            alone = [int(group_numbers(part.keys.slice(at, 1), groups)[0]) for at in range(len(part.keys))]
+            alone = [
+                int(group_numbers(part.keys.slice(at, 1), groups, kind.name, terms.version)[0])
+                for at in range(len(part.keys))
+            ]
             assert set(alone) == {number}
 
 
@@ -243,6 +252,8 @@ def test_a_kind_needs_no_facts_but_those_that_it_names(kind: IndexKind) -> None:
         told = replace(written, facts=[only(fact, kind.facts) for fact in written.facts])
         if not kind.facts.keys:
             told = replace(told, hidden=None)
+        if not kind.facts.entries:
+            told = replace(told, entries={})
         for made, least in (
             (kind.of_write(written, terms), kind.of_write(told, terms)),
             (kind.whole(content, terms), kind.whole(least_content(content, kind.facts), terms)),
@@ -268,14 +279,20 @@ def only(fact: FileStatistics, wanted: WantedFacts) -> FileStatistics:
 
 def least_content(content: TableContent, wanted: WantedFacts) -> TableContent:
     facts = [only(fact, wanted) for fact in content.facts]
-    return replace(content, facts=facts, keys=content.keys if wanted.keys else ())
+    return replace(content, facts=facts, keys=[least_keys(at, wanted) for at in content.keys])
+
+
+def least_keys(at: KeysAt, wanted: WantedFacts) -> KeysAt:
+    """Keys and entries as far as they are wanted."""
+    return replace(at, keys=at.keys if wanted.keys else at.keys[:0], entries=at.entries if wanted.entries else {})
 
 
 def least_change(change: TableChange, wanted: WantedFacts) -> TableChange:
     facts = [only(fact, wanted) for fact in change.facts]
-    if wanted.keys:
-        return replace(change, facts=facts)
-    return replace(change, facts=facts, keys=(), gone=pa.array([], pa.string()))
+    gone = change.gone if wanted.keys else change.gone[:0]
+    entries = change.gone_entries if wanted.entries else {}
+    keys = [least_keys(at, wanted) for at in change.keys]
+    return replace(change, facts=facts, keys=keys, gone=gone, gone_entries=entries)
 
 
 def test_histories_have_each_kind_of_step() -> None:
@@ -298,7 +315,7 @@ def test_histories_have_each_kind_of_step() -> None:
 
 
 def test_the_library_has_a_kind_for_each_of_its_partitions() -> None:
-    assert {kind.name for kind in KINDS} == {*MetadataPartition, "counts"}
+    assert {kind.name for kind in KINDS} == {*MetadataPartition, "counts", SECONDARY}
     assert [kind_of(name).name for name in MetadataPartition] == list(MetadataPartition)
     assert all(isinstance(kind_of(str(name)).name, MetadataPartition) for name in MetadataPartition)
 
@@ -324,9 +341,11 @@ def test_a_build_makes_the_records_of_a_registered_kind() -> None:
 
 def test_a_name_that_is_not_registered_has_no_kind() -> None:
     assert is_kept("counts")
-    assert not is_kept("secondary_index_city")
-    with pytest.raises(Internal, match="secondary_index_city"):
-        kind_of("secondary_index_city")
+    assert is_kept("secondary_index_city")
+    for name in ("expr_index_city", "secondary_index_"):
+        assert not is_kept(name)
+        with pytest.raises(Internal, match=name):
+            kind_of(name)
 
 
 def test_a_name_has_one_form() -> None:

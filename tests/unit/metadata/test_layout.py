@@ -282,8 +282,8 @@ def test_groups_of_every_partition_that_is_named_are_counted():
 
 
 def test_a_partition_of_a_kind_that_is_not_kept_is_refused_by_name():
-    config = Listed().config.model_copy(update={"metadata_partitions": ("files", "secondary_index_x")})
-    with pytest.raises(Unsupported, match="secondary_index_x"):
+    config = Listed().config.model_copy(update={"metadata_partitions": ("files", "expr_index_x")})
+    with pytest.raises(Unsupported, match="expr_index_x"):
         kept_partitions(config)
 
 

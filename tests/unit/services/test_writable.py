@@ -23,7 +23,7 @@ from tests.tables import table_of
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64())])
 ROWS = pa.table({"id": ["a", "b", "c"], "ts": [1, 2, 3]}, schema=SCHEMA)
 FEATURES = [
-    ({"hoodie.table.metadata.partitions": "files,secondary_index_ts"}, "secondary_index_ts"),
+    ({"hoodie.table.metadata.partitions": "files,expr_index_value"}, "expr_index_value"),
     ({"hoodie.table.metadata.partitions.inflight": "expr_index_ts"}, "expr_index_ts"),
     ({"hoodie.table.recordkey.fields": ""}, "no record key"),
     ({"hoodie.table.cdc.enabled": "true"}, "logs changes"),

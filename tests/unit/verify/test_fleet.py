@@ -80,7 +80,7 @@ def test_a_service_that_another_program_planned(ours):
 def test_a_metadata_table_that_another_program_built(ours):
     ours.put(".hoodie/metadata/files/a", b"")
     assert found(ours) == warnings("metadata-left")
-    edit_properties(ours, table_metadata_partitions="files,secondary_index_x")
+    edit_properties(ours, table_metadata_partitions="files,expr_index_x")
     assert ("warning", "metadata-foreign") in found(ours)
 
 

@@ -248,7 +248,7 @@ def test_keys_in_two_file_groups_are_counted_and_their_record_is_right():
 
 
 def test_a_partition_of_a_kind_that_is_not_compared(table):
-    edit_properties(table, table_metadata_partitions="files,secondary_index_x")
+    edit_properties(table, table_metadata_partitions="files,expr_index_x")
     assert ("info", "metadata-unread") in {(one.severity, one.invariant) for one in found(table)}
 
 

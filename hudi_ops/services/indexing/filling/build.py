@@ -25,7 +25,7 @@ from hudi_ops.metadata.definitions import with_definitions
 from hudi_ops.metadata.index_definitions import encode_index_definitions
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
 from hudi_ops.metadata.reader.layout import load_index_definitions
-from hudi_ops.metadata.records.partitions import TIMELINE_FOLDER, MetadataPartition
+from hudi_ops.metadata.records.partitions import TIMELINE_FOLDER
 from hudi_ops.metadata.writer.begin import (
     Beginning,
     begin_groups,
@@ -86,13 +86,13 @@ class Build:
 
     session: Session
     attempt: Attempt
-    partitions: tuple[MetadataPartition, ...]
+    partitions: tuple[str, ...]
     begun: TableState
     instant: str
     seen: TableSnapshot
     building: Building
     reader: FactReader
-    groups: dict[MetadataPartition, int] = field(default_factory=dict)
+    groups: dict[str, int] = field(default_factory=dict)
     stats: list[WriteStat] = field(default_factory=list)
     records: dict[str, int] = field(default_factory=dict)
     rounds: int = 0
@@ -214,10 +214,10 @@ def _add_round(build: Build, state: TableState) -> None:
     build.rounds += 1
     build.reader.state = after.state
     facts = build.reader.facts(list(change.new))
-    keys, gone = build.reader.moved(change.slices)
+    moved = build.reader.moved(change.slices)
     logger.info("building the metadata table: round %s adds %s files", build.rounds, len(change.new))
     for partition in build.partitions:
-        records = build.building.changed(partition, change.files, facts, keys, gone)
+        records = build.building.changed(partition, change.files, facts, moved.keys, moved.gone, moved.gone_entries)
         if not records:
             continue
         # The first version begins the group.

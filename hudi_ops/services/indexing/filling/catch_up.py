@@ -122,8 +122,11 @@ class CatchUp:
         change = diff(build.seen, after, cleaned(build.session, state, run))
         build.reader.state = after.state
         facts = build.reader.facts(list(change.new))
-        keys, gone = build.reader.moved(change.slices)
-        made = [build.building.changed(one, change.files, facts, keys, gone) for one in build.partitions]
+        moved = build.reader.moved(change.slices)
+        made = [
+            build.building.changed(one, change.files, facts, moved.keys, moved.gone, moved.gone_entries)
+            for one in build.partitions
+        ]
         build.seen = after
         build.rounds += 1
         self._note(Verdict(one.time, one.kind, "applied", f"in round {build.rounds}") for one in run)
@@ -133,10 +136,8 @@ class CatchUp:
         logger.info("catching up: round %s adds %s files, for %s instants", build.rounds, len(change.new), len(missing))
         if not records:
             return
-        self.above = [one for one in records if one.partition is MetadataPartition.PARTITION_STATS]
-        self._put(
-            state, own, [one for one in records if one.partition is not MetadataPartition.PARTITION_STATS], missing
-        )
+        self.above = [one for one in records if one.partition == MetadataPartition.PARTITION_STATS]
+        self._put(state, own, [one for one in records if one.partition != MetadataPartition.PARTITION_STATS], missing)
 
     def _moved_on(self, state: TableState) -> TableSnapshot:
         """Return the snapshot after completions that carried the partitions.

@@ -21,7 +21,7 @@ from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.errors import Busy, Conflict, HudiOpsError, InvalidRequest, NotFound
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.metadata.reader.instants import INIT_PREFIX, load_metadata_timeline
-from hudi_ops.metadata.records.partitions import FOLDER, TIMELINE_FOLDER, MetadataPartition
+from hudi_ops.metadata.records.partitions import FOLDER, TIMELINE_FOLDER
 from hudi_ops.metadata.writer.commit import ACTION
 from hudi_ops.services.indexing.wanted import refuse_unbuildable
 from hudi_ops.timeline.active import Timeline
@@ -41,11 +41,11 @@ class BuildReservation:
     """Instant of a build, and the state of the table when it was taken."""
 
     instant: str
-    partitions: tuple[MetadataPartition, ...]
+    partitions: tuple[str, ...]
     state: TableState
 
 
-def reserve_build(session: Session, attempt: Attempt, wanted: tuple[MetadataPartition, ...]) -> BuildReservation:
+def reserve_build(session: Session, attempt: Attempt, wanted: tuple[str, ...]) -> BuildReservation:
     """Take an instant of the metadata table for a build, and remove files of dead builds.
 
     Raises:
@@ -84,7 +84,7 @@ def reserve_build(session: Session, attempt: Attempt, wanted: tuple[MetadataPart
     return BuildReservation(instant, wanted, state)
 
 
-def _refuse_built(state: TableState, wanted: tuple[MetadataPartition, ...]) -> None:
+def _refuse_built(state: TableState, wanted: tuple[str, ...]) -> None:
     """Refuse to build partitions that the properties name: readers use their folders.
 
     Raises:
@@ -207,9 +207,7 @@ def _is_named(session: Session, state: TableState, path: str) -> bool:
     return any(stat.partition_path in state.config.all_metadata_partitions for stat in metadata.stats)
 
 
-def _clear(
-    session: Session, state: TableState, wanted: Collection[MetadataPartition], instants: Collection[str]
-) -> None:
+def _clear(session: Session, state: TableState, wanted: Collection[str], instants: Collection[str]) -> None:
     """Delete the folders of partitions that the properties do not name, and instants of builds.
 
     Call it under the lock.

@@ -14,7 +14,6 @@ from hudi_ops.commit.undo.index_builds import stray_deltas
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.errors import Conflict, Corrupt
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
-from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.metadata.writer.commit import undo_delta
 from hudi_ops.services.indexing.filling.build import Build, missing_names
 from hudi_ops.services.indexing.filling.diff import TableSnapshot, snapshot, without
@@ -44,7 +43,7 @@ class ResumedBuild:
 
     def continue_with(self, build: Build) -> None:
         """Give a build what the earlier executor did."""
-        build.groups = {MetadataPartition(name): count for name, count in self.checkpoint.groups.items()}
+        build.groups = dict(self.checkpoint.groups)
         build.records = dict(self.checkpoint.records)
         build.rounds = self.checkpoint.rounds
         build.defined = self.checkpoint.defined
@@ -54,7 +53,7 @@ class ResumedBuild:
         build.is_announced = True
 
 
-def resumed_build(session: Session, attempt: Attempt, partitions: tuple[MetadataPartition, ...]) -> ResumedBuild | None:
+def resumed_build(session: Session, attempt: Attempt, partitions: tuple[str, ...]) -> ResumedBuild | None:
     """Return the announced build of a plan, or None: then it is built from the start.
 
     Raises:

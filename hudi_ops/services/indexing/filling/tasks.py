@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TypeVar
 
 import pyarrow as pa
@@ -15,7 +16,6 @@ from hudi_ops.concurrency.lease.monitor import LeaseMonitor
 from hudi_ops.engine.progress import Progress, Tally
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.files.base.base_file import stored_schema
-from hudi_ops.files.slice.slice_keys import keys_of_slice
 from hudi_ops.files.statistics.collect import FileStatisticsTask, statistics_of_file
 from hudi_ops.files.statistics.statistics import FileStatistics
 from hudi_ops.formats.large_arrays import joined
@@ -25,6 +25,7 @@ from hudi_ops.metadata.definitions import Statistics
 from hudi_ops.metadata.index_kind import KeysAt
 from hudi_ops.metadata.kinds.registry import kinds_of, wanted_by
 from hudi_ops.metadata.records.records import no_keys
+from hudi_ops.metadata.slice_entries import entries_of_slice
 from hudi_ops.services.base.waves import in_waves
 from hudi_ops.services.indexing.filling.diff import Group
 from hudi_ops.timeline.names import ms_of_instant
@@ -41,12 +42,22 @@ I = TypeVar("I")  # noqa: E741 - input of a task
 R = TypeVar("R")
 
 
+@dataclass(frozen=True)
+class Moved:
+    """Keys that changed slices have newly, and keys and entries of secondary indexes that none of them has any more."""
+
+    keys: list[KeysAt]
+    gone: pa.Array
+    gone_entries: Mapping[str, pa.Array]
+
+
 class FactReader:
     """Reads the statistics and keys for one build, through its engine.
 
     Args:
         monitor: of the build's lease; it is checked between waves, and stops one that runs.
         schema: the table's columns, without meta columns.
+        columns: the indexed column of each secondary index among the partitions.
     """
 
     def __init__(
@@ -59,6 +70,7 @@ class FactReader:
         schema: pa.Schema,
         partitions: Sequence[str],
         statistics: Statistics,
+        columns: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._session = session
         self.state = state
@@ -71,7 +83,13 @@ class FactReader:
         wanted = wanted_by(kinds_of(partitions))
         self._wanted = replace(wanted.request(statistics.columns), keys=False)
         self._wants_keys = wanted.keys
-        self._keys: dict[Group, pa.Array] = {}
+        self._columns = {name: columns[name] for name in wanted.entries}
+        self._read: dict[Group, tuple[pa.Array, ...]] = {}
+        """Record keys of slices, then entries of each secondary index."""
+
+    @property
+    def _reads_rows(self) -> bool:
+        return self._wants_keys or bool(self._columns)
 
     def facts(self, files: Sequence[DataFile]) -> list[FileStatistics]:
         """Return the wanted statistics of files; none if none are wanted."""
@@ -83,48 +101,57 @@ class FactReader:
 
     def located(self, slices: Sequence[Slice]) -> list[KeysAt]:
         """Return the keys of slices if the build needs keys; keep them for later comparison."""
-        if not self._wants_keys:
+        if not self._reads_rows:
             return []
         config = self.state.config
         spec = computed_keys(config, self.state.log.properties.facts)
-        tasks = key_tasks(self._session.ctx.storage, config, self.state.timeline, self._schema, spec, slices)
-        found = self._map("keys", keys_of_slice, tasks)
-        self._keys |= {slice_.key: keys for slice_, keys in zip(slices, found, strict=True)}
-        return [self._at(slice_, keys) for slice_, keys in zip(slices, found, strict=True)]
+        columns = tuple(self._columns.values())
+        tasks = key_tasks(self._session.ctx.storage, config, self.state.timeline, self._schema, spec, slices, columns)
+        found = self._map("keys", entries_of_slice, tasks)
+        self._read |= {slice_.key: each for slice_, each in zip(slices, found, strict=True)}
+        return [self._at(slice_, each) for slice_, each in zip(slices, found, strict=True)]
 
-    def moved(self, changed: Sequence[tuple[Slice | None, Slice | None]]) -> tuple[list[KeysAt], pa.Array]:
-        """Return the new keys of changed slices, and the keys that none of them has any more."""
-        if not self._wants_keys:
-            return [], no_keys()
+    def moved(self, changed: Sequence[tuple[Slice | None, Slice | None]]) -> Moved:
+        """Return the new keys and entries of changed slices, and those that none of them has any more."""
+        if not self._reads_rows:
+            return Moved([], no_keys(), {})
         # A build that an earlier executor announced has not read them.
-        self.located([before for before, _ in changed if before is not None and before.key not in self._keys])
+        self.located([before for before, _ in changed if before is not None and before.key not in self._read])
+        nothing = (no_keys(),) * (1 + len(self._columns))
         groups = [slice_.key for pair in changed if (slice_ := pair[1] or pair[0]) is not None]
-        before = [self._keys.pop(group, no_keys()) for group in groups]
-        new = self.located([after for _, after in changed if after is not None])
-        of_group = {(keys.partition_path, keys.file_id): keys for keys in new}
+        before = [self._read.pop(group, nothing) for group in groups]
+        new = {
+            (at.partition_path, at.file_id): at for at in self.located([now for _, now in changed if now is not None])
+        }
         added: list[KeysAt] = []
-        gone = [no_keys()]
+        gone: list[tuple[pa.Array, ...]] = [nothing]
         for group, old in zip(groups, before, strict=True):
-            now = of_group.get(group)
-            if now is not None:
-                added.append(replace(now, keys=_without(now.keys, old)))
-            gone.append(_without(old, now.keys) if now is not None else old)
-        return added, joined(gone, pa.string())
+            now = self._read.get(group, nothing)
+            if group in new:
+                fresh = tuple(_without(*pair) for pair in zip(now, old, strict=True))
+                added.append(replace(new[group], keys=fresh[0], entries=self._by_index(fresh)))
+            gone.append(tuple(_without(*pair) for pair in zip(old, now, strict=True)))
+        whole = tuple(joined(each, pa.string()) for each in zip(*gone, strict=True))
+        return Moved(added, whole[0], self._by_index(whole))
 
     def forget(self, changed: Sequence[tuple[Slice | None, Slice | None]]) -> None:
         """Forget the keys of slices that changed; they are read again when they are compared."""
         for pair in changed:
             for slice_ in pair:
                 if slice_ is not None:
-                    self._keys.pop(slice_.key, None)
+                    self._read.pop(slice_.key, None)
 
     def doubled_keys(self) -> int | None:
         """Return the number of keys in more than one of the slices; None if no keys are wanted."""
-        return count_doubled(list(self._keys.values())) if self._wants_keys else None
+        return count_doubled([each[0] for each in self._read.values()]) if self._wants_keys else None
 
-    def _at(self, slice_: Slice, keys: pa.Array) -> KeysAt:
+    def _by_index(self, found: tuple[pa.Array, ...]) -> dict[str, pa.Array]:
+        return dict(zip(self._columns, found[1:], strict=True))
+
+    def _at(self, slice_: Slice, found: tuple[pa.Array, ...]) -> KeysAt:
         instant = slice_.base.instant if slice_.base is not None else slice_.logs[0].instant
-        return KeysAt(*slice_.key, ms_of_instant(instant, self.state.zone), keys)
+        moment_ms = ms_of_instant(instant, self.state.zone)
+        return KeysAt(*slice_.key, moment_ms, found[0], self._by_index(found))
 
     def _map(self, what: str, task: Callable[[I], R], inputs: Sequence[I]) -> list[R]:
         found: list[R] = []

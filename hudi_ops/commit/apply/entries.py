@@ -1,0 +1,122 @@
+"""Entries of secondary indexes that a write adds and removes.
+
+They follow from the rows of each changed file group before and after the write, so every operation is covered alike. The cost is
+one more read of the record keys and indexed columns of these groups. Compactions and clusterings change no row.
+
+Source: docs/protocol.md §18.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hudi_ops.commit.session import Session
+from hudi_ops.commit.write import Write
+from hudi_ops.files.log.merge_rules import MergeRules
+from hudi_ops.files.log.visible_blocks import BlockInstants
+from hudi_ops.files.names import parse_data_file
+from hudi_ops.formats.large_arrays import joined
+from hudi_ops.index.doubled_keys import key_tasks
+from hudi_ops.index.simple_bucket import computed_keys
+from hudi_ops.metadata.slice_entries import entries_of_slice
+from hudi_ops.timeline.content.commit_metadata import WriteStat
+from hudi_ops.timeline.content.footprint import is_child_log
+from hudi_ops.timeline.state import TableState
+from hudi_ops.view.file_group import DataFile
+from hudi_ops.view.slices import Slice, merge_order
+
+Group = tuple[str, str]
+Entries = Mapping[str, tuple[pa.Array, pa.Array]]
+"""Added and removed entries, by the name of the index."""
+
+_KEEP_ROWS = frozenset({"CLUSTER", "COMPACT", "LOG_COMPACT"})
+"""Operations that change no row."""
+
+
+def entries_of_write(
+    session: Session, state: TableState, instant: str, write: Write, schema: pa.Schema, columns: Mapping[str, str]
+) -> Entries:
+    """Return the entries that a write adds and removes, by index.
+
+    Args:
+        state: without the write's completion.
+        schema: the table's columns from this write on, without meta columns.
+        columns: the indexed column of each secondary index.
+
+    Raises:
+        Conflict: a file was removed while the table was listed.
+        Corrupt: a file cannot be read.
+        Unsupported: log files cannot be merged here.
+    """
+    if write.compacted or write.operation in _KEEP_ROWS:
+        return {}
+    added = _added_files(write.stats, instant)
+    hidden = {(path, file_id) for path, ids in (write.replaced or {}).items() for file_id in ids}
+    paths = sorted({path for path, _ in added.keys() | hidden})
+    listed = session.slices.of(state.config, state.timeline, paths, session.ctx.local_engine)
+    before = {one.key: one for one in listed if one.key in added or one.key in hidden}
+    after = [_after(group, before.get(group), files) for group, files in added.items() if group not in hidden]
+    reader = _Reader(session, state, schema, tuple(columns.values()))
+    old, new = reader.read(list(before.values()), ""), reader.read(after, instant)
+    return {name: _difference(old[at], new[at]) for at, name in enumerate(columns)}
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Reads entries of slices of one table."""
+
+    session: Session
+    state: TableState
+    schema: pa.Schema
+    columns: tuple[str, ...]
+
+    def read(self, slices: Sequence[Slice], own: str) -> list[pa.Array]:
+        """Return the entries of slices for each column; blocks of the pending write `own` count, too."""
+        state, ctx = self.state, self.session.ctx
+        spec = computed_keys(state.config, state.log.properties.facts)
+        tasks = key_tasks(ctx.storage, state.config, state.timeline, self.schema, spec, slices, self.columns)
+        if own:
+            tasks = [replace(task, merging=_counting(task.merging, own)) for task in tasks]
+        found = ctx.engine.map(entries_of_slice, tasks)
+        return [joined([each[at + 1] for each in found], pa.string()) for at in range(len(self.columns))]
+
+
+def _counting(merging: tuple[MergeRules, BlockInstants] | None, own: str) -> tuple[MergeRules, BlockInstants] | None:
+    """Return merge rules with instants among which a pending write counts."""
+    if merging is None:
+        return None
+    rules, instants = merging
+    latest = max(instants.latest, own)
+    return rules, replace(instants, latest=latest, named=instants.named | {own}, pending=instants.pending - {own})
+
+
+def _added_files(stats: Sequence[WriteStat], instant: str) -> dict[Group, list[DataFile]]:
+    """Return the files that a write adds by group, without those for new buckets of pending resizes."""
+    found: dict[Group, list[DataFile]] = {}
+    for stat in stats:
+        name = parse_data_file(stat.file_name)
+        if name is None or is_child_log(stat, instant):
+            continue
+        path, size_bytes = stat.path.lstrip("/"), stat.file_size_in_bytes
+        file = DataFile(stat.partition_path, path, name.file_id, name.instant, size_bytes, name.is_log)
+        if not file.is_cdc:
+            found.setdefault((stat.partition_path, name.file_id), []).append(file)
+    return found
+
+
+def _after(group: Group, before: Slice | None, files: Sequence[DataFile]) -> Slice:
+    """Return the slice of a group after a write of these files."""
+    base = next((file for file in files if not file.is_log), None)
+    logs = [file for file in files if file.is_log]
+    if base is None and before is not None:
+        return Slice(*group, before.base, merge_order([*before.logs, *logs]))
+    return Slice(*group, base, merge_order(logs))
+
+
+def _difference(old: pa.Array, new: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Return the entries that are new, and those that are gone."""
+    return new.filter(pc.invert(pc.is_in(new, old))), old.filter(pc.invert(pc.is_in(old, new)))

@@ -1,0 +1,26 @@
+"""Entries of secondary indexes in one file slice: the value and record key of each row (docs/format.md §14.11)."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hudi_ops.files.slice.slice_keys import SliceKeysTask, keyed_rows_of_slice
+from hudi_ops.formats.large_arrays import joined
+from hudi_ops.metadata.records.keys import secondary_keys
+
+
+def is_indexable(kind: pa.DataType) -> bool:
+    """Return whether a column of this type can have a secondary index here: texts and whole numbers."""
+    return bool(pa.types.is_string(kind) or pa.types.is_int32(kind) or pa.types.is_int64(kind))
+
+
+def entries_of_slice(task: SliceKeysTask) -> tuple[pa.Array, ...]:
+    """Return the record keys of a slice after merging, then the entries of each of the task's columns, each once.
+
+    Raises:
+        Corrupt: a file cannot be read. Others as `keys_of_slice`.
+    """
+    keys, rows = keyed_rows_of_slice(task)
+    entries = [secondary_keys(joined(column.cast(pa.string()).chunks, pa.string()), keys) for column in rows.columns]
+    return tuple(pc.unique(each) for each in (keys, *entries))

@@ -1,0 +1,114 @@
+"""Columns of secondary indexes: chosen by a request, and kept in the index definitions from the plan on.
+
+Apache Hudi defines an index before it plans its build, too: it could not execute a plan whose index has no definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.lock.locks import hold_lock
+from hudi_ops.config.table import INDEX_DEFINITIONS_PATH
+from hudi_ops.errors import HudiOpsError, InvalidRequest
+from hudi_ops.metadata.definitions import why_not_indexable
+from hudi_ops.metadata.index_definitions import (
+    IndexDefinition,
+    encode_index_definitions,
+    secondary_definition,
+)
+from hudi_ops.metadata.reader.layout import load_index_definitions
+from hudi_ops.metadata.records.partitions import SECONDARY_PREFIX, is_secondary
+from hudi_ops.services.indexing.choose import pending_builds
+from hudi_ops.timeline.state import TableState
+from hudi_ops.view.schema import table_schema
+
+
+def columns_asked(
+    session: Session, state: TableState, names: Sequence[str] | None, wanted: Iterable[str]
+) -> dict[str, str]:
+    """Return the column of each secondary index among `wanted`.
+
+    It is the one that `names` say (`secondary_index_NAME=COLUMN`), else that of its definition, else NAME.
+
+    Raises:
+        InvalidRequest: the column cannot have an index here.
+    """
+    indexes = [name for name in wanted if is_secondary(name)]
+    if not indexes:
+        return {}
+    asked = dict(name.partition("=")[::2] for name in names or () if "=" in name)
+    definitions = load_index_definitions(session.ctx.storage)
+    schema = table_schema(state.config, state.timeline, session.commits)
+    found = {}
+    for name in indexes:
+        held = definitions.get(name)
+        of_definition = held.source_fields[0] if held is not None and held.source_fields else ""
+        column = asked.get(name) or of_definition or name.removeprefix(SECONDARY_PREFIX)
+        if why := why_not_indexable(column, schema, state.config):
+            raise InvalidRequest(
+                f"the secondary index {name} cannot be built: {why}",
+                table=state.config.name,
+                expected="one column of texts or whole numbers that the files hold",
+                found=column,
+                next_step=f"name the column: {name}=COLUMN; nested columns cannot be indexed",
+            )
+        found[name] = column
+    return found
+
+
+@contextmanager
+def defined(session: Session, state: TableState, names: Sequence[str] | None, wanted: Iterable[str]) -> Iterator[None]:
+    """Put the definitions of secondary indexes among `wanted`; restore them if their build is not planned.
+
+    Raises:
+        InvalidRequest: a column cannot have an index here.
+        HudiOpsError: the build was not planned.
+    """
+    columns = columns_asked(session, state, names, wanted)
+    before = _put(session, columns)
+    try:
+        yield
+    except HudiOpsError:
+        _restore(session, before)
+        raise
+
+
+def _put(session: Session, columns: Mapping[str, str]) -> dict[str, IndexDefinition | None]:
+    """Put definitions; return the former ones of those that changed. A listed or planned index keeps its own."""
+    if not columns:
+        return {}
+    with hold_lock(session.ctx, "define secondary indexes"):
+        state = session.loader.load()
+        taken = _taken(session, state)
+        held = load_index_definitions(session.ctx.storage)
+        new = {
+            name: secondary_definition(name, column, state.config.version)
+            for name, column in columns.items()
+            if name not in taken and (name not in held or held[name].source_fields != (column,))
+        }
+        if new:
+            session.ctx.storage.put(INDEX_DEFINITIONS_PATH, encode_index_definitions({**held, **new}))
+    return {name: held.get(name) for name in new}
+
+
+def _restore(session: Session, before: Mapping[str, IndexDefinition | None]) -> None:
+    """Put back the former definitions of indexes that are neither listed nor planned."""
+    if not before:
+        return
+    with hold_lock(session.ctx, "take back definitions of secondary indexes"):
+        taken = _taken(session, session.loader.load())
+        held = load_index_definitions(session.ctx.storage)
+        for name, former in before.items():
+            if name not in taken:
+                held.pop(name, None)
+                if former is not None:
+                    held[name] = former
+        session.ctx.storage.put(INDEX_DEFINITIONS_PATH, encode_index_definitions(held))
+
+
+def _taken(session: Session, state: TableState) -> set[str]:
+    """Return the names of partitions that exist, or that a pending plan builds."""
+    planned = {name for _, names in pending_builds(session, state) for name in names}
+    return {*state.config.all_metadata_partitions, *planned}
