@@ -8,14 +8,21 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from hudi_ops.metadata.index_definitions import IndexDefinition
+from hudi_ops.commit.apply import metadata_delta
+from hudi_ops.config.table import INDEX_DEFINITIONS_PATH
+from hudi_ops.errors import Busy, InvalidRequest, Unsupported
+from hudi_ops.metadata.index_definitions import IndexDefinition, encode_index_definitions
 from hudi_ops.metadata.reader.layout import load_index_definitions
 from hudi_ops.metadata.reader.table import open_metadata
+from hudi_ops.metadata.records.partitions import FOLDER
 from hudi_ops.read.plan import Opened
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
+from hudi_ops.testing.faults import Fault, FaultyStorage
+from hudi_ops.timeline.active import load_timeline
+from hudi_ops.timeline.settings.properties_file import load_config
 from tests.bounds import bound
 from tests.protocol.metadata_table import faults_of
 from tests.tables import BY_RECORD_INDEX, NOW_MS, SCHEMA, by_key, made, of_schema, table_of
@@ -167,3 +174,173 @@ def test_reads_by_value_give_what_a_model_has_after_any_changes(definition: obje
                 assert {*found} == {key for key, row in changes.rows.items() if row[1] == value}, (steps, value)
             assert by_key(reader) == {key: row[1] for key, row in changes.rows.items()}, steps
     assert asked > 10
+
+
+def test_reads_are_led_to_the_file_groups_of_a_value() -> None:
+    storage = indexed()
+    scan = table_of(storage, ManualClock(AFTER_MS), "reader").scan(["id"], where="city = 'Bergen'")
+    told = scan.explain()
+    assert (told.located_by, told.files_read, told.partitions_skipped) == (INDEX, 1, 1)
+    assert "1 by secondary_index_city" in str(told)
+    for where in ("city is null", "city > 'A'", "city = 'Oslo' or value = 2"):
+        assert table_of(storage, ManualClock(AFTER_MS), "reader").scan(["id"], where=where).explain().located_by == ""
+
+
+def test_base_files_alone_are_read_without_the_index() -> None:
+    """Its entries tell of merged rows: a base file may hold an older value."""
+    storage = indexed(LOGGED)
+    writer = table_of(storage, ManualClock(AFTER_MS, tick_ms=1), "writer")
+    writer.ingest(cities(("k1", "a", 1, 9, "Bergen")))
+    table = table_of(storage, ManualClock(AFTER_MS * 2), "reader")
+    assert sorted(table.read(["id"], where="city = 'Bergen'")["id"].to_pylist()) == ["k1", "k2"]
+    old = table.read(["id"], where="city = 'Oslo'", query="read_optimized")
+    assert sorted(old["id"].to_pylist()) == ["k$4", "k1"]
+
+
+def test_an_earlier_moment_is_read_without_the_index() -> None:
+    storage = indexed()
+    writer = table_of(storage, ManualClock(AFTER_MS, tick_ms=1), "writer")
+    before = table_of(storage, ManualClock(AFTER_MS), "reader").read(["id"], where="city = 'Bergen'")
+    done = writer.ingest(cities(("k2", "a", 1, 9, "Oslo")))
+    assert done.instant is not None
+    table = table_of(storage, ManualClock(AFTER_MS * 2), "reader")
+    assert table.read(["id"], where="city = 'Bergen'").num_rows == 0
+    newest = load_timeline(storage, load_config(storage)).completed_writes[-2].time
+    assert table.read(["id"], where="city = 'Bergen'", as_of=newest).equals(before)
+
+
+REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
+    "a missing column": (("secondary_index_x=none", "record_index"), "no column none"),
+    "no such name": (("secondary_index_none",), "no column none"),
+    "a nested column": (("secondary_index_x=place.city",), "nested"),
+    "a column of another type": (("secondary_index_x=_hoodie_is_deleted",), "type bool"),
+    "an expression index": (("expr_index_x",), "Unknown metadata partition"),
+    "no name": (("secondary_index_",), "Unknown metadata partition"),
+}
+
+
+@pytest.mark.parametrize(("names", "said"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("door", ["run", "plan", "dry run"])
+def test_an_index_that_cannot_be_is_refused_and_changes_nothing(names: tuple[str, ...], said: str, door: str) -> None:
+    storage = made(WHOLE, FIRST)
+    table = table_of(storage, ManualClock(NOW_MS, tick_ms=1), "indexer")
+    before = {info.path: storage.get(info.path) for info in storage.list()}
+    call = table.indexing.run if door == "run" else table.indexing.plan
+    with pytest.raises(InvalidRequest, match=said):
+        call(partitions=names, dry_run=door == "dry run")
+    assert {info.path: storage.get(info.path) for info in storage.list()} == before
+
+
+def test_an_index_without_a_record_index_is_refused() -> None:
+    storage = made(replace(WHOLE, index="bloom"), FIRST)
+    with pytest.raises(InvalidRequest, match="no record index") as refused:
+        table_of(storage, ManualClock(NOW_MS, tick_ms=1), "indexer").indexing.run(partitions=(INDEX,))
+    assert "run record_index secondary_index_city" in refused.value.next_step
+    built = table_of(storage, ManualClock(AFTER_MS, tick_ms=1), "indexer").indexing.run(
+        partitions=(INDEX, "record_index")
+    )
+    assert {INDEX, "record_index"} <= {*built.partitions}
+    reader = table_of(storage, ManualClock(AFTER_MS * 2), "reader")
+    told = reader.scan(where="city = 'Bergen'").explain()
+    assert (told.located_by, "the table's index is bloom" in told.record_index_unused) == ("", True)
+
+
+def test_a_plan_keeps_the_column_and_a_cancel_forgets_it() -> None:
+    storage = made(WHOLE, FIRST)
+    clock = ManualClock(NOW_MS, tick_ms=1)
+    planned = table_of(storage, clock, "planner").indexing.plan(partitions=(f"{BY_VALUE}=value",))
+    assert planned.instant is not None
+    assert load_index_definitions(storage)[BY_VALUE].source_fields == ("value",)
+    # Another call for the same name does not change the column of a plan.
+    with pytest.raises(Busy):
+        table_of(storage, clock, "other").indexing.plan(partitions=(f"{BY_VALUE}=city",))
+    assert load_index_definitions(storage)[BY_VALUE].source_fields == ("value",)
+    table_of(storage, clock, "user").cancel(planned.instant)
+    assert BY_VALUE not in load_index_definitions(storage)
+    assert storage.list(f"{FOLDER}/{BY_VALUE}") == []
+    table_of(storage, clock, "planner").indexing.plan(partitions=(f"{BY_VALUE}=city",))
+    done = table_of(storage, clock, "executor").indexing.execute()
+    assert done.partitions == (BY_VALUE,)
+    assert "Oslo$k1" in entries(storage, BY_VALUE)
+
+
+def test_a_drop_forgets_the_index_and_a_rebuild_keeps_its_column() -> None:
+    storage = indexed(WHOLE, f"{BY_VALUE}=value")
+    clock = ManualClock(AFTER_MS, tick_ms=1)
+    with pytest.raises(InvalidRequest, match="others need it"):
+        table_of(storage, clock, "user").indexing.drop(["record_index"])
+    again = table_of(storage, clock, "user").indexing.run(partitions=("record_index",), rebuild=True)
+    assert {*again.again} == {"record_index", INDEX, BY_VALUE}
+    assert entries(storage, BY_VALUE) == sorted(["1$k1", "2$k2", "3$k3", "4$k\\$4"])
+    table_of(storage, clock, "user").indexing.drop([BY_VALUE])
+    assert BY_VALUE not in load_index_definitions(storage)
+    assert INDEX in load_index_definitions(storage)
+    assert faults_of(storage, ManualClock(AFTER_MS * 2)) == []
+
+
+def test_a_write_beside_a_build_is_in_the_index() -> None:
+    """One before the announcement, one after it, and one that deletes a row that the build had read."""
+    storage = made(WHOLE, FIRST)
+    clock = ManualClock(NOW_MS, tick_ms=1)
+    batches = [cities(("k1", "a", 1, 5, "Paris")), cities(("n1", "b", 1, 6, "Oslo"), ("k2", "a", 1, 6, None))]
+
+    class Writes:
+        """Writes a batch at each of two operations of the build."""
+
+        def fault_at(self, number: int, point: str) -> Fault | None:
+            if batches and number in {20, 60}:
+                table_of(storage, clock, "writer").ingest(batches.pop(0))
+            return None
+
+    faulty = FaultyStorage(storage, Writes())
+    table_of(faulty, clock, "indexer").indexing.run(partitions=(INDEX,))
+    assert batches == []
+    assert entries(storage) == sorted(["Paris$k1", "\x00$k2", "\x00$k3", "Oslo$k\\$4", "Oslo$n1"])
+    assert faults_of(storage, ManualClock(AFTER_MS)) == []
+
+
+FOREIGN = {
+    "without a definition": None,
+    "of an expression": IndexDefinition(INDEX, "expr_index", "lower", ("city",), version="V1"),
+    "of a missing column": IndexDefinition(INDEX, "secondary_index", "identity", ("gone",), version="V2"),
+    "of a flag": IndexDefinition(INDEX, "secondary_index", "identity", ("_hoodie_is_deleted",), version="V2"),
+    "of another version": IndexDefinition(INDEX, "secondary_index", "identity", ("city",), version="V1"),
+}
+
+
+@pytest.mark.parametrize("definition", FOREIGN.values(), ids=FOREIGN)
+def test_an_index_that_is_not_kept_is_refused_by_name_and_can_be_dropped(definition: IndexDefinition | None) -> None:
+    storage = indexed()
+    held = {name: one for name, one in load_index_definitions(storage).items() if name != INDEX}
+    held |= {INDEX: definition} if definition is not None else {}
+    storage.put(INDEX_DEFINITIONS_PATH, encode_index_definitions(held))
+    clock = ManualClock(AFTER_MS, tick_ms=1)
+    with pytest.raises(Unsupported, match=INDEX) as refused:
+        table_of(storage, clock, "writer").ingest(cities(("k1", "a", 1, 5, "Paris")))
+    assert f"drop {INDEX}" in refused.value.next_step
+    # Readers do without it.
+    found = table_of(storage, clock, "reader").read(["id"], where="city = 'Bergen'")["id"].to_pylist()
+    assert found == ["k2"]
+    table_of(storage, clock, "user").indexing.drop([INDEX])
+    table_of(storage, clock, "writer").ingest(cities(("k1", "a", 1, 5, "Paris")))
+    assert faults_of(storage, ManualClock(AFTER_MS * 2)) == []
+
+
+def test_verify_reports_rows_without_entries_and_entries_without_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = indexed()
+    monkeypatch.setattr(metadata_delta, "entries_of_write", lambda *given: {})
+    table_of(storage, ManualClock(AFTER_MS, tick_ms=1), "writer").ingest(cities(("k1", "a", 1, 5, "Paris")))
+    found = {(one.severity, one.invariant) for one in faults_of(storage, ManualClock(AFTER_MS * 2))}
+    assert found == {("error", "metadata-secondary-index-city"), ("warning", "metadata-secondary-index-city")}
+    monkeypatch.undo()
+    table_of(storage, ManualClock(AFTER_MS * 2, tick_ms=1), "user").indexing.run(partitions=(INDEX,), rebuild=True)
+    assert faults_of(storage, ManualClock(AFTER_MS * 3)) == []
+
+
+def test_show_and_explain_tell_of_secondary_indexes() -> None:
+    storage = indexed()
+    table = table_of(storage, ManualClock(AFTER_MS), "user")
+    (shown,) = (one for one in table.indexing.show() if one.name == INDEX)
+    assert (shown.state, shown.file_groups, shown.lag) == ("listed", 10, 0)
+    (cost,) = table.indexing.costs([f"{BY_VALUE}=value"])
+    assert (cost.name, cost.is_supported, cost.exists, cost.file_groups) == (BY_VALUE, True, False, 10)
