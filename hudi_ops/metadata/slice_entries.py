@@ -15,12 +15,15 @@ def is_indexable(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_int32(kind) or pa.types.is_int64(kind))
 
 
-def entries_of_slice(task: SliceKeysTask) -> tuple[pa.Array, ...]:
+def entries_of_slice(task: SliceKeysTask, version: int) -> tuple[pa.Array, ...]:
     """Return the record keys of a slice after merging, then the entries of each of the task's columns, each once.
+
+    `version` is that of the table.
 
     Raises:
         Corrupt: a file cannot be read. Others as `keys_of_slice`.
     """
     keys, rows = keyed_rows_of_slice(task)
-    entries = [secondary_keys(joined(column.cast(pa.string()).chunks, pa.string()), keys) for column in rows.columns]
+    texts = [joined(column.cast(pa.string()).chunks, pa.string()) for column in rows.columns]
+    entries = [secondary_keys(each, keys, version) for each in texts]
     return tuple(pc.unique(each) for each in (keys, *entries))

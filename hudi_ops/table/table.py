@@ -203,7 +203,7 @@ class Table(ReadApi, IngestApi, RepairsApi, PlansApi):
         """Begin the commit log of a table that Apache Hudi made; a second call changes nothing.
 
         Args:
-            drop_metadata_table: drop its metadata table, which is kept otherwise; one with secondary or expression indexes is not,
+            drop_metadata_table: drop its metadata table, which is kept otherwise; one with expression indexes is not,
                 and they are to go first. Apache Hudi's writers build it again unless `hoodie.metadata.enable=false`.
             dry_run: check everything, change nothing.
             count_keys: read the keys of all files of a table without buckets, and count those that lie in several file groups.

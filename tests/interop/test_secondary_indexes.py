@@ -91,7 +91,9 @@ class Shared:
         self.peer.write(self.path, self.first(), mode="overwrite", options={**options, **RECORDS})
         for statement in ("CREATE INDEX By_city ON t (city)", "CREATE INDEX by_value ON t (value)"):
             self.peer.sql(statement, tables={"t": self.path}, conf=RECORDS)
-        return Table.open(str(self.path), index="record_index")
+        table = Table.open(str(self.path), index="record_index")
+        table.adopt()
+        return table
 
     def batch(self, cities: dict[str, str | None]) -> pa.Table:
         """Rows of these keys in these cities, in the model, too."""

@@ -28,12 +28,13 @@ ACTION run (the default) executes plans that were left, then plans and builds NA
 one, ours or Apache Hudi's, and running it again after a failure goes on; explain says which indexes the table can have, and what
 a build reads; show says the state of each; cancel ends a pending build and removes it; drop removes indexes.
 
-NAMES are files, column_stats, partition_stats, bloom_filters and record_index; none: the first three. Others may write all the
-while: once an index is announced, writers keep it up to date, and readers use it when nothing is missing in it.
+NAMES are files, column_stats, partition_stats, bloom_filters and record_index; none: the first three. A secondary index is named
+secondary_index_NAME=COLUMN, or secondary_index_COLUMN, and needs the record index. Others may write all the while: once an index is announced, writers keep it up to date, and readers use it when nothing is missing in it.
 
 \b
 hudi-ops index flights run record_index bloom_filters
 hudi-ops index flights plan record_index
+hudi-ops index flights run secondary_index_by_tail=tail_number
 hudi-ops index flights execute --instant 20261121101500123 --timeout 1h
 hudi-ops index flights show
 hudi-ops index flights cancel record_index

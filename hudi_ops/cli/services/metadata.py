@@ -52,9 +52,8 @@ hudi-ops metadata build /data/trips --dry-run --json
 
 DROP_HELP = """Drop the metadata table, or the named partitions of it; readers do without them from then on.
 
-Secondary and expression indexes, which are not kept yet, are dropped by their names, so that the table can be written. Apache
-Hudi's default writers build files, column_stats and partition_stats again. At a terminal you are asked first; elsewhere --yes is
-needed.
+Expression indexes, which are not kept, are dropped by their names, so that the table can be written. Apache Hudi's default
+writers build files, column_stats and partition_stats again. At a terminal you are asked first; elsewhere --yes is needed.
 
 \b
 hudi-ops metadata drop flights --yes

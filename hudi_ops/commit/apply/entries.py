@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -81,7 +82,7 @@ class _Reader:
         tasks = key_tasks(ctx.storage, state.config, state.timeline, self.schema, spec, slices, self.columns)
         if own:
             tasks = [replace(task, merging=_counting(task.merging, own)) for task in tasks]
-        found = ctx.engine.map(entries_of_slice, tasks)
+        found = ctx.engine.map(partial(entries_of_slice, version=state.config.version), tasks)
         return [joined([each[at + 1] for each in found], pa.string()) for at in range(len(self.columns))]
 
 

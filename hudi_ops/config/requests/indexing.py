@@ -20,7 +20,7 @@ TIMEOUT_S = 15 * 60.0
 _PARTITIONS = {
     # Apache Hudi's writers build the first two themselves; a form that offers one more has something to build.
     "default": ["column_stats", "partition_stats", "bloom_filters"],
-    "items": {"type": "string", "enum": list(get_args(MetadataPartitionName))},
+    "items": {"type": "string"},
     "examples": list(get_args(MetadataPartitionName)),
 }
 
@@ -33,8 +33,8 @@ class IndexRequest(Request):
     partitions: Annotated[tuple[str, ...] | None, BeforeValidator(listed), Door(form=_PARTITIONS)] = Field(
         default=None,
         title="Partitions",
-        description="files, column_stats, partition_stats, bloom_filters, record_index; files is built with the others where it is "
-        "missing. Without names: the first three.",
+        description="files, column_stats, partition_stats, bloom_filters, record_index, or secondary_index_NAME=COLUMN; files is built "
+        "with the others where it is missing. Without names: the first three.",
     )
     rebuild: bool = Field(
         default=False,

@@ -130,7 +130,7 @@ class MetadataTable:
 
     def of_values(self, partition: str, values: Sequence[str]) -> Records:
         """Read the records of a secondary index for these values; raise as `read`."""
-        prefixes = pa.array([secondary_prefix(value) for value in values], pa.string())
+        prefixes = pa.array([secondary_prefix(value, self.version) for value in values], pa.string())
         groups = self._groups(partition)
         if self.version < _HASHES_VALUES:
             return self._merged(partition, self.parts(partition, prefixes=prefixes.to_pylist()))

@@ -18,7 +18,11 @@ ALL_PARTITIONS_KEY: Final = "__all_partitions__"
 SECONDARY_SEPARATOR: Final = "$"
 """Between a value and a record key, in the keys of secondary indexes."""
 
+NULLS_SINCE: Final = 9
+"""First table version whose secondary indexes have keys of null values."""
+
 _SPECIAL: Final = r"([\\$\x00])"
+_SPECIAL_BEFORE: Final = r"([\\$])"
 _ESCAPED: Final = r"(?s)\\(.)"
 _PARTS: Final = r"(?s)^(?P<value>(?:[^\\$]|\\.)*)\$(?P<key>.*)$"
 _NULL_VALUE: Final = "\x00"
@@ -86,18 +90,22 @@ def product_keys(columns: Sequence[str], places: pa.Array, column_at: pa.Array, 
     return pc.binary_join_element_wise(hashes.take(column_at), places.take(place_at), "")
 
 
-def secondary_keys(values: pa.Array, keys: pa.Array) -> pa.StringArray:
+def secondary_keys(values: pa.Array, keys: pa.Array, version: int) -> pa.StringArray:
     """Return the keys of a secondary index: value and record key of each row, escaped.
 
-    `values` are texts or null, whose text is one zero character; a zero character in a text is escaped.
+    `values` are texts or null. From table version 9 on the text of null is one zero character, and a zero character in a text is
+    escaped; version 8 has no keys of null.
     """
-    texts = pc.fill_null(_escaped(values), _NULL_VALUE)
-    return pc.binary_join_element_wise(texts, _escaped(keys), SECONDARY_SEPARATOR)
+    if version < NULLS_SINCE:
+        is_held = values.is_valid()
+        values, keys = values.filter(is_held), keys.filter(is_held)
+    texts = pc.fill_null(_escaped(values, version), _NULL_VALUE)
+    return pc.binary_join_element_wise(texts, _escaped(keys, version), SECONDARY_SEPARATOR)
 
 
-def secondary_prefix(value: str) -> str:
-    """Return the prefix of a value's keys in a secondary index."""
-    escaped: str = _escaped(pa.array([value], pa.string()))[0].as_py()
+def secondary_prefix(value: str, version: int) -> str:
+    """Return the prefix of a value's keys in a secondary index of a table of this version."""
+    escaped: str = _escaped(pa.array([value], pa.string()), version)[0].as_py()
     return escaped + SECONDARY_SEPARATOR
 
 
@@ -115,8 +123,8 @@ def hashed_part(secondary: pa.Array) -> pa.StringArray:
     return pc.binary_join_element_wise(values, pa.scalar(SECONDARY_SEPARATOR), "")
 
 
-def _escaped(texts: pa.Array) -> pa.Array:
-    return pc.replace_substring_regex(texts, _SPECIAL, r"\\\1")
+def _escaped(texts: pa.Array, version: int) -> pa.Array:
+    return pc.replace_substring_regex(texts, _SPECIAL if version >= NULLS_SINCE else _SPECIAL_BEFORE, r"\\\1")
 
 
 def _unescaped(texts: pa.Array) -> pa.Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -52,10 +53,11 @@ def _entries(subject: IndexSubject, column: str) -> Iterable[tuple[Slice, pa.Arr
     """Yield the entries of the sampled slices."""
     table = subject.table
     slices: Sequence[Slice] = subject.sampled
+    read = partial(entries_of_slice, version=table.config.version)
     for start in range(0, len(slices), AT_A_TIME):
         held = slices[start : start + AT_A_TIME]
         with reading_data():
             spec = MergeRules.of(table.config, table.schema).keys
             tasks = key_tasks(table.storage, table.config, table.timeline, table.schema, spec, held, [column])
-            found = [each[1] for each in table.engine.map(entries_of_slice, tasks)]
+            found = [each[1] for each in table.engine.map(read, tasks)]
         yield from zip(held, found, strict=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -107,7 +108,7 @@ class FactReader:
         spec = computed_keys(config, self.state.log.properties.facts)
         columns = tuple(self._columns.values())
         tasks = key_tasks(self._session.ctx.storage, config, self.state.timeline, self._schema, spec, slices, columns)
-        found = self._map("keys", entries_of_slice, tasks)
+        found = self._map("keys", partial(entries_of_slice, version=config.version), tasks)
         self._read |= {slice_.key: each for slice_, each in zip(slices, found, strict=True)}
         return [self._at(slice_, each) for slice_, each in zip(slices, found, strict=True)]
 
