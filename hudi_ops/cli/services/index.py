@@ -29,7 +29,8 @@ one, ours or Apache Hudi's, and running it again after a failure goes on; explai
 a build reads; show says the state of each; cancel ends a pending build and removes it; drop removes indexes.
 
 NAMES are files, column_stats, partition_stats, bloom_filters and record_index; none: the first three. A secondary index is named
-secondary_index_NAME=COLUMN, or secondary_index_COLUMN, and needs the record index. Others may write all the while: once an index is announced, writers keep it up to date, and readers use it when nothing is missing in it.
+secondary_index_NAME=COLUMN, or secondary_index_COLUMN, and needs the record index. Others may write all the while: once an index
+is announced, writers keep it up to date, and readers use it when nothing is missing in it.
 
 \b
 hudi-ops index flights run record_index bloom_filters

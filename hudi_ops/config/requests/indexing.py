@@ -33,8 +33,8 @@ class IndexRequest(Request):
     partitions: Annotated[tuple[str, ...] | None, BeforeValidator(listed), Door(form=_PARTITIONS)] = Field(
         default=None,
         title="Partitions",
-        description="files, column_stats, partition_stats, bloom_filters, record_index, or secondary_index_NAME=COLUMN; files is built "
-        "with the others where it is missing. Without names: the first three.",
+        description="files, column_stats, partition_stats, bloom_filters, record_index, or secondary_index_NAME=COLUMN; files is "
+        "built with the others where it is missing. Without names: the first three.",
     )
     rebuild: bool = Field(
         default=False,
