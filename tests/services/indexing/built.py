@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hudi_ops.commit.undo.cancel import CancelReason
-from hudi_ops.config.requests import IndexRequest
 from hudi_ops.config.table import INDEX_DEFINITIONS_PATH
 from hudi_ops.metadata.reader.layout import load_index_definitions
 from hudi_ops.metadata.records.partitions import FOLDER, TIMELINE_FOLDER
-from hudi_ops.services.base.plan import plan
 from hudi_ops.services.base.service import Execution
 from hudi_ops.services.cancel.abort import CancelResult, cancel
 from hudi_ops.services.indexing.result import IndexResult
 from hudi_ops.services.indexing.run import BuildResult, build_metadata, execute_build
-from hudi_ops.services.indexing.service import INDEXING
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.testing.clock import ManualClock
@@ -25,6 +22,7 @@ from tests.protocol.metadata_table import LATER, faults_of, make_table, read_row
 from tests.tables import NOW_MS, rows
 
 KEYS = ("bloom_filters", "record_index")
+VALUES = ("record_index", "secondary_index_value")
 EVERY = ("bloom_filters", "column_stats", "files", "partition_stats", "record_index")
 
 
@@ -61,7 +59,7 @@ class Moves:
 
 def plan_build(storage: Storage, clock: ManualClock, names: Sequence[str] = KEYS) -> str:
     """Publish the plan of a build; return its instant."""
-    planned = plan(table_of(storage, clock, "planner")._session, INDEXING, IndexRequest(partitions=tuple(names)))
+    planned = table_of(storage, clock, "planner").indexing.plan(partitions=tuple(names))
     assert planned.instant is not None, planned.note
     return planned.instant
 

@@ -17,7 +17,7 @@ from hudi_ops.timeline.settings.properties_file import load_config
 from tests.bounds import bound
 from tests.protocol.metadata_table import LATER, faults_of, make_table, read_rows, table_of
 from tests.protocol.sweep import CRASHES, fault_sweep
-from tests.services.indexing.built import EVERY, At, build, cancel_build, execute, metadata_state, plan_build
+from tests.services.indexing.built import EVERY, VALUES, At, build, cancel_build, execute, metadata_state, plan_build
 from tests.tables import DEFINITION, NOW_MS, WITH_METADATA
 
 STEP = bound(7, 3, 1)
@@ -43,8 +43,8 @@ def finish_cancel(storage: MemoryStorage, clock: ManualClock, instant: str, stor
 
 @pytest.mark.parametrize(
     ("definition", "names"),
-    [(WITH_METADATA, ("bloom_filters", "record_index")), (DEFINITION, EVERY)],
-    ids=["two more", "the first"],
+    [(WITH_METADATA, ("bloom_filters", "record_index")), (DEFINITION, EVERY), (WITH_METADATA, VALUES)],
+    ids=["two more", "the first", "a secondary index"],
 )
 def test_a_cancel_at_any_moment_leaves_nothing_of_the_build(definition, names) -> None:
     base, instant, before = planned(definition, names)

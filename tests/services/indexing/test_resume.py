@@ -16,7 +16,7 @@ from hudi_ops.timeline.builds import checkpoint as build_checkpoint
 from hudi_ops.timeline.settings.properties_file import load_config
 from tests.bounds import bound
 from tests.protocol.metadata_table import LATER, faults_of, make_table, read_rows, table_of
-from tests.services.indexing.built import EVERY, KEYS, Moves, execute, plan_build
+from tests.services.indexing.built import EVERY, KEYS, VALUES, Moves, execute, plan_build
 from tests.tables import DEFINITION, MERGE_ON_READ, NOW_MS, WITH_METADATA, rows
 
 STEP = bound(3, 1, 1)
@@ -54,8 +54,8 @@ def planned(definition, names=KEYS) -> tuple[MemoryStorage, list[str]]:
 
 @pytest.mark.parametrize(
     ("definition", "names"),
-    [(WITH_METADATA, KEYS), (DEFINITION, EVERY), (MERGE_ON_READ, EVERY)],
-    ids=["two", "all", "logs"],
+    [(WITH_METADATA, KEYS), (DEFINITION, EVERY), (MERGE_ON_READ, EVERY), (MERGE_ON_READ, VALUES)],
+    ids=["two", "all", "logs", "a secondary index"],
 )
 def test_a_build_that_died_after_its_announcement_reads_no_file_again(definition, names) -> None:
     base, history = planned(definition, names)
@@ -84,7 +84,7 @@ def test_a_build_that_died_after_its_announcement_reads_no_file_again(definition
 @pytest.mark.parametrize("definition", [WITH_METADATA, MERGE_ON_READ], ids=lambda one: one.table_type)
 def test_what_completed_while_no_executor_lived_is_read_alone(definition, operation: str) -> None:
     """One write did not know the announcement; another one, after the death, carries the partitions."""
-    names = KEYS if definition is WITH_METADATA else EVERY
+    names = KEYS if definition is WITH_METADATA else (*EVERY, "secondary_index_value")
     clock = ManualClock(NOW_MS, tick_ms=1)
     base = make_table(definition).copy(clock)
     plan_build(base, clock, names)
@@ -123,7 +123,7 @@ def test_what_completed_while_no_executor_lived_is_read_alone(definition, operat
 @pytest.mark.parametrize("definition", [WITH_METADATA, MERGE_ON_READ], ids=lambda one: one.table_type)
 def test_a_death_amid_catch_up_loses_nothing(definition, operation: str) -> None:
     """A write completes between the last snapshot and the announcement; the executor dies before each later operation."""
-    names = KEYS if definition is WITH_METADATA else EVERY
+    names = KEYS if definition is WITH_METADATA else (*EVERY, "secondary_index_value")
     base, undisturbed = planned(definition, names)
     slot = [number for number, one in enumerate(undisturbed, 1) if "put_if_absent:.hoodie/.commit_log/0" in one]
 
