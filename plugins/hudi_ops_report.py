@@ -155,7 +155,12 @@ def _built(result: Mapping[str, Any]) -> str:
         planned = f"Planned index build {result['instant']} of {result.get('table')}: {result.get('note')}"
         return planned if result.get("instant") and "verdicts" in result else _nothing(result)
     names = ", ".join(result.get("partitions") or ())
-    return f"Built {names} from {_counted(result.get('files'), 'file')} in the metadata table of {_end(result)}"
+    verdicts = dict(result.get("verdicts") or {})
+    since = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
+    caught_up = f"; {_counted(result.get('rounds'), 'round')} of catch-up, {since}" if since else ""
+    waited = "".join(f"; it {note}" for note in result.get("waited_for") or ())
+    files = _counted(result.get("files"), "file")
+    return f"Built {names} from {files} in the metadata table of {_end(result)}{caught_up}{waited}"
 
 
 def _verified(result: Mapping[str, Any]) -> str:

@@ -106,6 +106,7 @@ class Job:
     location: TableLocation
     stop: StopRequest
     spark: bool = True
+    _logged: str = ""
     _logged_s: float = 0.0
 
     @cached_property
@@ -146,12 +147,14 @@ class Job:
         return cancel_plan(self.location, Owner.of_this_process(), instant, accept_future=accept_future)
 
     def look(self, progress: Progress) -> None:
-        """Log the progress every few seconds; end here if that was asked for."""
+        """Log the progress at times, and where other work begins; end here if that was asked for."""
         now_s = time.monotonic()
-        if progress.done == progress.total or now_s - self._logged_s >= PROGRESS_EVERY_S:
-            self._logged_s = now_s
+        is_new = progress.what != self._logged
+        if is_new or progress.done == progress.total or now_s - self._logged_s >= PROGRESS_EVERY_S:
+            self._logged, self._logged_s = progress.what, now_s
             of_bytes = f", {progress.bytes_done:,} of {progress.bytes_in:,} bytes" if progress.bytes_in else ""
-            logger.info("%s: %s of %s done%s", progress.what, progress.done, progress.total, of_bytes)
+            said = f"; {progress.note}" if progress.note else ""
+            logger.info("%s: %s of %s done%s%s", progress.what, progress.done, progress.total, of_bytes, said)
         self.stop.check("the rest of the work")
 
     def verified(self) -> Report:

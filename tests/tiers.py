@@ -47,6 +47,7 @@ LEFT_OUT: dict[str, str | None] = {
     "airflow/test_docs_page.py": _PROCESSES,
     "airflow/test_indexing_dag.py::test_a_dag_run_builds_what_was_asked_for_once": _PROCESSES,
     "airflow/test_indexing_dag.py::test_each_task_can_be_killed_and_tried_again": _PROCESSES,
+    "airflow/test_indexing_dag.py::test_the_result_says_what_catch_up_did_and_what_it_waited_for": _PROCESSES,
     "airflow/test_submit_operator.py": _PROCESSES,
     "property/test_merge_on_read_spark.py": _SPARK,
     "property/test_table_model_spark.py": _SPARK,

@@ -70,7 +70,7 @@ def watching(what: str, *, as_json: bool = False) -> Iterator[Tell]:
     def tell(progress: Progress) -> None:
         has_bytes = progress.bytes_in > 0
         done, total = (progress.bytes_done, progress.bytes_in) if has_bytes else (progress.done, progress.total)
-        said = f"{progress.what} {progress.done:,} of {progress.total:,}"
+        said = f"{progress.what} {progress.done:,} of {progress.total:,}{f': {progress.note}' if progress.note else ''}"
         if progress.what not in tasks:
             tasks[progress.what] = bars.add_task(said, total=total, has_bytes=has_bytes)
             bars.update(waiting, visible=False)

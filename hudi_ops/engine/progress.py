@@ -10,13 +10,17 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of long work: units of `what`, and bytes where they are known."""
+    """Progress of long work: units of `what`, and bytes where they are known.
+
+    `note` says what the work waits for, or how fast it is.
+    """
 
     what: str
     done: int
     total: int
     bytes_done: int = 0
     bytes_in: int = 0
+    note: str = ""
 
 
 TellProgress: TypeAlias = Callable[[Progress], None]

@@ -36,6 +36,17 @@ def last_result(output: str, app: str = "") -> dict:
     return json.JSONDecoder().raw_decode(output, start)[0]
 
 
+def xcom_of(home: Path, dag: str, task: str) -> dict:
+    """The result of a task's newest run, as Airflow's database has it for the tasks after it."""
+    with sqlite3.connect(home / "airflow.db") as database:
+        (value,) = database.execute(
+            "select value from xcom where dag_id = ? and task_id = ? and key = 'return_value' order by timestamp desc limit 1",
+            (dag, task),
+        ).fetchone()
+    found = json.loads(value)
+    return json.loads(found) if isinstance(found, str) else found
+
+
 def asset_events(home: Path) -> list[tuple[str, dict]]:
     """Events of assets in Airflow's database, oldest first: name of the asset, and what the event says."""
     with sqlite3.connect(home / "airflow.db") as database:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import threading
+import time
 import warnings
 from contextlib import closing
 from pathlib import Path
@@ -14,7 +16,8 @@ from airflow.sdk.exceptions import ParamValidationError
 
 from hudi_ops.config.doors import add_arguments, request_of
 from hudi_ops.config.requests import IndexRequest
-from tests.airflow.dag_runs import airflow, last_result
+from hudi_ops.timeline.names import instant_of_ms
+from tests.airflow.dag_runs import airflow, last_result, xcom_of
 from tests.airflow.deadly import dies_once
 from tests.bounds import SOAK
 
@@ -108,6 +111,58 @@ def test_a_dag_run_builds_what_was_asked_for_once(tables_file: Path, airflow_hom
     assert (report.findings, report.checks["keys in the record index"]) == ((), 3)
     # A retry of the same task finds it done.
     assert Table.open(path).build_metadata(["record_index", "column_stats"]).instant is None
+
+
+def test_the_result_says_what_catch_up_did_and_what_it_waited_for(
+    tables_file: Path, airflow_home: Path, tmp_path: Path
+) -> None:
+    """A writer of Apache Hudi is pending at the announcement, and is rolled back once the build waits."""
+    from hudi_ops import Table
+
+    path = tables_file.parent / "trips"
+    created = Table.create(
+        str(path), name="trips", record_key=["id"], schema=TRIPS.schema, partition_by=["city"], ordering="ts"
+    )
+    with closing(created) as table:
+        table.ingest(TRIPS)
+    foreign = instant_of_ms(time.time_ns() // 1_000_000)
+    heartbeat = path / ".hoodie" / ".heartbeat" / foreign
+    heartbeat.parent.mkdir(exist_ok=True)
+    timeline = path / ".hoodie" / "timeline"
+    pending = [heartbeat, timeline / f"{foreign}.commit.requested", timeline / f"{foreign}.inflight"]
+    for file in pending:
+        file.write_bytes(b"")
+
+    def ends() -> None:
+        deadline = time.monotonic() + 300
+        while time.monotonic() < deadline and all(file.exists() for file in pending):
+            heartbeat.touch()
+            checkpoints = list((path / ".hoodie" / ".indexing").rglob("*.json"))
+            if any(f"waits for commit {foreign}" in one.read_text() for one in checkpoints):
+                for file in reversed(pending):
+                    file.unlink()
+            time.sleep(0.1)
+
+    writer = threading.Thread(target=ends)
+    writer.start()
+    configuration = json.dumps({"table": "trips", "partitions": ["bloom_filters"]})
+    try:
+        done = airflow(airflow_home, "dags", "test", "indexing", "2026-02-01", "--conf", configuration)
+    finally:
+        for file in pending:
+            file.unlink(missing_ok=True)
+        writer.join()
+    assert done.returncode == 0, done.stdout[-3000:]
+    result = xcom_of(airflow_home, "indexing", "execute")
+    assert (result["app"], result["partitions"], result["rounds"]) == ("index", ["bloom_filters"], 0)
+    assert result["verdicts"] == {}
+    assert (result["catch_up_per_s"], result["ingest_per_s"]) == (None, 0.0)
+    why = f"waited for commit {foreign} of a foreign writer, which may not know the new partitions"
+    assert result["waited_for"] == [why]
+    assert f"; it {why}" in done.stdout, "the sentence in the log"
+    assert f"foreign writers that ended: 0 of 1 done; waits for commit {foreign}" in done.stdout, (
+        "the progress in the log"
+    )
 
 
 @pytest.mark.parametrize("dies_at", [".hfile", ".deltacommit", "hoodie.properties"] if SOAK else ["hoodie.properties"])

@@ -144,6 +144,20 @@ def test_lines_of_applications_and_of_spark_keep_their_level() -> None:
             "Built files, bloom_filters from 2 files in the metadata table of t, instant 3",
         ),
         (
+            {
+                "app": "index",
+                "table": "t",
+                "instant": "3",
+                "partitions": ["files"],
+                "files": 2,
+                "rounds": 1,
+                "verdicts": {"carried": 3, "applied": 1},
+                "waited_for": ["waited for commit 2 of a foreign writer"],
+            },
+            "Built files from 2 files in the metadata table of t, instant 3; 1 round of catch-up, 1 applied, 3 carried; "
+            "it waited for commit 2 of a foreign writer",
+        ),
+        (
             {"app": "index", "table": "t", "instant": "3", "verdicts": [], "note": "builds files"},
             "Planned index build 3 of t: builds files",
         ),

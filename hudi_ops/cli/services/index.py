@@ -12,7 +12,7 @@ from hudi_ops.cli.options import with_options
 from hudi_ops.cli.output import counted, sized, working, write, write_json, write_table
 from hudi_ops.cli.planned import Mode, note_text, refuse_mixed
 from hudi_ops.cli.progress import watching
-from hudi_ops.cli.services.metadata import built_text, drop_partitions
+from hudi_ops.cli.services.metadata import built_text, drop_partitions, pace_lines
 from hudi_ops.config.requests import IndexRequest
 from hudi_ops.errors import InvalidRequest
 
@@ -121,6 +121,7 @@ def _done_text(done: IndexResult) -> str:
         doubled = counted(done.doubled_keys, "record key")
         lines.append(f"  {doubled} in more than one file group: reads do not ask the index where a key lies")
     lines.append(f"  {done.seconds:.1f} s, {counted(done.rounds, 'round')} for what completed meanwhile")
+    lines += pace_lines(done)
     return "\n".join(lines)
 
 

@@ -22,9 +22,11 @@ from hudi_ops.cli.options import with_options
 from hudi_ops.cli.output import counted, sized, working, write, write_json, write_table
 from hudi_ops.cli.progress import watching
 from hudi_ops.config.requests import IndexRequest
+from hudi_ops.timeline.builds.checkpoint import pace_words
 
 if TYPE_CHECKING:
     from hudi_ops.services.indexing.drop import DropResult
+    from hudi_ops.services.indexing.result import IndexResult
     from hudi_ops.services.indexing.run import BuildResult
     from hudi_ops.services.metadata_table.compact import MetadataCompaction
     from hudi_ops.table.table import Table
@@ -203,7 +205,17 @@ def built_text(done: BuildResult) -> str:
             lines.append(f"  {doubled} in more than one file group: reads do not ask the index where a key lies")
         beside = f", {counted(done.rounds, 'round')} for what completed meanwhile" if done.rounds else ""
         lines.append(f"  {done.seconds:.1f} s, engine {done.engine} ({done.engine_reason}){beside}")
+        lines += pace_lines(done)
     return "\n".join(lines)
+
+
+def pace_lines(done: BuildResult | IndexResult) -> list[str]:
+    """Return what catch-up did, how fast, and what it waited for."""
+    said = [f"{count} {verdict}" for verdict, count in sorted(done.verdicts.items())]
+    if said or done.waited_for:
+        said += pace_words(done.catch_up_per_s, done.ingest_per_s, None)
+    lines = [f"  since the announcement: {', '.join(said)}"] if said else []
+    return lines + [f"  {note}" for note in done.waited_for]
 
 
 def _dropped_text(done: DropResult) -> str:

@@ -15,7 +15,9 @@ class IndexResult(ServiceResult):
     completions. `records` counts the records of the first base files, by partition; `bytes_in` is the size of the files that were
     read. If a record index was built, `doubled_keys` counts the record keys in more than one file group: the index names one of
     the groups, and reads do not rely on it. `verdicts` counts the instants since the announcement: `carried` by their writers,
-    `applied` by catch-up, and others.
+    `applied` by catch-up, and others. `catch_up_per_s` is the number of completions that catch-up added in a second (None: it added
+    none), `ingest_per_s` that of other writers' completions in a second since the announcement. `waited_for` says for which
+    foreign writers the build waited, and why.
     """
 
     built_at: str = ""
@@ -27,3 +29,6 @@ class IndexResult(ServiceResult):
     rounds: int = 0
     verdicts: dict[str, int] = field(default_factory=dict)
     doubled_keys: int | None = None
+    catch_up_per_s: float | None = None
+    ingest_per_s: float | None = None
+    waited_for: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -36,7 +37,8 @@ class BuildResult(Result):
     `again` those that were dropped and rebuilt. `rounds` counts the rounds with new completions.
     `records` counts the records of the first base files, by partition; `bytes_in` is the size of the table's files that were read.
     If a record index was built, `doubled_keys` counts the record keys in more than one file group: the index names one of the
-    groups, and reads do not rely on it.
+    groups, and reads do not rely on it. `verdicts`, `waited_for` and the rates are those of `IndexResult`; of several builds in one
+    call the rates are the last one's.
     """
 
     table: str
@@ -55,6 +57,10 @@ class BuildResult(Result):
     again: tuple[str, ...] = ()
     doubled_keys: int | None = None
     plan: str = ""
+    verdicts: dict[str, int] = field(default_factory=dict)
+    catch_up_per_s: float | None = None
+    ingest_per_s: float | None = None
+    waited_for: tuple[str, ...] = ()
 
 
 def build_metadata(
@@ -259,4 +265,8 @@ def _result(state: TableState, done: Sequence[IndexResult], dropped: tuple[str, 
         again=dropped,
         doubled_keys=last.doubled_keys,
         plan=last.instant or "",
+        verdicts=dict(sum((Counter(one.verdicts) for one in done), Counter())),
+        catch_up_per_s=last.catch_up_per_s,
+        ingest_per_s=last.ingest_per_s,
+        waited_for=tuple(note for one in done for note in one.waited_for),
     )

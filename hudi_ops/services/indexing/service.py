@@ -6,7 +6,7 @@ Source: RFC-45; docs/protocol.md §14, §18.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from hudi_ops.commit.completion import Body
@@ -243,6 +243,8 @@ class IndexBuild(TableService[IndexRequest, IndexPlan, IndexInputs, NoTask, None
             rounds=build.rounds,
             verdicts=dict(Counter(build.verdicts.values())),
             doubled_keys=build.doubled_keys,
+            waited_for=tuple(build.waited_for.values()),
+            **build.pace.facts(session.ctx.clock.now_ms()),
         )
 
 
@@ -258,6 +260,7 @@ def _build_of(run: IndexRun) -> Build:
     def tell(progress: Progress) -> None:
         for build in began:
             build.tell(progress)
+            progress = replace(progress, note=build.pace_words)
         run.how.progress(progress)
 
     secondary = [name for name in found.partitions if is_secondary(name)]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.lease.lease import read_lease
@@ -34,7 +35,12 @@ class IndexState(Result):
         lag: completed writes that it lacks; None: not listed.
         plan: instant of the pending plan that builds it; empty without one.
         executor: process that executes the plan, by its live lease; empty: no process does.
-        note: what it waits for, or why the table cannot have it.
+        note: what it waits for and how far it is, or why the table cannot have it.
+        rounds: rounds of the pending build that added completions.
+        verdicts: number of instants by what they mean for the index, of a pending build; see `BuildCheckpoint`.
+        catch_up_per_s: completions that its catch-up adds in a second; None: it has added none.
+        ingest_per_s: completions of other writers in a second since the announcement; None: not announced.
+        seconds_left: estimated time to the end; None: unknown, or other writers complete as fast as catch-up adds.
     """
 
     name: str
@@ -45,6 +51,11 @@ class IndexState(Result):
     plan: str = ""
     executor: str = ""
     note: str = ""
+    rounds: int = 0
+    verdicts: dict[str, int] = field(default_factory=dict)
+    catch_up_per_s: float | None = None
+    ingest_per_s: float | None = None
+    seconds_left: float | None = None
 
 
 @dataclass(frozen=True)
@@ -101,6 +112,7 @@ def show_indexes(session: Session) -> tuple[IndexState, ...]:
                 plan_time,
                 _executor(session, plan_time),
                 _note(session, word, plan_time, checkpoint) or ("" if word == "listed" else why),
+                **_pace(session, checkpoint),
             )
         )
     return tuple(shown)
@@ -154,6 +166,23 @@ def _executor(session: Session, plan: str) -> str:
     return str(lease.owner or "a foreign program") if lease and not lease.is_dead(session.ctx.clock) else ""
 
 
+def _pace(session: Session, checkpoint: BuildCheckpoint | None) -> dict[str, Any]:
+    """Return rounds, verdicts and rates of a pending build.
+
+    There is an estimate only while a process executes it.
+    """
+    if checkpoint is None:
+        return {}
+    left_s = checkpoint.seconds_left if _executor(session, checkpoint.plan) else None
+    return {
+        "rounds": checkpoint.rounds,
+        "verdicts": checkpoint.verdicts,
+        "catch_up_per_s": checkpoint.catch_up_per_s,
+        "ingest_per_s": checkpoint.ingest_per_s,
+        "seconds_left": left_s,
+    }
+
+
 def _note(session: Session, word: str, plan: str, checkpoint: BuildCheckpoint | None) -> str:
     """Return what a build waits for, in words."""
     if word == "announced" and not plan:
@@ -161,7 +190,8 @@ def _note(session: Session, word: str, plan: str, checkpoint: BuildCheckpoint | 
     if not plan:
         return ""
     if not _executor(session, plan):
-        return f"no process executes the plan: `hudi-ops index TABLE execute --instant {plan}`"
+        last = f"; its last executor {checkpoint.note}" if checkpoint is not None and checkpoint.note else ""
+        return f"no process executes the plan: `hudi-ops index TABLE execute --instant {plan}`{last}"
     if checkpoint is None:
         return ""
     return "; ".join(one for one in (checkpoint.note, checkpoint.progress) if one)

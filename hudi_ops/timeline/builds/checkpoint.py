@@ -36,7 +36,10 @@ class BuildCheckpoint(BaseModel):
         reading: what it reads now: `files` or `keys`; empty: nothing.
         done: number of these that it has read.
         total: number of these.
-        seconds_left: estimated time for the others; None: unknown.
+        seconds_left: estimated time for the others, in catch-up for all of it; None: unknown, or other writers complete as fast
+            as catch-up adds.
+        catch_up_per_s: completions that catch-up adds in a second; None: it has added none.
+        ingest_per_s: completions of other writers in a second since the announcement; None: not announced.
         verdicts: number of instants by what they mean for the new partitions: `carried`, `applied`, `waiting`, …
         note: what the build waits for; empty: nothing.
     """
@@ -59,24 +62,37 @@ class BuildCheckpoint(BaseModel):
     done: int = 0
     total: int = 0
     seconds_left: float | None = None
+    catch_up_per_s: float | None = None
+    ingest_per_s: float | None = None
     verdicts: dict[str, int] = {}
     note: str = ""
 
     @property
     def progress(self) -> str:
-        """Phase, what is read, and the verdicts, in words."""
+        """Phase, what is read, the verdicts, and how fast it goes, in words."""
         said = [f"{self.phase}, round {self.rounds}"]
         if self.reading:
-            left = "" if self.seconds_left is None else f", about {self.seconds_left:.0f} s left"
-            said.append(f"{self.done} of {self.total} {self.reading} read{left}")
+            said.append(f"{self.done} of {self.total} {self.reading} read")
         if self.verdicts:
             said.append(", ".join(f"{count} {verdict}" for verdict, count in sorted(self.verdicts.items())))
-        return "; ".join(said)
+        return "; ".join([*said, *pace_words(self.catch_up_per_s, self.ingest_per_s, self.seconds_left)])
 
     @property
     def instants(self) -> frozenset[str]:
         """Instants of the build on the metadata table's timeline."""
         return frozenset({self.built_at, *self.deltas})
+
+
+def pace_words(catch_up_per_s: float | None, ingest_per_s: float | None, seconds_left: float | None) -> list[str]:
+    """Return the known rates of a build and its estimated end, in words."""
+    said = []
+    if catch_up_per_s is not None:
+        said.append(f"catch-up adds {catch_up_per_s:.2f} completions/s")
+    if ingest_per_s is not None:
+        said.append(f"other writers complete {ingest_per_s:.2f}/s")
+    if seconds_left is not None:
+        said.append(f"about {seconds_left:.0f} s left")
+    return said
 
 
 def put_checkpoint(storage: Storage, checkpoint: BuildCheckpoint) -> None:

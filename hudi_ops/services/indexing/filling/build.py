@@ -37,6 +37,7 @@ from hudi_ops.metadata.writer.building import Building, group_count
 from hudi_ops.metadata.writer.commit import ACTION
 from hudi_ops.metadata.writer.delta import log_files
 from hudi_ops.services.indexing.filling.diff import TableSnapshot, diff, snapshot
+from hudi_ops.services.indexing.filling.pace import Pace
 from hudi_ops.services.indexing.filling.tasks import FactReader
 from hudi_ops.services.indexing.rebuild import dropped_before
 from hudi_ops.services.indexing.wanted import refuse_unbuildable
@@ -82,6 +83,8 @@ class Build:
         deltas: instants of catch-up that have been completed.
         doubled_keys: number of record keys in more than one file group when it was announced; None: not counted.
         verdicts: what each instant since the announcement means for the partitions, by instant.
+        pace: of catch-up and of other writers.
+        waited_for: what the build waited for, in words, by instant of a foreign writer.
     """
 
     session: Session
@@ -102,6 +105,8 @@ class Build:
     deltas: tuple[str, ...] = ()
     doubled_keys: int | None = None
     verdicts: dict[str, str] = field(default_factory=dict)
+    pace: Pace = field(default_factory=Pace)
+    waited_for: dict[str, str] = field(default_factory=dict)
     covered: frozenset[Instant] = frozenset()
     _reading: Progress | None = None
     _reading_since_s: float = 0.0
@@ -115,6 +120,7 @@ class Build:
 
     def checkpoint(self, note: str = "") -> BuildCheckpoint:
         """Return what the next executor and users need to know."""
+        now_ms = self.session.ctx.clock.now_ms()
         return BuildCheckpoint(
             plan=self.attempt.instant,
             epoch=self.attempt.epoch,
@@ -127,20 +133,38 @@ class Build:
             deltas=self.deltas,
             rounds=self.rounds,
             records=self.records,
-            at_ms=self.session.ctx.clock.now_ms(),
+            at_ms=now_ms,
             verdicts=dict(Counter(self.verdicts.values())),
             note=note,
             **self._read(),
+            **self.pace.facts(now_ms),
+            seconds_left=None if note else self._seconds_left(now_ms),
         )
 
     def _read(self) -> dict[str, Any]:
-        """Return what is read now, how far, and the estimated time for the rest."""
+        """Return what is read now, and how far."""
         now = self._reading
         if now is None or now.done >= now.total:
             return {}
+        return {"reading": now.what, "done": now.done, "total": now.total}
+
+    def _seconds_left(self, now_ms: int) -> float | None:
+        """Return the estimated time to the end of catch-up.
+
+        Before it, and in its first round, it is that of what is read now.
+        """
+        if self.pace.catch_up_per_s is not None:
+            return self.pace.seconds_left(now_ms)
+        now = self._reading
+        if now is None or not 0 < now.done < now.total:
+            return None
         took_s = self.session.ctx.clock.monotonic_s() - self._reading_since_s
-        left_s = round(took_s / now.done * (now.total - now.done), 1) if now.done else None
-        return {"reading": now.what, "done": now.done, "total": now.total, "seconds_left": left_s}
+        return round(took_s / now.done * (now.total - now.done), 1)
+
+    @property
+    def pace_words(self) -> str:
+        """Return the rates of catch-up and of other writers, in words; empty before it."""
+        return self.pace.words(self.session.ctx.clock.now_ms()) if self.is_announced else ""
 
     def tell(self, progress: Progress) -> None:
         """Note how far reading has come, and put a checkpoint now and then."""
@@ -159,6 +183,14 @@ class Build:
             self._note, self._told_s = note, now_s
             logger.info("the index build %s", note)
             self.put_checkpoint(note)
+
+    def end_wait(self) -> None:
+        """Forget what the build waited for, once it goes on."""
+        if self._note:
+            logger.info("the index build goes on: it waits no longer")
+            self._note = ""
+            self.verdicts = {instant: said for instant, said in self.verdicts.items() if said != "waiting"}
+            self.put_checkpoint()
 
     def put_checkpoint(self, note: str = "") -> None:
         """Put the checkpoint of this execution."""
@@ -245,11 +277,11 @@ def announce(build: Build) -> None:
     build.doubled_keys = build.reader.doubled_keys()
     build.covered = build.seen.completed
     build.announcements += 1
-    tried = ""
+    tried = announced_at = ""
     build.put_checkpoint()
 
     def prepare(state: TableState, slot: int) -> Entry | None:
-        nonlocal tried
+        nonlocal tried, announced_at
         refuse_pending_restore(state)
         refuse_closed(session.ctx.storage, build.attempt, state)
         _refuse_changed(build, state)
@@ -263,6 +295,9 @@ def announce(build: Build) -> None:
             tried = f"{TIMELINE_FOLDER}/{completed_name(build.instant, ACTION, completion)}"
             request_beginning(session.ctx.storage, build.instant)
             complete_beginning(session.ctx.storage, state.config.version, build.instant, completion, build.stats)
+            announced_at = completion
+        else:
+            announced_at = found.completion_time
         return Properties(
             **session.entry(state, f"announce {build.attempt.instant} {build.attempt.epoch} {build.announcements}"),
             set={INDEX_DEFINITIONS: INDEX_DEFINITIONS_PATH},
@@ -278,6 +313,7 @@ def announce(build: Build) -> None:
 
     session.decide(prepare, "announce new partitions of the metadata table")
     build.is_announced = True
+    build.pace = Pace(announced_at, build.begun.zone, build.pace.catch_up_per_s)
     build.put_checkpoint()
     logger.info("announced %s of the metadata table, built at %s", ", ".join(build.partitions), build.instant)
 

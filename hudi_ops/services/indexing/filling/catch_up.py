@@ -15,7 +15,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
 
 from hudi_ops.commit.checks import refuse_changed_columns
 from hudi_ops.commit.recover.dead_writers import is_foreign
@@ -30,6 +29,7 @@ from hudi_ops.metadata.writer.commit import apply_delta, undo_delta
 from hudi_ops.metadata.writer.delta import MetadataDelta, make_delta
 from hudi_ops.services.indexing.filling.build import Build, missing_names
 from hudi_ops.services.indexing.filling.diff import TableSnapshot, cleaned, diff, snapshot, without
+from hudi_ops.services.indexing.filling.verdicts import Verdict, first_run
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.completed import changing
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
@@ -44,19 +44,6 @@ LOOK_EVERY_S = 1.0
 """Interval of looks at a foreign writer that may not know the announcement."""
 UNSETTLED_MS = 5_000
 """A foreign instant that was requested so soon after the announcement may have read the properties before it."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What a completion or a pending instant means for the new partitions.
-
-    `verdict` is `carried`, `missing`, `applied`, `undone`, `out of order` or `waiting`.
-    """
-
-    instant: str
-    action: str
-    verdict: str
-    why: str = ""
 
 
 @dataclass
@@ -111,13 +98,32 @@ class CatchUp:
         judged = list(self._judged(state, own))
         new = sorted(changing(state.timeline) - build.seen.completed, key=lambda one: one.completion_time)
         is_undone = any(one.verdict == "undone" for one in judged)
-        lead, run, rest = ([], new, []) if is_undone else _first_run(new, judged)
+        lead, run, rest = ([], new, []) if is_undone else first_run(new, judged)
         if not run and not is_undone:
             return
         self._refuse_late(state)
         if lead:
             build.seen = self._moved_on(without(state, {*run, *rest}))
+        lacking = {one.instant for one in judged if one.verdict != "carried"}
+        later = lacking & {one.time for one in rest}
+        began_s, build.pace.left = build.session.ctx.clock.monotonic_s(), len(lacking)
         missing = [one for one in judged if one.verdict == "missing" and one.instant in {each.time for each in run}]
+        self._add(state, own, run, rest, missing)
+        build.pace.add_round(len(lacking - later), build.session.ctx.clock.monotonic_s() - began_s)
+        build.pace.left = len(later)
+        logger.info("catching up: %s instants added; %s", len(lacking - later), build.pace_words)
+        build.put_checkpoint()
+
+    def _add(
+        self,
+        state: TableState,
+        own: Timeline,
+        run: Sequence[Instant],
+        rest: Sequence[Instant],
+        missing: Sequence[Verdict],
+    ) -> None:
+        """Put the records of completions, uncounted; `rest` are those that come later."""
+        build = self.build
         after = snapshot(build.session, without(state, rest), build.seen)
         change = diff(build.seen, after, cleaned(build.session, state, run))
         build.reader.state = after.state
@@ -192,6 +198,7 @@ class CatchUp:
         if gone:
             build.is_announced = False
             self._refuse(state, "", f"{', '.join(gone)} not named by hoodie.properties any more")
+        build.pace.saw(changing(state.timeline))
         waiting = self._foreign(state)
         if waiting:
             self._refuse(state, waiting[0].time, f"{waiting[0]}, which may not know the new partitions")
@@ -284,15 +291,18 @@ class CatchUp:
         while True:
             state = session.loader.load()
             waiting = self._foreign(state)
+            self.build.pace.saw(changing(state.timeline))
             if not waiting:
+                self.build.end_wait()
                 return state
             first = waiting[0]
-            note = f"waits for {first.action} {first.time} of a foreign writer, which may not know the new partitions; "
-            note += self._until(first)
+            what = f"{first.action} {first.time} of a foreign writer, which may not know the new partitions"
+            note = f"waits for {what}; {self._until(first)}"
+            self.build.waited_for[first.time] = f"waited for {what}"
             self._note(Verdict(one.time, one.action, "waiting", "for a foreign writer") for one in waiting)
             self.build.wait(note)
             self._refuse_late(state, note, first.time)
-            self.pulse(Progress("foreign writers that ended", 0, len(waiting)))
+            self.pulse(Progress("foreign writers that ended", 0, len(waiting), note=note))
             session.ctx.clock.sleep_s(LOOK_EVERY_S)
 
     def _until(self, one: Instant) -> str:
@@ -314,7 +324,7 @@ class CatchUp:
                 table=state.config.name,
                 instant=self.build.attempt.instant,
                 expected="an end of catch-up within --timeout",
-                found=f"{self.build.rounds} rounds so far",
+                found=f"{self.build.rounds} rounds so far; {self.build.pace_words}",
                 next_step="the plan stays: run the same call again, with a longer --timeout; `hudi-ops index TABLE show` says "
                 "what it waits for",
                 other=other,
@@ -381,14 +391,3 @@ class CatchUp:
         """Drop the leases of the instants of catch-up."""
         for instant in self.build.deltas:
             drop_lease(self.build.session.ctx, instant)
-
-
-def _first_run(new: Sequence[Instant], judged: Sequence[Verdict]) -> tuple[list[Instant], list[Instant], list[Instant]]:
-    """Return the completions carried first, the next ones that were not, and the others.
-
-    Each is in order of completion.
-    """
-    carried = {one.instant for one in judged if one.verdict == "carried"}
-    lead = list(takewhile(lambda one: one.time in carried, new))
-    run = list(takewhile(lambda one: one.time not in carried, new[len(lead) :]))
-    return lead, run, list(new[len(lead) + len(run) :])

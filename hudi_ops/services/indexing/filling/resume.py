@@ -17,6 +17,7 @@ from hudi_ops.metadata.reader.instants import load_metadata_timeline
 from hudi_ops.metadata.writer.commit import undo_delta
 from hudi_ops.services.indexing.filling.build import Build, missing_names
 from hudi_ops.services.indexing.filling.diff import TableSnapshot, snapshot, without
+from hudi_ops.services.indexing.filling.pace import Pace
 from hudi_ops.timeline.builds.announced import announced_plan
 from hudi_ops.timeline.builds.checkpoint import BuildCheckpoint, checkpoints_of
 from hudi_ops.timeline.completed import changing
@@ -34,12 +35,14 @@ class ResumedBuild:
         doubled_keys: number of record keys in several file groups when it was announced; None: not counted.
         state: table as it was at that executor's last snapshot.
         seen: that snapshot, taken again.
+        announced_at: completion time of the build's instant.
     """
 
     checkpoint: BuildCheckpoint
     doubled_keys: int | None
     state: TableState
     seen: TableSnapshot
+    announced_at: str
 
     def continue_with(self, build: Build) -> None:
         """Give a build what the earlier executor did."""
@@ -50,6 +53,7 @@ class ResumedBuild:
         build.deltas = self.checkpoint.deltas
         build.doubled_keys = self.doubled_keys
         build.covered = self.seen.completed
+        build.pace = Pace(self.announced_at, self.state.zone, self.checkpoint.catch_up_per_s)
         build.is_announced = True
 
 
@@ -82,7 +86,7 @@ def resumed_build(session: Session, attempt: Attempt, partitions: tuple[str, ...
     except (Conflict, Corrupt) as error:
         logger.warning("%s is built from the start: %s", ", ".join(partitions), error.what)
         return None
-    return ResumedBuild(last, entry.doubled_keys, began, seen)
+    return ResumedBuild(last, entry.doubled_keys, began, seen, built.completion_time)
 
 
 def _as_of(state: TableState, last: BuildCheckpoint) -> TableState | None:
