@@ -15,6 +15,7 @@ DEFAULT_PARTITIONS = ("files", "column_stats", "partition_stats")
 
 _STATISTICS = ("column_stats", "partition_stats")
 """Apache Hudi builds the one with the other, whatever its options say."""
+BESIDE_INDEXER = "beside-indexer"
 
 
 @dataclass(frozen=True)
@@ -24,10 +25,19 @@ class Case(IngestCase):
     Attributes:
         build: partitions that are built, of a table of which `files` alone is kept; none: rows are written.
         times: the write is done so often, one after the other.
+        by_service: Apache Hudi plans and executes the build, as its `HoodieIndexer` does.
     """
 
     build: tuple[str, ...] = ()
     times: int = 1
+    by_service: bool = False
+
+    @property
+    def command(self) -> str:
+        """What the engine processes are told."""
+        if not self.build:
+            return "write"
+        return "index" if self.by_service else "build"
 
     @property
     def layout(self) -> str:
@@ -50,6 +60,7 @@ CASES = (
     Case("mor-mix", "bulk", "mix", 16, "upsert", "mor"),
     Case("one-12", "hundred", SINGLE, 8, "upsert", times=12),
     Case("column-stats-256", "bulk", "", 256, "", build=_STATISTICS),
+    Case(BESIDE_INDEXER, "bulk", "", 16, "", build=("record_index", "column_stats"), by_service=True),
 )
 
 
@@ -106,6 +117,22 @@ GOALS = (
         "local-hudi",
         "cpu_s",
         8.0,
+        over="hudi",
+    ),
+    Goal(
+        "indexes built as a service, CPU: at least 3x HoodieIndexer",
+        (BESIDE_INDEXER,),
+        "local",
+        "cpu_s",
+        3.0,
+        over="hudi",
+    ),
+    Goal(
+        "indexes built as a service, the same table, CPU: at least 3x HoodieIndexer",
+        (BESIDE_INDEXER,),
+        "local-hudi",
+        "cpu_s",
+        3.0,
         over="hudi",
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -11,6 +12,7 @@ from hudi_ops import Table
 from hudi_ops.metadata.reader.table import open_metadata
 from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition
 from hudi_ops.read.plan import Opened
+from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.verify.data.listing import check_listing
 
 
@@ -32,6 +34,12 @@ def records_of(table: Path, partition: str) -> int:
     metadata = open_metadata(storage, opened.config, opened.timeline)
     assert metadata is not None
     return len(metadata.read(MetadataPartition(partition)).keys)
+
+
+def is_built(table: Path, partitions: Collection[str]) -> bool:
+    """Whether the properties list the partitions, and no build is left."""
+    config = load_config(Table.open(str(table)).context.storage)
+    return {*partitions} <= {*config.metadata_partitions} and not config.metadata_partitions_inflight
 
 
 def files_of(table: Path) -> int:

@@ -60,8 +60,7 @@ def _run(number: int, case: Case, variant: Variant, runner: Runner, inputs: Inpu
     runner.restore(_prepared(variant, case))
     there = checks.metadata_files(runner.table)
     load = machine.load()
-    command = "build" if case.build else "write"
-    figures = runner.measured(command, _request(variant, case, inputs, case.batch))
+    figures = runner.measured(case.command, _request(variant, case, inputs, case.batch))
     written = {path: size for path, size in checks.metadata_files(runner.table).items() if there.get(path) != size}
     return {
         "case": case.name,
@@ -83,10 +82,14 @@ def _wrote(case: Case, variant: Variant, runner: Runner, inputs: Inputs) -> dict
 
 
 def _built(case: Case, runner: Runner) -> dict[str, Any]:
-    records, rows = checks.records_of(runner.table, case.build[0]), checks.rows_of(runner.table, has_metadata=True).rows
-    is_keys = case.build == ("record_index",)
-    is_right = records == rows if is_keys else records % checks.files_of(runner.table) == 0 < records
-    return {"rows": rows, "records": records, "correct": is_right and checks.is_listing_right(runner.table)}
+    rows, files = checks.rows_of(runner.table, has_metadata=True).rows, checks.files_of(runner.table)
+    records = {name: checks.records_of(runner.table, name) for name in case.build}
+    is_right = all(
+        count == rows if name == "record_index" else count > 0 and (name != "column_stats" or count % files == 0)
+        for name, count in records.items()
+    )
+    is_right = is_right and checks.is_built(runner.table, case.build) and checks.is_listing_right(runner.table)
+    return {"rows": rows, "records": records[case.build[0]], "correct": is_right}
 
 
 def _prepared(variant: Variant, case: Case) -> str:

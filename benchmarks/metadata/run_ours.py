@@ -38,6 +38,10 @@ class OursWithMetadata(Ours):
         """Partitions."""
         _build(job, job.build)
 
+    def index(self, job: Job) -> None:
+        """The same: every build is planned, and executed as a service."""
+        self.build(job)
+
 
 def _build(job: Job, partitions: list[str]) -> None:
     opened = Table.open(job.table)

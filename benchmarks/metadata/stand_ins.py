@@ -1,11 +1,12 @@
 """A table for listings: its data files are stand-ins of one byte, for a listing asks of names and sizes alone.
 
-They lie in partitions of a hundred files, a file a file group. One commit of ours names them all, and `files`, the only partition
-of the metadata table, is built by our own build from what that commit shows.
+They lie in partitions of a hundred files, a file a file group. A commit of ours names them all, or several do, and
+`files`, the only partition of the metadata table, is built by our own build from what these commits show.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,24 +25,27 @@ _SCHEMA = pa.schema({"id": pa.string(), "part": pa.string()})
 _BODY = b"x"
 
 
-def make_table(path: Path, files: int) -> Table:
-    """A table of so many stand-ins."""
+def make_table(path: Path, files: int, commits: int = 1) -> Table:
+    """A table of so many stand-ins, named by so many commits, each of which has partitions of its own."""
     made = Table.create(
         str(path), name="many", record_key=["id"], schema=_SCHEMA, partition_by=["part"], buckets=100, metadata=False
     )
     session = Session(made.context)
-    attempt = begin(session.ctx, session.loader, "commit")
-    stats = _put_files(path, files, attempt.instant)
-    with session.keep(attempt.instant):
-        complete_write(session, attempt, Write(operation="BULK_INSERT", stats=stats))
-    session.release(attempt.instant)
+    partitions = -(-files // FILES_A_PARTITION)
+    for number in range(commits):
+        first, last = (partitions * at // commits * FILES_A_PARTITION for at in (number, number + 1))
+        attempt = begin(session.ctx, session.loader, "commit")
+        stats = _put_files(path, range(first, min(last, files)), attempt.instant)
+        with session.keep(attempt.instant):
+            complete_write(session, attempt, Write(operation="BULK_INSERT", stats=stats))
+        session.release(attempt.instant)
     made.build_metadata(["files"], engine="local")
     return made
 
 
-def _put_files(table: Path, files: int, instant: str) -> list[WriteStat]:
+def _put_files(table: Path, files: Iterable[int], instant: str) -> list[WriteStat]:
     stats = []
-    for number in range(files):
+    for number in files:
         part, bucket = divmod(number, FILES_A_PARTITION)
         folder = f"part=p{part:05d}"
         if bucket == 0:

@@ -57,3 +57,15 @@ def test_reads_give_the_same_rows_and_are_measured(tmp_path):
     assert list(dict.fromkeys(one["case"] for one in runs)) == ["key", "minute", "day", "everything"]
     of_key = next(line for line in out.splitlines() if line.startswith("| `key` | metadata |"))
     assert "| 1 | 1 | 1 | record_index " in of_key, "one row, of the one file that is opened"
+
+
+def test_builds_as_a_service_are_measured(tmp_path):
+    sizes = ["--files", "200", "--commits", "2", "--rows", "2000", "--missing", "3", "--runs", "1"]
+    places = ["--work", str(tmp_path / "work"), "--results", str(tmp_path)]
+    out, runs = run("benchmarks.metadata.builds", "--cases", "planning,beside-writers,lock-calls", *sizes, *places)
+    assert all(one["correct"] for one in runs)
+    assert {one["case"]: one["commits"] > 0 for one in runs if one["variant"] == "beside"} == {"beside-writers": True}
+    assert {one["variant"]: one["calls"] > 0 for one in runs if one["case"] == "lock-calls"} == dict.fromkeys(
+        ("alone", "missing", "line"), True
+    )
+    assert "| plan of a build, wall: at most 0.1 s | `planning` |" in out
