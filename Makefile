@@ -45,6 +45,7 @@ bench: install ## Measure ingestion, compaction, clustering, many writers and th
 	$(VENV)/python -m benchmarks.cancel
 	$(VENV)/python -m benchmarks.metadata
 	$(VENV)/python -m benchmarks.metadata.builds
+	$(VENV)/python -m benchmarks.metadata.ingestion --full
 	$(VENV)/python -m benchmarks.metadata.listing
 	$(VENV)/python -m benchmarks.metadata.skipping
 

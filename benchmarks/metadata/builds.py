@@ -85,6 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--missing", type=int, default=50, help="commits that the build of `lock-calls` has to catch up"
     )
     parser.add_argument("--runs", type=int, default=5, help="counted rounds")
+    parser.add_argument("--warmup", type=int, default=1, help="rounds that are run and dropped")
     add_places(parser, "builds", RESULTS)
     options = parser.parse_args(arguments)
     if unknown := {*options.cases} - {*CASES}:
@@ -101,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _kept(runs: Iterator[Run]) -> Iterator[Run]:
     """The counted runs, each printed as it comes."""
     for run in runs:
-        if run["round"]:
+        if run["round"] > 0:
             print(json.dumps(run), flush=True)
             yield run
 
@@ -116,7 +117,7 @@ def _planning(options: argparse.Namespace) -> Iterator[Run]:
     table, kept = options.work / "planned", options.work / "kept"
     make_table(table, options.files, options.commits).close()
     shutil.copytree(table / ".hoodie", kept)
-    for number in range(options.runs + 1):
+    for number in range(1 - options.warmup, options.runs + 1):
         restore(kept, table / ".hoodie")
         gc.collect()
         load, wall_s, cpu_s = machine.load(), time.perf_counter(), time.process_time()
@@ -137,7 +138,7 @@ def _beside(case: str, options: argparse.Namespace) -> Iterator[Run]:
     for number, source in enumerate(sources.values()):
         pq.write_table(batch(rows, PARTITIONS[number], 100, 0, number), source)
     with Company(work, ["builder", *WRITERS]) as company:
-        for number in range(options.runs + 1):
+        for number in range(1 - options.warmup, options.runs + 1):
             for variant in ("alone", "beside", "elsewhere"):
                 yield {"case": case, "variant": variant, "round": number} | _build(
                     company, variant, f"{case}-{number}-{variant}", prepared, sources

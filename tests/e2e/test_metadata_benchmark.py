@@ -60,7 +60,7 @@ def test_reads_give_the_same_rows_and_are_measured(tmp_path):
 
 
 def test_builds_as_a_service_are_measured(tmp_path):
-    sizes = ["--files", "200", "--commits", "2", "--rows", "2000", "--missing", "3", "--runs", "1"]
+    sizes = ["--files", "200", "--commits", "2", "--rows", "2000", "--missing", "3", "--runs", "1", "--warmup", "0"]
     places = ["--work", str(tmp_path / "work"), "--results", str(tmp_path)]
     out, runs = run("benchmarks.metadata.builds", "--cases", "planning,beside-writers,lock-calls", *sizes, *places)
     assert all(one["correct"] for one in runs)
@@ -69,3 +69,12 @@ def test_builds_as_a_service_are_measured(tmp_path):
         ("alone", "missing", "line"), True
     )
     assert "| plan of a build, wall: at most 0.1 s | `planning` |" in out
+
+
+def test_ingestion_beside_a_build_is_measured(tmp_path):
+    sizes = ["--rows", "2000", "--batch-rows", "200", "--commits", "20", "--missing", "2", "--runs", "1"]
+    places = ["--work", str(tmp_path / "work"), "--results", str(tmp_path)]
+    out, runs = run("benchmarks.metadata.ingestion", *sizes, "--warmup", "0", *places)
+    assert {one["variant"] for one in runs} == {"alone", "beside", "elsewhere", "indexed", "catch-up"}
+    assert all(one["correct"] for one in runs)
+    assert "| catch-up, CPU: at least 5x the throughput of ingestion | `catch-up` |" in out
