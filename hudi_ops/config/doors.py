@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, TypeVar
@@ -152,18 +153,19 @@ def refuse_unoffered(model: type[BaseModel], values: Mapping[str, Any]) -> None:
     Airflow would drop every DAG of the service for such a default, and name neither file nor table.
 
     Raises:
-        InvalidRequest: a name that is not in the form's list, or a number that JSON does not have.
+        InvalidRequest: a name that the form's list does not take, or a number that JSON does not have.
     """
     fields = form_fields(model)
     for name, given in values.items():
-        offered = fields.get(name, {}).get("items", {}).get("enum", ())
-        unknown = next((one for one in given or () if one not in offered), None) if offered else None
+        field = fields.get(name, {})
+        takes, offered = field.get("items", {}).get("pattern"), field.get("examples", ())
+        unknown = next((one for one in given or () if not re.search(takes, one)), None) if takes else None
         is_endless = isinstance(given, float) and not math.isfinite(given)
         if unknown is not None or is_endless:
             found = repr(unknown) if unknown is not None else str(given)
             raise InvalidRequest(
                 f"{name} cannot be {found}",
-                expected=f"some of {', '.join(offered)}" if offered else "a finite number",
+                expected=f"some of {', '.join(offered)}" if unknown is not None else "a finite number",
                 found=found,
                 next_step=f"correct {name}",
                 field=name,

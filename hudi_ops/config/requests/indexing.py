@@ -20,7 +20,10 @@ TIMEOUT_S = 15 * 60.0
 _PARTITIONS = {
     # Apache Hudi's writers build the first two themselves; a form that offers one more has something to build.
     "default": ["column_stats", "partition_stats", "bloom_filters"],
-    "items": {"type": "string"},
+    "items": {
+        "type": "string",
+        "pattern": f"^({'|'.join(get_args(MetadataPartitionName))}|secondary_index_[^=]+(=.+)?)$",
+    },
     "examples": list(get_args(MetadataPartitionName)),
 }
 

@@ -229,8 +229,8 @@ UNWRITABLE = {
     "v6_nonpartitioned_mor": (3, "version is 6"),
     "v6_trips_8i1u_mor": (3, "version is 6"),
     "v8_simplekeygen_nonhivestyle_cow": (2, "does not store its index"),
-    "v9_txns_simple_meta_cow": (3, "metadata table"),
-    "v9_async_index": (3, "secondary_index"),
+    "v9_txns_simple_meta_cow": (3, "secondary index"),
+    "v9_async_index": (2, "does not store its index"),
 }
 
 

@@ -31,9 +31,9 @@ ANSWERS: dict[str, tuple[type[HudiOpsError], str]] = {
     "v6_trips_8i1u_mor": (Unsupported, "version is 6"),
     "v8_all_types_metadata_cow": (InvalidRequest, "bloom, simple, record_index or a global one"),
     "v8_simplekeygen_nonhivestyle_cow": (InvalidRequest, "bloom, simple, record_index or a global one"),
-    "v8_trips_8i3u1d_mor": (Unsupported, "metadata table"),
+    "v8_trips_8i3u1d_mor": (InvalidRequest, "the existing record index does not say which"),
     "v9_all_types_metadata_mor": (InvalidRequest, "the existing record index does not say which"),
-    "v9_async_index": (Unsupported, "metadata table"),
+    "v9_async_index": (InvalidRequest, "the existing record index does not say which"),
     "v9_bucket_consistent_pending_resize": (InvalidRequest, "local time of its writers"),
     "v9_bucket_consistent_resized": (InvalidRequest, "local time of its writers"),
     "v9_bucket_simple": (InvalidRequest, "20 keys in 4 files, which fit 4 buckets"),
@@ -42,8 +42,8 @@ ANSWERS: dict[str, tuple[type[HudiOpsError], str]] = {
     "v9_mor_pending_compaction_clustering": (InvalidRequest, "bloom, simple, record_index or a global one"),
     "v9_record_index_bloom_filters": (InvalidRequest, "the existing record index does not say which"),
     "v9_txns_nonpart_nometa_mor": (InvalidRequest, "bloom, simple, record_index or a global one"),
-    "v9_txns_simple_meta_cow": (Unsupported, "metadata table"),
-    "v9_txns_simple_meta_mor": (Unsupported, "metadata table"),
+    "v9_txns_simple_meta_cow": (Unsupported, "txn_date is of type date32"),
+    "v9_txns_simple_meta_mor": (Unsupported, "txn_date is of type date32"),
 }
 SCHEMA = pa.schema([("id", pa.string()), ("site", pa.string()), ("shop", pa.string()), ("ts", pa.int64())])
 
