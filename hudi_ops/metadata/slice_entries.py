@@ -1,4 +1,7 @@
-"""Entries of secondary indexes in one file slice: the value and record key of each row (docs/format.md §14.11)."""
+"""Read the entries of secondary indexes in one file slice: value and record key of each row.
+
+Source: docs/format.md §14.11.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,14 @@ from hudi_ops.metadata.records.keys import secondary_keys
 
 
 def is_indexable(kind: pa.DataType) -> bool:
-    """Return whether a column of this type can have a secondary index here: texts and whole numbers."""
+    """Return whether a column of this type can have a secondary index: texts, whole numbers."""
     return bool(pa.types.is_string(kind) or pa.types.is_int32(kind) or pa.types.is_int64(kind))
 
 
 def entries_of_slice(task: SliceKeysTask, version: int) -> tuple[pa.Array, ...]:
-    """Return the record keys of a slice after merging, then the entries of each of the task's columns, each once.
+    """Return the record keys of a slice after merging, then the entries of each column.
 
-    `version` is that of the table.
+    Each is there once. The columns are the task's; `version` is that of the table.
 
     Raises:
         Corrupt: a file cannot be read. Others as `keys_of_slice`.

@@ -1,4 +1,7 @@
-"""Find the record keys, or indexed values, that a condition allows; files without them are not read."""
+"""Find the record keys and indexed values that a condition allows.
+
+Files that have none of them are not read.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,7 @@ def fixed_keys(condition: Condition, config: TableConfig, schema: pa.Schema) -> 
 def values_by_index(
     storage: Storage, condition: Condition, config: TableConfig, schema: pa.Schema
 ) -> dict[str, tuple[str, ...]]:
-    """Return the values that a condition allows in columns with a secondary index, by the index's name.
+    """Return the values that a condition allows in indexed columns, by the index's name.
 
     `schema` holds the table's columns, without meta columns.
     """
@@ -83,7 +86,10 @@ def values_by_index(
 
 
 def fixed_texts(condition: Condition, column: str, schema: pa.Schema) -> tuple[str, ...] | None:
-    """Return the texts of which every row that passes has one in a column of texts or whole numbers; None: any is possible."""
+    """Return the texts of which every row that passes has one in a column.
+
+    The column holds texts or whole numbers. None: any text is possible.
+    """
     values = condition.fixed.get(column)
     if values is None or column not in schema.names or len(values) > KEYS_MAX:
         return None

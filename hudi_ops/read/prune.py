@@ -301,7 +301,10 @@ class _Partitions:
 
 
 def _keys_by_value(metadata: MetadataTable, sought: Sought) -> tuple[str, tuple[str, ...] | None]:
-    """Return the secondary index that leaves the fewest record keys, and these; none if they are too many."""
+    """Return the secondary index that leaves the fewest record keys, and these keys.
+
+    None: they are too many.
+    """
     found = {
         name: keys_of_values(metadata, name, values) for name, values in sought.values.items() if metadata.holds(name)
     }

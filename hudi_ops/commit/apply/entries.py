@@ -76,7 +76,7 @@ class _Reader:
     columns: tuple[str, ...]
 
     def read(self, slices: Sequence[Slice], own: str) -> list[pa.Array]:
-        """Return the entries of slices for each column; blocks of the pending write `own` count, too."""
+        """Return the entries of slices for each column; blocks of the pending write `own` count."""
         state, ctx = self.state, self.session.ctx
         spec = computed_keys(state.config, state.log.properties.facts)
         tasks = key_tasks(ctx.storage, state.config, state.timeline, self.schema, spec, slices, self.columns)
@@ -96,7 +96,7 @@ def _counting(merging: tuple[MergeRules, BlockInstants] | None, own: str) -> tup
 
 
 def _added_files(stats: Sequence[WriteStat], instant: str) -> dict[Group, list[DataFile]]:
-    """Return the files that a write adds by group, without those for new buckets of pending resizes."""
+    """Return the files that a write adds by group, but for new buckets of pending resizes."""
     found: dict[Group, list[DataFile]] = {}
     for stat in stats:
         name = parse_data_file(stat.file_name)

@@ -34,7 +34,7 @@ def groups_of_keys(metadata: MetadataTable, keys: Sequence[str]) -> frozenset[tu
 
 
 def keys_of_values(metadata: MetadataTable, index: str, values: Sequence[str]) -> tuple[str, ...]:
-    """Return the record keys of all rows with one of these values in the column of a secondary index.
+    """Return the record keys of all rows with one of these values, by a secondary index.
 
     `metadata` holds the index, and is current.
     """

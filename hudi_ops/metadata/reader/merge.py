@@ -116,7 +116,7 @@ def current(records: Records, *, version: int) -> Records:
 
 
 def _without_marked(records: Records) -> Records:
-    """Return records of a secondary index with those that are marked as deleted among the deletes."""
+    """Return records of a secondary index, those marked as deleted among the deletes."""
     distinct = records.values.dictionary_encode() if len(records.keys) else None
     if distinct is None:
         return records

@@ -1,4 +1,4 @@
-"""Columns of secondary indexes: chosen by a request, and kept in the index definitions from the plan on.
+"""Choose the columns of secondary indexes, and define them before their build is planned.
 
 Apache Hudi defines an index before it plans its build, too: it could not execute a plan whose index has no definition.
 """
@@ -60,7 +60,9 @@ def columns_asked(
 
 @contextmanager
 def defined(session: Session, state: TableState, names: Sequence[str] | None, wanted: Iterable[str]) -> Iterator[None]:
-    """Put the definitions of secondary indexes among `wanted`; restore them if their build is not planned.
+    """Put the definitions of secondary indexes among `wanted`, for the time of planning.
+
+    They stay if a build of them was planned; else the former ones come back.
 
     Raises:
         InvalidRequest: a column cannot have an index here.
@@ -76,7 +78,10 @@ def defined(session: Session, state: TableState, names: Sequence[str] | None, wa
 
 
 def _put(session: Session, columns: Mapping[str, str]) -> dict[str, IndexDefinition | None]:
-    """Put definitions; return the former ones of those that changed. A listed or planned index keeps its own."""
+    """Put definitions; return the former ones of those that changed.
+
+    A listed or planned index keeps its own.
+    """
     if not columns:
         return {}
     with hold_lock(session.ctx, "define secondary indexes"):

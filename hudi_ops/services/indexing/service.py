@@ -265,7 +265,8 @@ def _build_of(run: IndexRun) -> Build:
 
     secondary = [name for name in found.partitions if is_secondary(name)]
     columns = secondary_columns(secondary, schema, state.config, definitions)
-    reader = FactReader(session, state, run.engine, run.monitor, tell, schema, found.partitions, statistics, columns)
+    partitions = {name: columns.get(name, "") for name in found.partitions}
+    reader = FactReader(session, state, run.engine, run.monitor, tell, schema, partitions, statistics)
     instant = (
         found.resumed.checkpoint.built_at
         if found.resumed is not None

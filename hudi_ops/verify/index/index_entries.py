@@ -1,4 +1,4 @@
-"""Check secondary indexes: a reader that asks one does not see the rows whose entries it lacks."""
+"""Check secondary indexes: readers that ask one do not see the rows whose entries it lacks."""
 
 from __future__ import annotations
 

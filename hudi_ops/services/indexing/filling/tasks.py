@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from types import MappingProxyType
 from typing import TypeVar
 
 import pyarrow as pa
@@ -45,7 +44,13 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Moved:
-    """Keys that changed slices have newly, and keys and entries of secondary indexes that none of them has any more."""
+    """Keys and entries of secondary indexes that changed slices got, and those that they lost.
+
+    Attributes:
+        keys: what is new, with its place.
+        gone: keys that none of the slices has any more.
+        gone_entries: entries that none of them has any more, by the index's name.
+    """
 
     keys: list[KeysAt]
     gone: pa.Array
@@ -58,7 +63,7 @@ class FactReader:
     Args:
         monitor: of the build's lease; it is checked between waves, and stops one that runs.
         schema: the table's columns, without meta columns.
-        columns: the indexed column of each secondary index among the partitions.
+        partitions: what is built, with the column of each that is a secondary index; empty for others.
     """
 
     def __init__(
@@ -69,9 +74,8 @@ class FactReader:
         monitor: LeaseMonitor,
         progress: Callable[[Progress], None],
         schema: pa.Schema,
-        partitions: Sequence[str],
+        partitions: Mapping[str, str],
         statistics: Statistics,
-        columns: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._session = session
         self.state = state
@@ -84,7 +88,7 @@ class FactReader:
         wanted = wanted_by(kinds_of(partitions))
         self._wanted = replace(wanted.request(statistics.columns), keys=False)
         self._wants_keys = wanted.keys
-        self._columns = {name: columns[name] for name in wanted.entries}
+        self._columns = {name: partitions[name] for name in wanted.entries}
         self._read: dict[Group, tuple[pa.Array, ...]] = {}
         """Record keys of slices, then entries of each secondary index."""
 
@@ -113,7 +117,7 @@ class FactReader:
         return [self._at(slice_, each) for slice_, each in zip(slices, found, strict=True)]
 
     def moved(self, changed: Sequence[tuple[Slice | None, Slice | None]]) -> Moved:
-        """Return the new keys and entries of changed slices, and those that none of them has any more."""
+        """Return the new keys and entries of changed slices, and those that none has any more."""
         if not self._reads_rows:
             return Moved([], no_keys(), {})
         # A build that an earlier executor announced has not read them.
