@@ -217,7 +217,18 @@ def _metadata(
     if write.schema is not None:
         schema = json.dumps(to_avro(write.schema, state.config.name), separators=(",", ":"))
     foreign = newest_foreign_completion(session.commits, state)
-    log = state.log
-    pointer = Pointer(log.table_id, slot, log.properties_slot, log.archive_slot, foreign, may_double)
-    carried = pointers(_newest_extra(session, state, ahead))
-    return write.metadata({"schema": schema, **carried, **write.extra, POINTER_KEY: pointer.encode()})
+    log, before = state.log, _newest_extra(session, state, ahead)
+    shared = _is_shared(session, state, foreign, before)
+    pointer = Pointer(log.table_id, slot, log.properties_slot, log.archive_slot, foreign, may_double, shared)
+    return write.metadata({"schema": schema, **pointers(before), **write.extra, POINTER_KEY: pointer.encode()})
+
+
+def _is_shared(session: Session, state: TableState, foreign: str, before: Mapping[str, str]) -> bool | None:
+    """Return whether a foreign writer has ever written the table; None: older commits do not say.
+
+    `foreign` is the completion time of the newest one among recent writes, `before` the newest commit's extra metadata.
+    """
+    if foreign or session.commits.was_adopted(state.log):
+        return True
+    pointer = Pointer.decode(before)
+    return False if pointer is None else pointer.shared

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
@@ -30,6 +31,7 @@ from hudi_ops.read.prune import (
     Sought,
     choose_slices,
     why_index_unused,
+    why_values_unused,
     with_metadata,
 )
 from hudi_ops.read.where import parse_where
@@ -42,6 +44,8 @@ from hudi_ops.view.moment import Moment
 from hudi_ops.view.partition_values import PartitionPaths
 from hudi_ops.view.schema import row_schema, table_schema
 from hudi_ops.view.slices import Slice
+
+logger = logging.getLogger(__name__)
 
 QueryType = Literal["snapshot", "read_optimized"]
 """The newest state of all rows; or base files alone, as the last compactions left them: faster, and older."""
@@ -251,7 +255,11 @@ def plan_read(storage: Storage, request: ReadRequest, commits: CommitReader | No
     wanted = Wanted.of(config, plain, request)
     sought = wanted.sought(config, is_newest=request.as_of is None)
     if sought.is_newest and request.query == "snapshot" and wanted.condition is not None and wanted.keys is None:
-        sought = replace(sought, values=values_by_index(storage, wanted.condition, config, plain))
+        values = values_by_index(storage, wanted.condition, config, plain)
+        if values and (why := why_values_unused(opened.timeline, opened.commits)):
+            logger.info("secondary indexes of %s are not asked: %s", config.name, why)
+            values = {}
+        sought = replace(sought, values=values)
 
     moment = Moment(
         storage,

@@ -31,7 +31,7 @@ from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.content.archived import ArchivedTimes
-from hudi_ops.timeline.log.commit_log import read_slot
+from hudi_ops.timeline.log.commit_log import Pointer, read_slot
 from hudi_ops.timeline.log.entries import Properties
 from hudi_ops.timeline.log.unique_keys import why_doubtful
 from hudi_ops.timeline.settings.properties_file import folded_slot
@@ -204,6 +204,23 @@ def why_index_unused(storage: Storage, config: TableConfig, timeline: Timeline, 
     except Corrupt as error:
         logger.warning("the table's index is not known: %s", error)
         return _of_index(None)
+
+
+def why_values_unused(timeline: Timeline, commits: CommitReader) -> str:
+    """Return why secondary indexes may lack entries; empty if they do not.
+
+    Apache Hudi adds none in a bulk insert, and not always for rows in log files (docs/format.md §14.11). The newest write says
+    whether a foreign writer has ever written the table.
+    """
+    try:
+        said = next(
+            (one for each in timeline.newest_first if (one := commits.metadata(timeline, each)) is not None), None
+        )
+        pointer = Pointer.decode(said.extra) if said is not None else None
+    except Corrupt as error:
+        return f"the newest write cannot be read: {error.what}"
+    is_ours_alone = said is None or (pointer is not None and pointer.shared is False)
+    return "" if is_ours_alone else "another program has written the table, and may have left entries out"
 
 
 def by_statistics(

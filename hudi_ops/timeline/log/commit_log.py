@@ -49,7 +49,8 @@ class Pointer:
     It has its own slot, and the slots of the last PROPERTIES and ARCHIVE before it. `archive_slot` is -1 when nothing was archived.
     `stranger` is the completion time of the newest write of a foreign writer below it, "" when its decider knew of none; None in
     older pointers, which do not have it. The field is stored JSON, so its name stays. `may_double` is False where each record key
-    lies in one file group, in a table whose index is its record index (`timeline.log.unique_keys`); None: unknown.
+    lies in one file group, in a table whose index is its record index (`timeline.log.unique_keys`); None: unknown. `shared` is
+    False where no foreign writer has ever written the table, and stays True once one has; None in older pointers.
     """
 
     table_id: str
@@ -58,6 +59,7 @@ class Pointer:
     archive_slot: int = -1
     stranger: str | None = None
     may_double: bool | None = None
+    shared: bool | None = None
 
     def encode(self) -> str:
         """Encode as the value of `POINTER_KEY`."""
@@ -68,6 +70,7 @@ class Pointer:
             "archive_slot": self.archive_slot,
             "stranger": self.stranger,
             "may_double": self.may_double,
+            "shared": self.shared,
         })
 
     @classmethod

@@ -22,6 +22,8 @@ from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault, FaultyStorage
 from hudi_ops.timeline.active import load_timeline
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
+from hudi_ops.timeline.log.commit_log import POINTER_KEY, Pointer
 from hudi_ops.timeline.settings.properties_file import load_config
 from tests.bounds import bound
 from tests.protocol.metadata_table import faults_of
@@ -207,6 +209,32 @@ def test_an_earlier_moment_is_read_without_the_index() -> None:
     assert table.read(["id"], where="city = 'Bergen'").num_rows == 0
     newest = load_timeline(storage, load_config(storage)).completed_writes[-2].time
     assert table.read(["id"], where="city = 'Bergen'", as_of=newest).equals(before)
+
+
+def test_a_table_that_another_program_has_written_is_read_without_the_index() -> None:
+    """Apache Hudi leaves entries out at times; what it did stays in doubt for good."""
+    storage = indexed()
+    newest = load_timeline(storage, load_config(storage)).newest_first[0]
+    path = f".hoodie/timeline/{newest.file_name}"
+    metadata = CommitMetadata.from_bytes(storage.get(path), path)
+    ours = {key: value for key, value in metadata.extra.items() if key != POINTER_KEY}
+    storage.put(path, replace(metadata, extra=ours).to_bytes())
+    where = "city = 'Bergen'"
+    foreign = table_of(storage, ManualClock(AFTER_MS), "reader").scan(["id"], where=where)
+    assert (foreign.explain().located_by, foreign.to_arrow()["id"].to_pylist()) == ("", ["k2"])
+    pointer = Pointer.decode(metadata.extra)
+    assert pointer is not None
+    assert pointer.shared is False
+    for shared, asked in ((False, INDEX), (True, ""), (None, "")):
+        said = {**ours, POINTER_KEY: replace(pointer, shared=shared).encode()}
+        storage.put(path, replace(metadata, extra=said).to_bytes())
+        told = table_of(storage, ManualClock(AFTER_MS), "reader").scan(["id"], where=where).explain()
+        assert told.located_by == asked
+        # The next write hands it on.
+        copied = storage.copy(ManualClock(AFTER_MS, tick_ms=1))
+        table_of(copied, ManualClock(AFTER_MS, tick_ms=1), "writer").ingest(cities(("k9", "a", 1, 5, "Paris")))
+        again = table_of(copied, ManualClock(AFTER_MS * 2), "reader").scan(["id"], where=where).explain()
+        assert again.located_by == asked
 
 
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
