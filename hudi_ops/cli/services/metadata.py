@@ -22,7 +22,6 @@ from hudi_ops.cli.options import with_options
 from hudi_ops.cli.output import counted, sized, working, write, write_json, write_table
 from hudi_ops.cli.progress import watching
 from hudi_ops.config.requests import IndexRequest
-from hudi_ops.timeline.builds.checkpoint import pace_words
 
 if TYPE_CHECKING:
     from hudi_ops.services.indexing.drop import DropResult
@@ -211,6 +210,8 @@ def built_text(done: BuildResult) -> str:
 
 def pace_lines(done: BuildResult | IndexResult) -> list[str]:
     """Return what catch-up did, how fast, and what it waited for."""
+    from hudi_ops.timeline.builds.checkpoint import pace_words  # it loads Arrow, which help does without
+
     said = [f"{count} {verdict}" for verdict, count in sorted(done.verdicts.items())]
     if said or done.waited_for:
         said += pace_words(done.catch_up_per_s, done.ingest_per_s, None)
