@@ -226,7 +226,8 @@ def _metadata(
 def _is_shared(session: Session, state: TableState, foreign: str, before: Mapping[str, str]) -> bool | None:
     """Return whether a foreign writer has ever written the table.
 
-    None: older commits do not say. `foreign` is the completion time of the newest one among recent writes, `before` the newest commit's extra metadata.
+    None: older commits do not say. `foreign` is the completion time of the newest one among recent
+    writes, `before` the newest commit's extra metadata.
     """
     if foreign or session.commits.was_adopted(state.log):
         return True
