@@ -206,7 +206,7 @@ def _report(runs: Sequence[Run], options: argparse.Namespace) -> str:
 
 def _times(runs: Sequence[Run]) -> str:
     lines = [
-        "| case | variant | runs | wall s | CPU s | CPU ÷ alone | commits meanwhile | rounds | load |",
+        "| case | variant | runs | wall s | CPU s | CPU ÷ alone | commits of writers | rounds | load |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for case, variant in dict.fromkeys((run["case"], run["variant"]) for run in runs):

@@ -74,7 +74,7 @@ def batch(rows: pa.Table, partition: str, updates: int, inserts: int, number: in
 
 
 def put_batches(folder: Path, rows: pa.Table, count: int, updates: int, inserts: int) -> list[str]:
-    """Write so many batches, each for the next partition, and return their files."""
+    """Write `count` batches, each for the next partition; return their files."""
     folder.mkdir(parents=True, exist_ok=True)
     files = [folder / f"batch-{number}.parquet" for number in range(count)]
     for number, file in enumerate(files):

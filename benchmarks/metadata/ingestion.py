@@ -29,7 +29,7 @@ from hudi_ops import Table
 CASES = ("ingestion", "catch-up")
 FULL_ROWS = 1_000_000
 START = 6
-"""So many commits are made before the build begins: they count for nothing."""
+"""Number of commits before the build begins; they are not compared."""
 Answer = dict[str, Any]
 
 

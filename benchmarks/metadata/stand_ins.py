@@ -26,7 +26,7 @@ _BODY = b"x"
 
 
 def make_table(path: Path, files: int, commits: int = 1) -> Table:
-    """A table of so many stand-ins, named by so many commits, each of which has partitions of its own."""
+    """Make a table of `files` stand-ins, written by `commits` commits with partitions of their own."""
     made = Table.create(
         str(path), name="many", record_key=["id"], schema=_SCHEMA, partition_by=["part"], buckets=100, metadata=False
     )

@@ -1,4 +1,4 @@
-"""The lock of a build, watched: what is called while it is held, and what is done just before it is asked for."""
+"""A lock that records the storage calls under it, and calls back before and after each holding."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def nothing(purpose: str) -> None:
 
 @dataclass(frozen=True)
 class Section:
-    """One holding of the lock: what for, and the storage calls meanwhile, in order."""
+    """One holding of the lock: its purpose, and the storage calls under it, in order."""
 
     purpose: str
     calls: tuple[tuple[str, str], ...]
@@ -38,7 +38,7 @@ class WatchedLock:
 
     Attributes:
         inner: the lock that is held.
-        storage: learns which of its calls were made under the lock; None: nobody counts.
+        storage: counts the calls under the lock; None: calls are not counted.
         before: called with the purpose before the lock is asked for.
         after: called with the purpose when it was given back.
         sections: all holdings so far.

@@ -18,6 +18,11 @@ def is_indexable(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_int32(kind) or pa.types.is_int64(kind))
 
 
+def without(keys: pa.Array, others: pa.Array) -> pa.Array:
+    """Return the keys, or entries, that are not among others."""
+    return keys.filter(pc.invert(pc.is_in(keys, others)))
+
+
 def entries_of_slice(task: SliceKeysTask, version: int) -> tuple[pa.Array, ...]:
     """Return the record keys of a slice after merging, then the entries of each column.
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.write import Write
@@ -23,7 +22,7 @@ from hudi_ops.files.names import parse_data_file
 from hudi_ops.formats.large_arrays import joined
 from hudi_ops.index.doubled_keys import key_tasks
 from hudi_ops.index.simple_bucket import computed_keys
-from hudi_ops.metadata.slice_entries import entries_of_slice
+from hudi_ops.metadata.slice_entries import entries_of_slice, without
 from hudi_ops.timeline.content.commit_metadata import WriteStat
 from hudi_ops.timeline.content.footprint import is_child_log
 from hudi_ops.timeline.state import TableState
@@ -31,11 +30,12 @@ from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.slices import Slice, merge_order
 
 Group = tuple[str, str]
+"""Partition path and file id."""
 Entries = Mapping[str, tuple[pa.Array, pa.Array]]
 """Added and removed entries, by the name of the index."""
 
-_KEEP_ROWS = frozenset({"CLUSTER", "COMPACT", "LOG_COMPACT"})
-"""Operations that change no row."""
+_KEEPS_ROWS = "CLUSTER"
+"""Operation of clusterings and resizes. They change no row, and compactions change none."""
 
 
 def entries_of_write(
@@ -53,7 +53,7 @@ def entries_of_write(
         Corrupt: a file cannot be read.
         Unsupported: log files cannot be merged here.
     """
-    if write.compacted or write.operation in _KEEP_ROWS:
+    if write.compacted or write.operation == _KEEPS_ROWS:
         return {}
     added = _added_files(write.stats, instant)
     hidden = {(path, file_id) for path, ids in (write.replaced or {}).items() for file_id in ids}
@@ -63,7 +63,7 @@ def entries_of_write(
     after = [_after(group, before.get(group), files) for group, files in added.items() if group not in hidden]
     reader = _Reader(session, state, schema, tuple(columns.values()))
     old, new = reader.read(list(before.values()), ""), reader.read(after, instant)
-    return {name: _difference(old[at], new[at]) for at, name in enumerate(columns)}
+    return {name: (without(new[at], old[at]), without(old[at], new[at])) for at, name in enumerate(columns)}
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,3 @@ def _after(group: Group, before: Slice | None, files: Sequence[DataFile]) -> Sli
     if base is None and before is not None:
         return Slice(*group, before.base, merge_order([*before.logs, *logs]))
     return Slice(*group, base, merge_order(logs))
-
-
-def _difference(old: pa.Array, new: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Return the entries that are new, and those that are gone."""
-    return new.filter(pc.invert(pc.is_in(new, old))), old.filter(pc.invert(pc.is_in(old, new)))

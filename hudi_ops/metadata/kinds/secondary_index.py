@@ -1,6 +1,6 @@
 """Index kinds of secondary indexes: the record keys of each value of a column.
 
-A record's key holds a value and a record key; the record itself says only that it counts. Records go with their rows: a row that
+A record's key holds a value and a record key; the record itself says nothing more. Records go with their rows: a row that
 moves to another file group, or into another file, keeps its record. Source: docs/format.md §14.11.
 """
 
@@ -43,13 +43,13 @@ def secondary_kind(name: str) -> IndexKind:
 
 def _records(name: str, added: Iterable[pa.Array], gone: Iterable[pa.Array], terms: Terms) -> Records:
     keys = joined(added, pa.string())
-    values = repeated(live_value(name, terms.version), [len(keys)])
+    values = repeated(_live_value(name, terms.version), [len(keys)])
     return sorted_records(name, keys, values, joined(gone, pa.string()), version=terms.version)
 
 
 @cache
-def live_value(name: str, version: int) -> pa.BinaryArray:
-    """Return the one value of all records of a secondary index that are not deleted."""
+def _live_value(name: str, version: int) -> pa.BinaryArray:
+    """Return the value that all records of a secondary index have."""
     node = field_node(name, version)
     structs = pa.array([{"isDeleted": False}], node.arrow)
     return framed(name, encode_column(node, structs, name), 1)

@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 
 from hudi_ops.errors import Conflict
 from hudi_ops.files.names import parse_data_file
-from hudi_ops.metadata.reader.merge import current
 from hudi_ops.metadata.reader.slice_files import WantedRecords, read_records
 from hudi_ops.metadata.records.file_lists import decoded_entries
 from hudi_ops.metadata.records.keys import ALL_PARTITIONS_KEY
@@ -77,9 +76,7 @@ def refuse_contradicted(
             mine = made.get(stat.partition_path) if is_compared else None
             if mine is None:
                 continue
-            for theirs in (
-                current(one, version=version) for one in _records_of(storage, mine.partition, stat, version)
-            ):
+            for theirs in _records_of(storage, mine.partition, stat, version):
                 if (shared := _contradiction(mine, theirs, path)) is not None:
                     raise Conflict(
                         f"{instant.time} was requested later, completed first, and contradicts {shared!r}",

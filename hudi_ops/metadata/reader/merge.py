@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 
 from hudi_ops.errors import Internal
 from hudi_ops.formats.avro.encode import encode_column
-from hudi_ops.formats.large_arrays import as_bytes, joined, narrowed, places_in
+from hudi_ops.formats.large_arrays import joined, places_in
 from hudi_ops.metadata.prune.grouped_bounds import greatest_of, least_of
 from hudi_ops.metadata.records.column_stats import Longs, Ranges, range_values
 from hudi_ops.metadata.records.file_lists import file_maps, file_values
-from hudi_ops.metadata.records.partitions import MetadataPartition, is_secondary
+from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.metadata.records.records import Records, no_keys, sorted_records
 from hudi_ops.metadata.records.schema import record_schema
 from hudi_ops.metadata.records.stat_values import ValueKind, to_logical, to_physical, widened, widest
@@ -103,32 +103,11 @@ def compacted(records: Records, *, version: int) -> Records:
 
 
 def current(records: Records, *, version: int) -> Records:
-    """Convert records to the schema of a table of this version.
-
-    Records of secondary indexes that are marked as deleted become deletes.
-    """
-    if is_secondary(records.partition):
-        records = _without_marked(records)
+    """Convert records to the schema of a table of this version."""
     schema = record_schema(version)
     if records.schema == schema:
         return records
     return _rewritten(records, version)
-
-
-def _without_marked(records: Records) -> Records:
-    """Return records of a secondary index, those marked as deleted among the deletes."""
-    distinct = records.values.dictionary_encode() if len(records.keys) else None
-    if distinct is None:
-        return records
-    _, structs = types_and_fields(records.partition, narrowed(distinct.dictionary), records.schema, _RECORDS)
-    is_gone = structs.field("isDeleted").take(distinct.indices)
-    if not pc.any(is_gone).as_py():
-        return records
-    held = records.keys.filter(pc.invert(is_gone)), records.values.filter(pc.invert(is_gone))
-    gone = joined([records.deletes, records.keys.filter(is_gone)], pa.string())
-    gone = pc.unique(gone)
-    gone = gone.take(pc.sort_indices(as_bytes(gone)))
-    return replace(records, keys=held[0], values=held[1], deletes=gone)
 
 
 def _some(records: Records, places: Longs) -> Records:

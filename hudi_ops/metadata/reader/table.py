@@ -19,7 +19,7 @@ from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_ti
 from hudi_ops.metadata.reader.merge import current, merge
 from hudi_ops.metadata.reader.slice_files import WantedRecords, read_records
 from hudi_ops.metadata.reader.slices import MetadataSlice, count_groups, list_partition, newer_bases, newest_slices
-from hudi_ops.metadata.records.keys import secondary_prefix
+from hudi_ops.metadata.records.keys import SECONDARY_V2, secondary_prefix
 from hudi_ops.metadata.records.partitions import FOLDER, group_numbers, rebuild_command
 from hudi_ops.metadata.records.records import Records, empty
 from hudi_ops.metadata.records.schema import record_schema
@@ -35,8 +35,6 @@ NEAR_BYTES = 8 << 20
 _NEAR = ("file:", "memory:")
 _ALONE = LocalEngine(1)
 _OLDEST_VERSION = 8
-_HASHES_VALUES = 9
-"""First version whose secondary indexes choose file groups by values."""
 
 
 class MetadataTable:
@@ -132,7 +130,7 @@ class MetadataTable:
         """Read the records of a secondary index for these values; raise as `read`."""
         prefixes = pa.array([secondary_prefix(value, self.version) for value in values], pa.string())
         groups = self._groups(partition)
-        if self.version < _HASHES_VALUES:
+        if self.version < SECONDARY_V2:
             return self._merged(partition, self.parts(partition, prefixes=prefixes.to_pylist()))
         numbers = group_numbers(prefixes, len(groups), partition, self.version)
         wanted = []

@@ -15,11 +15,11 @@ import xxhash
 ALL_PARTITIONS_KEY: Final = "__all_partitions__"
 """Key of the record in `files` that lists the partitions."""
 
-SECONDARY_SEPARATOR: Final = "$"
+_SEPARATOR: Final = "$"
 """Between a value and a record key, in the keys of secondary indexes."""
 
-NULLS_SINCE: Final = 9
-"""First table version whose secondary indexes have keys of null values."""
+SECONDARY_V2: Final = 9
+"""First table version with version 2 of secondary indexes: they have keys of null, and file groups by values."""
 
 _SPECIAL: Final = r"([\\$\x00])"
 _SPECIAL_BEFORE: Final = r"([\\$])"
@@ -96,17 +96,17 @@ def secondary_keys(values: pa.Array, keys: pa.Array, version: int) -> pa.StringA
     `values` are texts or null. From table version 9 on the text of null is one zero character, and a zero character in a text is
     escaped; version 8 has no keys of null.
     """
-    if version < NULLS_SINCE:
+    if version < SECONDARY_V2:
         is_held = values.is_valid()
         values, keys = values.filter(is_held), keys.filter(is_held)
     texts = pc.fill_null(_escaped(values, version), _NULL_VALUE)
-    return pc.binary_join_element_wise(texts, _escaped(keys, version), SECONDARY_SEPARATOR)
+    return pc.binary_join_element_wise(texts, _escaped(keys, version), _SEPARATOR)
 
 
 def secondary_prefix(value: str, version: int) -> str:
     """Return the prefix of a value's keys in a secondary index of a table of this version."""
     escaped: str = _escaped(pa.array([value], pa.string()), version)[0].as_py()
-    return escaped + SECONDARY_SEPARATOR
+    return escaped + _SEPARATOR
 
 
 def record_keys_of(secondary: pa.Array) -> pa.StringArray:
@@ -120,11 +120,11 @@ def hashed_part(secondary: pa.Array) -> pa.StringArray:
     It is the escaped value and the separator.
     """
     values = pc.extract_regex(secondary, _PARTS).field("value")
-    return pc.binary_join_element_wise(values, pa.scalar(SECONDARY_SEPARATOR), "")
+    return pc.binary_join_element_wise(values, pa.scalar(_SEPARATOR), "")
 
 
 def _escaped(texts: pa.Array, version: int) -> pa.Array:
-    return pc.replace_substring_regex(texts, _SPECIAL if version >= NULLS_SINCE else _SPECIAL_BEFORE, r"\\\1")
+    return pc.replace_substring_regex(texts, _SPECIAL if version >= SECONDARY_V2 else _SPECIAL_BEFORE, r"\\\1")
 
 
 def _unescaped(texts: pa.Array) -> pa.Array:

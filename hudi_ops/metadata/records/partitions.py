@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from hudi_ops.errors import Internal
 from hudi_ops.kernels.keys.hashing import java_string_hash
-from hudi_ops.metadata.records.keys import hashed_part
+from hudi_ops.metadata.records.keys import SECONDARY_V2, hashed_part
 
 FOLDER = ".hoodie/metadata"
 """Folder of a metadata table below its table's root: a merge-on-read table of its own."""
@@ -142,13 +142,13 @@ def group_id(partition: str, number: int) -> str:
 
 
 def group_numbers(
-    keys: pa.Array | pa.ChunkedArray, groups: int, partition: str = "", version: int = 9
+    keys: pa.Array | pa.ChunkedArray, groups: int, partition: str = "", version: int = SECONDARY_V2
 ) -> npt.NDArray[np.int64]:
     """Return the file group of each key: `abs(abs(hash) % groups)` (docs/format.md §14.5).
 
     Secondary indexes of tables of version 9 hash the value alone, so that all keys of a value lie in one group.
     """
-    if is_secondary(partition) and version >= 9:
+    if is_secondary(partition) and version >= SECONDARY_V2:
         keys = hashed_part(keys)
     # In 64 bits the absolute value of the least int is a number like any other; Java's second abs gives the same.
     return np.abs(java_string_hash(keys).astype(np.int64)) % groups

@@ -115,7 +115,7 @@ def build_metadata(
         partitions = tuple(sorted({*(partitions or ()), *again}))
     after = replace(state, config=without_partitions(state.config, dropped))
     wanted = wanted_partitions(after, partitions)
-    columns_asked(session, after, partitions, wanted)
+    columns_asked(session, after, partitions, wanted)  # refuses wrong columns before anything is dropped
     if dry_run:
         return _preview(session, state, engine, tuple(map(str, wanted)), dropped)
     done = left

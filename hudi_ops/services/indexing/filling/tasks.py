@@ -9,7 +9,6 @@ from functools import partial
 from typing import TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.lease.monitor import LeaseMonitor
@@ -25,7 +24,7 @@ from hudi_ops.metadata.definitions import Statistics
 from hudi_ops.metadata.index_kind import KeysAt
 from hudi_ops.metadata.kinds.registry import kinds_of, wanted_by
 from hudi_ops.metadata.records.records import no_keys
-from hudi_ops.metadata.slice_entries import entries_of_slice
+from hudi_ops.metadata.slice_entries import entries_of_slice, without
 from hudi_ops.services.base.waves import in_waves
 from hudi_ops.services.indexing.filling.diff import Group
 from hudi_ops.timeline.names import ms_of_instant
@@ -133,9 +132,9 @@ class FactReader:
         for group, old in zip(groups, before, strict=True):
             now = self._read.get(group, nothing)
             if group in new:
-                fresh = tuple(_without(*pair) for pair in zip(now, old, strict=True))
+                fresh = tuple(without(*pair) for pair in zip(now, old, strict=True))
                 added.append(replace(new[group], keys=fresh[0], entries=self._by_index(fresh)))
-            gone.append(tuple(_without(*pair) for pair in zip(old, now, strict=True)))
+            gone.append(tuple(without(*pair) for pair in zip(old, now, strict=True)))
         whole = tuple(joined(each, pa.string()) for each in zip(*gone, strict=True))
         return Moved(added, whole[0], self._by_index(whole))
 
@@ -167,8 +166,3 @@ class FactReader:
             found += outcomes
             logger.info("%s: read %s of %s", what, len(found), len(inputs))
         return found
-
-
-def _without(keys: pa.Array, others: pa.Array) -> pa.Array:
-    """Return the keys that are not among others."""
-    return keys.filter(pc.invert(pc.is_in(keys, others)))
