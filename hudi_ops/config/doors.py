@@ -41,6 +41,8 @@ class Door:
         form: what its JSON schema has besides in a form; None: the form does not offer it.
         separator: between the values of a list in one argument of an application; None: applications do not have it.
         allows: what a text of a form may be; checked by `request_of`.
+        takes: regular expression of each name in a list; empty: any. Schedules are checked with it; forms do not have it, since
+            Airflow would answer a wrong name with it.
     """
 
     option: str = ""
@@ -48,6 +50,7 @@ class Door:
     form: Mapping[str, Any] | None = field(default_factory=dict)
     separator: str | None = ","
     allows: str = ""
+    takes: str = ""
 
 
 def door_of(info: FieldInfo) -> Door:
@@ -153,12 +156,12 @@ def refuse_unoffered(model: type[BaseModel], values: Mapping[str, Any]) -> None:
     Airflow would drop every DAG of the service for such a default, and name neither file nor table.
 
     Raises:
-        InvalidRequest: a name that the form's list does not take, or a number that JSON does not have.
+        InvalidRequest: a name that the list does not take, or a number that JSON does not have.
     """
     fields = form_fields(model)
     for name, given in values.items():
-        field = fields.get(name, {})
-        takes, offered = field.get("items", {}).get("pattern"), field.get("examples", ())
+        takes = door_of(model.model_fields[name]).takes if name in model.model_fields else ""
+        offered = fields.get(name, {}).get("examples", ())
         unknown = next((one for one in given or () if not re.search(takes, one)), None) if takes else None
         is_endless = isinstance(given, float) and not math.isfinite(given)
         if unknown is not None or is_endless:
