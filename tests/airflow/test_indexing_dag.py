@@ -49,7 +49,13 @@ def test_the_form_offers_every_table_and_every_partition(tables_file: Path, load
 
 
 @pytest.mark.parametrize(
-    "given", [{}, {"partitions": ["record_index"], "rebuild": True}, {"partitions": None, "engine": "local"}]
+    "given",
+    [
+        {},
+        {"partitions": ["record_index"], "rebuild": True},
+        {"partitions": ["secondary_index_by_city=city"]},
+        {"partitions": None, "engine": "local"},
+    ],
 )
 def test_the_form_takes_good_values(tables_file: Path, load_dag, given: dict) -> None:
     params = load_dag("indexing").dag.params
@@ -57,7 +63,7 @@ def test_the_form_takes_good_values(tables_file: Path, load_dag, given: dict) ->
     params.validate()
 
 
-@pytest.mark.parametrize(("name", "value"), [("table", "plain"), ("partitions", ["secondary"]), ("engine", "flink")])
+@pytest.mark.parametrize(("name", "value"), [("table", "plain"), ("partitions", [7]), ("engine", "flink")])
 def test_the_form_refuses_bad_values(tables_file: Path, load_dag, name: str, value: object) -> None:
     params = load_dag("indexing").dag.params
     with pytest.raises(ParamValidationError, match=name):

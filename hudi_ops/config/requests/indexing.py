@@ -17,13 +17,11 @@ OnTimeout: TypeAlias = Literal["leave", "abort"]
 TIMEOUT_S = 15 * 60.0
 """Default limit of catch-up."""
 
+_NAMES = f"^({'|'.join(get_args(MetadataPartitionName))}|secondary_index_[^=]+(=.+)?)$"
 _PARTITIONS = {
     # Apache Hudi's writers build the first two themselves; a form that offers one more has something to build.
     "default": ["column_stats", "partition_stats", "bloom_filters"],
-    "items": {
-        "type": "string",
-        "pattern": f"^({'|'.join(get_args(MetadataPartitionName))}|secondary_index_[^=]+(=.+)?)$",
-    },
+    "items": {"type": "string"},
     "examples": list(get_args(MetadataPartitionName)),
 }
 
@@ -33,11 +31,13 @@ class IndexRequest(Request):
 
     renamed: ClassVar[Mapping[str, str]] = {"again": "rebuild"}
 
-    partitions: Annotated[tuple[str, ...] | None, BeforeValidator(listed), Door(form=_PARTITIONS)] = Field(
-        default=None,
-        title="Partitions",
-        description="files, column_stats, partition_stats, bloom_filters, record_index, or secondary_index_NAME=COLUMN; files is "
-        "built with the others where it is missing. Without names: the first three.",
+    partitions: Annotated[tuple[str, ...] | None, BeforeValidator(listed), Door(form=_PARTITIONS, takes=_NAMES)] = (
+        Field(
+            default=None,
+            title="Partitions",
+            description="files, column_stats, partition_stats, bloom_filters, record_index, or secondary_index_NAME=COLUMN; files "
+            "is built with the others where it is missing. Without names: the first three.",
+        )
     )
     rebuild: bool = Field(
         default=False,
