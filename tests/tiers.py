@@ -33,12 +33,8 @@ LEFT_OUT: dict[str, str | None] = {
     "airflow/test_cancel_dag.py::test_a_run_cancels_a_plan_without_spark": _PROCESSES,
     "airflow/test_stops.py": _PROCESSES,
     "airflow/test_clean_dag.py::test_a_dag_run_plans_and_executes_and_the_next_skips": _PROCESSES,
-    "airflow/test_clean_dag.py::test_a_plan_that_was_left_is_executed_once": _PROCESSES,
-    "airflow/test_clean_dag.py::test_each_task_can_be_killed_and_tried_again": _PROCESSES,
     "airflow/test_clustering_dag.py::test_a_dag_run_merges_and_sorts_on_executors": _PROCESSES,
-    "airflow/test_clustering_dag.py::test_execute_run_alone_takes_the_oldest_plan_and_names_what_it_left_out": _PROCESSES,
     "airflow/test_clustering_dag.py::test_a_dag_run_splits_buckets_on_executors": _PROCESSES,
-    "airflow/test_clustering_dag.py::test_execute_run_alone_takes_the_oldest_resize": _PROCESSES,
     "airflow/test_compaction_dag.py::test_a_dag_run_plans_and_executes_and_the_next_skips": _PROCESSES,
     "airflow/test_compaction_dag.py::test_a_plan_that_was_left_is_executed_on_executors_and_once": _PROCESSES,
     "airflow/test_compaction_dag.py::test_execute_run_alone_takes_the_oldest_plan_or_says_that_there_is_none": _PROCESSES,
@@ -326,32 +322,16 @@ SOAK_ONLY: dict[str, str] = {
     ),
     "interop/test_index_builds.py::test_apache_hudi_writes_in_each_phase_of_a_build[8-silent-cow]": _RELEASE,
     "interop/test_index_builds.py::test_each_executes_the_plans_of_the_other[8]": _RELEASE,
-    "interop/test_doubled_keys.py::test_answers_do_not_depend_on_how_files_are_listed[8]": _RELEASE,
-    "interop/test_fixture_as_of.py::test_after_a_clean_by_file_versions_an_instant_shows_its_rows_or_names_the_clean"
-    "[MERGE_ON_READ]": "full has the tables of the other kind",
-    **{
-        f"interop/test_dropped_partition_columns.py::{case}": _RELEASE
-        for case in (
-            "test_tables_of_the_spark_source_are_written_in_turn[1.0.2-levels and a metadata table]",
-            "test_tables_of_the_spark_source_are_written_in_turn[1.0.2-hive]",
-            "test_tables_of_sql_keep_their_types_and_are_written_in_turn[1.0.2-mor]",
-            "test_tables_of_sql_keep_their_types_and_are_written_in_turn[1.1.1-cow]",
-        )
-    },
-    **{
-        "interop/test_eager_writers.py::test_what_blocks_them_is_not_passed_and_the_command_that_we_name_unblocks_them"
-        f"[{case}]": _RELEASE
-        for case in ("8-COPY_ON_WRITE", "9-MERGE_ON_READ")
-    },
     "interop/test_archive.py::test_either_side_archives_on_after_the_other[mor-True-9]": "repeats a case that full makes",
     "interop/test_clustering.py::test_both_plan_and_execute_clusterings_in_turn[mor-8-True]": _RELEASE,
     "interop/test_cleans.py::test_incremental_cleans_after_each_other_leave_what_a_full_one_leaves[mor-True]": (
         "full has copy-on-write tables"
     ),
-    "interop/test_damaged_markers.py::test_writers_go_on_past_damaged_markers_and_plans[8]": _RELEASE,
-    "interop/test_dead_dual_writer.py::test_no_row_of_a_dead_writer_beside_a_resize_appears_once_the_resize_completes[8]": _RELEASE,
-    "interop/test_foreign_tables.py::test_we_and_apache_hudi_write_its_table_in_turn[not partitioned]": (
-        "full has a partitioned table"
+    "interop/test_resizes.py::test_both_plan_and_execute_resizes_in_turn_while_both_write[8-False]": _RELEASE,
+    "interop/test_rounds.py::test_rounds_in_turn_keep_every_row[cow-True-8]": _RELEASE,
+    "interop/test_shared_cancels.py::test_apache_hudi_executes_a_plan_before_amid_and_after_its_cancel[False-8]": _RELEASE,
+    "services/indexing/test_resume.py::test_a_build_that_died_after_its_announcement_reads_no_file_again[a secondary index]": (
+        "full kills builds of all other indexes here, and of a secondary one in the next test"
     ),
 }
 """Place -> why only the soak has it."""
