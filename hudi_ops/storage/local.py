@@ -51,6 +51,8 @@ class LocalStorage:
         # abspath, not resolve: a root reached through a link keeps the name its users know.
         self._root = Path(os.path.abspath(root))  # noqa: PTH100
         self._temp_folder = check_path(temp_folder)
+        # Text instead of Path where a call may concern thousands of files.
+        self._root_text = str(self._root)
         self._folder_names = FolderNames(self._root)
 
     def __getstate__(self) -> dict[str, object]:
@@ -98,8 +100,10 @@ class LocalStorage:
             NotFound: no file there.
             Unavailable: the disk did not deliver it.
         """
+        place = self._place(path)
         try:
-            return self._file(path).read_bytes()
+            with open(place, "rb", buffering=0) as file:
+                return file.read()
         except OSError as error:
             disk.fail_reading(error, self._root, path)
 
@@ -127,7 +131,7 @@ class LocalStorage:
             Unavailable: the disk did not answer.
         """
         try:
-            return disk.file_info(path, self._file(path).stat())
+            return disk.file_info(path, os.stat(self._place(path)))  # noqa: PTH116
         except OSError as error:
             if error.errno in disk.ABSENT:
                 return None
@@ -246,6 +250,9 @@ class LocalStorage:
     def _file(self, path: str) -> Path:
         return self._root / self._open_to_callers(check_path(path))
 
+    def _place(self, path: str) -> str:
+        return f"{self._root_text}/{self._open_to_callers(check_path(path))}"
+
     def _folder(self, prefix: str) -> str:
         return self._open_to_callers(check_folder(prefix))
 
@@ -341,7 +348,7 @@ class LocalStorage:
 
     def _info(self, path: str) -> FileInfo | None:
         try:
-            return disk.file_info(path, (self._root / path).stat())
+            return disk.file_info(path, os.stat(f"{self._root_text}/{path}"))  # noqa: PTH116
         except FileNotFoundError:
             return None  # deleted since the folder was read, or a link to nothing
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 from hudi_ops.errors import InvalidRequest
+
+_REFUSED = re.compile(r"\0|(?:\A|/)\.{0,2}(?:/|\Z)")
+"""A zero byte, or a segment that is empty, `.` or `..`: two spellings of one file would be two names for put_if_absent to win."""
 
 
 def is_path(path: str) -> bool:
     """Return whether a text has no zero byte, and no segment that is empty, `.` or `..`."""
-    # "." and "" are left out too: two spellings of one file would be two names for put_if_absent to win.
-    return "\0" not in path and not any(segment in {"", ".", ".."} for segment in path.split("/"))
+    return _REFUSED.search(path) is None
 
 
 def check_path(path: str) -> str:

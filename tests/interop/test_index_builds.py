@@ -231,3 +231,33 @@ def test_a_build_that_apache_hudi_left_inflight_is_finished_or_removed(
     shared.check(hudi_rs)
     table.ingest(shared.batch({"k03": 3_000}))
     shared.check(hudi_rs)
+
+
+def test_a_writer_that_drops_an_index_is_named_and_nothing_builds_it_again(
+    tmp_path: Path, hudi_rs: HudiRsReader, apache_hudi: HudiPeer
+) -> None:
+    shared = Shared(tmp_path / "table", apache_hudi, 9)
+    table = shared.create(metadata=True)
+    assert shown(shared) == ("absent", "")
+    table.indexing.run(partitions=["record_index"])
+    shared.theirs({**RECORDS, **STATISTICS})
+    assert shown(shared) == ("listed", "")
+    shared.theirs({})
+    first = load_timeline(table.context.storage, table.config).completed_writes[-1].time
+    shared.theirs({})
+    want = f"another program dropped it: commit {first} is its first write without the index"
+    assert shown(shared) == ("absent", want)
+    Table.open(str(shared.path)).ingest(shared.batch({"k02": 7}))
+    Table.open(str(shared.path)).indexing.run(partitions=["column_stats"])
+    assert shown(shared) == ("absent", want)
+    Table.open(str(shared.path)).indexing.run(partitions=["record_index"])
+    assert shown(shared) == ("listed", "")
+    shared.check(hudi_rs)
+    Table.open(str(shared.path)).indexing.drop(["record_index"])
+    assert shown(shared) == ("absent", "")
+
+
+def shown(shared: Shared) -> tuple[str, str]:
+    """State and note of the record index."""
+    (found,) = (one for one in Table.open(str(shared.path)).indexing.show() if one.name == "record_index")
+    return found.state, found.note

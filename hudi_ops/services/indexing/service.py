@@ -29,6 +29,7 @@ from hudi_ops.services.base.cost import Cost
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.base.service import Run, TableService, register
 from hudi_ops.services.indexing.choose import IndexChoice, choose, draft_of, empty_choice
+from hudi_ops.services.indexing.dropped import dropped_indexes
 from hudi_ops.services.indexing.filling import build as building
 from hudi_ops.services.indexing.filling.build import Build
 from hudi_ops.services.indexing.filling.catch_up import CatchUp
@@ -218,13 +219,14 @@ class IndexBuild(TableService[IndexRequest, IndexPlan, IndexInputs, NoTask, None
         names = tuple(map(str, run.inputs.partitions))
         missing = sorted({*names} - {*config.metadata_partitions})
         if missing:
+            dropped = dropped_indexes(session, session.loader.load(), missing)
             raise Conflict(
                 "a foreign writer changed the table before the new partitions of its metadata table could be listed",
                 table=config.name,
                 instant=build.attempt.instant,
                 expected=", ".join(names),
-                found=f"without {', '.join(missing)}",
-                next_step="run the same call again; if it repeats, look at the ZooKeeper session time-out",
+                found="; ".join(f"{name} is not listed: {dropped.get(name, 'it was dropped')}" for name in missing),
+                next_step="name the indexes in the options of that writer, then run the same call again; it builds them anew",
             )
         drop_checkpoints(session.ctx.storage, build.attempt.instant)
         return IndexResult(

@@ -13,6 +13,7 @@ from hudi_ops.metadata.records.partitions import MetadataPartition, default_grou
 from hudi_ops.metadata.writer.building import group_count
 from hudi_ops.services.base.result import Result
 from hudi_ops.services.indexing.choose import pending_builds
+from hudi_ops.services.indexing.dropped import dropped_indexes
 from hudi_ops.services.indexing.filling.diff import snapshot
 from hudi_ops.services.indexing.wanted import partition_named, wanted_partitions
 from hudi_ops.services.metadata_table.describe import describe_metadata
@@ -35,7 +36,7 @@ class IndexState(Result):
         lag: completed writes that it lacks; None: not listed.
         plan: instant of the pending plan that builds it; empty without one.
         executor: process that executes the plan, by its live lease; empty: no process does.
-        note: what it waits for and how far it is, or why the table cannot have it.
+        note: what it waits for and how far it is, who dropped it, or why the table cannot have it.
         rounds: rounds of the pending build that added completions.
         verdicts: number of instants by what they mean for the index, of a pending build; see `BuildCheckpoint`.
         catch_up_per_s: completions that its catch-up adds in a second; None: it has added none.
@@ -90,10 +91,12 @@ def show_indexes(session: Session) -> tuple[IndexState, ...]:
         plans |= dict.fromkeys(names, plan.time)
         begun[plan.time] = next(reversed(checkpoints_of(session.ctx.storage, plan.time)), None)
     shown = []
-    for name in sorted({*map(str, MetadataPartition), *found}):
+    every = sorted({*map(str, MetadataPartition), *found})
+    dropped = dropped_indexes(session, state, {*every} - {*state.config.all_metadata_partitions, *plans})
+    for name in every:
         plan_time, one = plans.get(name, ""), found.get(name)
         checkpoint = begun.get(plan_time)
-        why = "" if name not in set(MetadataPartition) else _why_not(state, name)
+        why = _why_not(state, name) if name in set(MetadataPartition) else ""
         if name in state.config.metadata_partitions:
             word = "listed"
         elif name in state.config.metadata_partitions_inflight:
@@ -111,7 +114,7 @@ def show_indexes(session: Session) -> tuple[IndexState, ...]:
                 len(facts.behind) if word == "listed" else None,
                 plan_time,
                 _executor(session, plan_time),
-                _note(session, word, plan_time, checkpoint) or ("" if word == "listed" else why),
+                _note(session, word, plan_time, checkpoint) or dropped.get(name, "" if word == "listed" else why),
                 **_pace(session, checkpoint),
             )
         )

@@ -279,6 +279,8 @@ def announce(build: Build) -> None:
     build.announcements += 1
     tried = announced_at = ""
     build.put_checkpoint()
+    # What completed since the last look is read before the lock, not under it.
+    session.loader.load()
 
     def prepare(state: TableState, slot: int) -> Entry | None:
         nonlocal tried, announced_at
