@@ -1,4 +1,4 @@
-"""Find indexes that another program dropped since they were built, and which of its writes did so.
+"""Find indexes that another program dropped since they were built, and its write.
 
 Apache Hudi drops an index that the options of its writer do not name: it deletes the files of the index before the write. So the
 first of its writes without records of the index dropped it. A build does not repeat itself after that: both would go on for ever.
@@ -41,7 +41,7 @@ def _words(write: Instant | None) -> str:
 
 
 def _built(session: Session, log: Log, names: Collection[str]) -> dict[str, str]:
-    """Return which of some indexes this library announced or listed last, with the instant of the build."""
+    """Return indexes that this library built and did not drop, with the instant of each build."""
     found, unknown = {}, set(names)
     for entry in _entries(session, log):
         for name in sorted(unknown & {*entry.adds, *entry.announces, *entry.drops}):
@@ -67,7 +67,10 @@ def _entries(session: Session, log: Log) -> Iterator[Properties]:
 
 
 def _first_without(session: Session, state: TableState, name: str, built_at: str) -> Instant | None:
-    """Return the first write of a foreign writer since a build that has no records of the index; None: none is on the timeline."""
+    """Return the first write of a foreign writer without records of an index.
+
+    Only writes since the index was built count. None: there is none on the timeline.
+    """
     own = load_metadata_timeline(session.ctx.storage)
     for write in sorted(state.timeline.completed_writes, key=lambda one: one.completion_time):
         if write.time <= built_at or write.time in state.log.instants:
