@@ -331,7 +331,7 @@ class LocalStorage:
         lead = f"{folder}/" if folder else ""
         files, folders, path = [], [], folder
         try:
-            with os.scandir(self._root / folder) as entries:
+            with os.scandir(f"{self._root_text}/{folder}") as entries:
                 for entry in entries:
                     path = lead + entry.name
                     if entry.is_dir():
