@@ -17,7 +17,17 @@ from hudi_ops.timeline.settings.properties_file import load_config
 from tests.bounds import bound
 from tests.protocol.metadata_table import LATER, faults_of, make_table, read_rows, table_of
 from tests.protocol.sweep import CRASHES, fault_sweep
-from tests.services.indexing.built import EVERY, VALUES, At, build, cancel_build, execute, metadata_state, plan_build
+from tests.services.indexing.built import (
+    EVERY,
+    KEYS,
+    VALUES,
+    At,
+    build,
+    cancel_build,
+    execute,
+    metadata_state,
+    plan_build,
+)
 from tests.tables import DEFINITION, NOW_MS, WITH_METADATA
 
 STEP = bound(7, 3, 1)
@@ -155,3 +165,5 @@ def test_a_drop_of_an_index_under_construction_cancels_the_build_and_says_so() -
     done = table_of(died, clock, "dropper").indexing.drop(["record_index"])
     assert (done.dropped, done.ended_builds) == ((), (instant,))
     assert metadata_state(died) == before
+    shown = {one.name: one for one in table_of(died, clock, "reader").indexing.show()}
+    assert [(shown[name].state, shown[name].note) for name in KEYS] == [("absent", "")] * 2

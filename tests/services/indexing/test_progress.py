@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from hudi_ops.config.table import METADATA_PARTITIONS_INFLIGHT
+from hudi_ops.config.table import METADATA_PARTITIONS, METADATA_PARTITIONS_INFLIGHT
 from hudi_ops.engine.progress import Progress
 from hudi_ops.errors import Conflict
 from hudi_ops.services.base.service import Execution
@@ -16,6 +16,7 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault, FaultyStorage
 from hudi_ops.timeline.builds.checkpoint import BuildCheckpoint, checkpoints_of
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import State, instant_of_ms
 from hudi_ops.timeline.settings.properties_file import load_config
@@ -184,3 +185,24 @@ def test_a_build_that_timed_out_says_what_it_waited_for() -> None:
     (one,) = {state.note for state in table.indexing.show() if state.name in KEYS}
     assert "no process executes the plan" in one
     assert f"its last executor waits for commit {FOREIGN} of a foreign writer" in one
+
+
+def test_an_index_that_another_program_dropped_is_shown_with_the_write_that_lacks_it() -> None:
+    clock = ticking()
+    storage = make_table(WITH_METADATA).copy(clock)
+    execute(storage, clock, plan_build(storage, clock))
+
+    def notes() -> list[str]:
+        shown = table_of(storage, clock, "reader").indexing.show()
+        return [one.note for one in shown if one.name in KEYS]
+
+    assert notes() == ["", ""]
+    set_properties(storage, {METADATA_PARTITIONS: "column_stats,files,partition_stats,record_index"})
+    assert notes() == ["another program dropped it", ""]
+    completion = instant_of_ms(clock.now_ms())
+    # Its commit has no records in the metadata table at all.
+    storage.put(f".hoodie/timeline/{FOREIGN}.commit.requested", b"")
+    storage.put(f".hoodie/timeline/{FOREIGN}.inflight", b"")
+    metadata = CommitMetadata(operation="UPSERT")
+    storage.put(f".hoodie/timeline/{FOREIGN}_{completion}.commit", metadata.to_bytes())
+    assert notes() == [f"another program dropped it: commit {FOREIGN} is its first write without the index", ""]
