@@ -1,10 +1,14 @@
-"""Read the entries of secondary indexes in one file slice: value and record key of each row.
+"""Read the entries of secondary indexes in one file slice, or what a write changes of them: value and record key of each row.
 
 Source: docs/format.md §14.11.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -35,3 +39,54 @@ def entries_of_slice(task: SliceKeysTask, version: int) -> tuple[pa.Array, ...]:
     texts = [joined(column.cast(pa.string()).chunks, pa.string()) for column in rows.columns]
     entries = [secondary_keys(each, keys, version) for each in texts]
     return tuple(pc.unique(each) for each in (keys, *entries))
+
+
+@dataclass(frozen=True)
+class ChangedSlice:
+    """The slice of a file group before and after a write; None: the group is new, or goes."""
+
+    before: SliceKeysTask | None
+    after: SliceKeysTask | None
+
+
+def changed_entries(changed: ChangedSlice, version: int) -> tuple[tuple[pa.Array, pa.Array], ...]:
+    """Return the added and the removed entries of each column.
+
+    Rows are compared by their values. Only of those that differ entries are made, as they are few beside the group. `version` is
+    that of the table.
+
+    Raises:
+        Corrupt: a file cannot be read. Others as `keys_of_slice`.
+    """
+    if changed.before is None or changed.after is None:
+        (task,) = (one for one in (changed.before, changed.after) if one is not None)
+        whole = entries_of_slice(task, version)[1:]
+        none = pa.array([], pa.string())
+        return tuple((none, each) if changed.after is None else (each, none) for each in whole)
+    keys, rows = keyed_rows_of_slice(changed.after)
+    old_keys, old_rows = keyed_rows_of_slice(changed.before)
+    if any(pc.count_distinct(each).as_py() < len(each) for each in (keys, old_keys)):
+        pairs = zip(entries_of_slice(changed.after, version), entries_of_slice(changed.before, version), strict=True)
+        return tuple((without(new, old), without(old, new)) for new, old in list(pairs)[1:])
+    at = pc.index_in(keys, value_set=old_keys)
+    is_known = at.is_valid().to_numpy(zero_copy_only=False)
+    found = []
+    for new, old in zip(rows.columns, old_rows.columns, strict=True):
+        is_same = _equal(new, old.take(at)) & is_known
+        stays = np.zeros(len(old_keys), bool)
+        stays[at.filter(pa.array(is_same)).to_numpy()] = True
+        found.append((_entries(new, keys, ~is_same, version), _entries(old, old_keys, ~stays, version)))
+    return tuple(found)
+
+
+def _equal(one: pa.ChunkedArray, other: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    """Return where two columns have the same value, or both none."""
+    same = pc.or_(pc.fill_null(pc.equal(one, other), False), pc.and_(one.is_null(), other.is_null()))
+    return np.asarray(same.to_numpy(), bool)
+
+
+def _entries(values: pa.ChunkedArray, keys: pa.Array, chosen: npt.NDArray[np.bool_], version: int) -> pa.Array:
+    """Return the entries of the chosen rows."""
+    mask = pa.array(chosen)
+    texts = values.filter(mask).cast(pa.string())
+    return secondary_keys(joined(texts.chunks, pa.string()), keys.filter(mask), version)

@@ -13,16 +13,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.write import Write
 from hudi_ops.files.log.merge_rules import MergeRules
 from hudi_ops.files.log.visible_blocks import BlockInstants
 from hudi_ops.files.names import parse_data_file
+from hudi_ops.files.slice.slice_keys import SliceKeysTask
 from hudi_ops.formats.large_arrays import joined
 from hudi_ops.index.doubled_keys import key_tasks
 from hudi_ops.index.simple_bucket import computed_keys
-from hudi_ops.metadata.slice_entries import entries_of_slice, without
+from hudi_ops.metadata.slice_entries import ChangedSlice, changed_entries, without
 from hudi_ops.timeline.content.commit_metadata import WriteStat
 from hudi_ops.timeline.content.footprint import is_child_log
 from hudi_ops.timeline.state import TableState
@@ -60,30 +62,38 @@ def entries_of_write(
     paths = sorted({path for path, _ in added.keys() | hidden})
     listed = session.slices.of(state.config, state.timeline, paths, session.ctx.local_engine)
     before = {one.key: one for one in listed if one.key in added or one.key in hidden}
-    after = [_after(group, before.get(group), files) for group, files in added.items() if group not in hidden]
-    reader = _Reader(session, state, schema, tuple(columns.values()))
-    old, new = reader.read(list(before.values()), ""), reader.read(after, instant)
-    return {name: (without(new[at], old[at]), without(old[at], new[at])) for at, name in enumerate(columns)}
+    after = {group: _after(group, before.get(group), files) for group, files in added.items() if group not in hidden}
+    tasks = _Tasks(session, state, schema, tuple(columns.values()))
+    old, new = tasks.of(before, ""), tasks.of(after, instant)
+    changed = [ChangedSlice(old.get(group), new.get(group)) for group in sorted(old.keys() | new.keys())]
+    found = session.ctx.engine.map(partial(changed_entries, version=state.config.version), changed)
+    return {name: _settled([each[at] for each in found]) for at, name in enumerate(columns)}
+
+
+def _settled(found: Sequence[tuple[pa.Array, pa.Array]]) -> tuple[pa.Array, pa.Array]:
+    """Return the added and removed entries of all groups; rows that moved between groups keep theirs."""
+    added, removed = (joined([each[at] for each in found], pa.string()) for at in (0, 1))
+    return pc.unique(without(added, removed)), pc.unique(without(removed, added))
 
 
 @dataclass(frozen=True)
-class _Reader:
-    """Reads entries of slices of one table."""
+class _Tasks:
+    """Makes the tasks that read slices of one table."""
 
     session: Session
     state: TableState
     schema: pa.Schema
     columns: tuple[str, ...]
 
-    def read(self, slices: Sequence[Slice], own: str) -> list[pa.Array]:
-        """Return the entries of slices for each column; blocks of the pending write `own` count."""
-        state, ctx = self.state, self.session.ctx
+    def of(self, slices: Mapping[Group, Slice], own: str) -> dict[Group, SliceKeysTask]:
+        """Return the task of each slice; blocks of the pending write `own` count."""
+        state, storage = self.state, self.session.ctx.storage
         spec = computed_keys(state.config, state.log.properties.facts)
-        tasks = key_tasks(ctx.storage, state.config, state.timeline, self.schema, spec, slices, self.columns)
+        chosen = list(slices.values())
+        tasks = key_tasks(storage, state.config, state.timeline, self.schema, spec, chosen, self.columns)
         if own:
             tasks = [replace(task, merging=_counting(task.merging, own)) for task in tasks]
-        found = ctx.engine.map(partial(entries_of_slice, version=state.config.version), tasks)
-        return [joined([each[at + 1] for each in found], pa.string()) for at in range(len(self.columns))]
+        return dict(zip(slices, tasks, strict=True))
 
 
 def _counting(merging: tuple[MergeRules, BlockInstants] | None, own: str) -> tuple[MergeRules, BlockInstants] | None:
