@@ -1,4 +1,4 @@
-"""Read the entries of secondary indexes in one file slice, or what a write changes of them: value and record key of each row.
+"""Read the entries of secondary indexes in file slices: value and record key of each row.
 
 Source: docs/format.md §14.11.
 """
