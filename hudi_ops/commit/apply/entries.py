@@ -71,7 +71,10 @@ def entries_of_write(
 
 
 def _settled(found: Sequence[tuple[pa.Array, pa.Array]]) -> tuple[pa.Array, pa.Array]:
-    """Return the added and removed entries of all groups; rows that moved between groups keep theirs."""
+    """Return the added and removed entries of all groups.
+
+    Rows that moved between groups keep theirs.
+    """
     added, removed = (joined([each[at] for each in found], pa.string()) for at in (0, 1))
     return pc.unique(without(added, removed)), pc.unique(without(removed, added))
 
