@@ -157,7 +157,7 @@ def peer_of(request: pytest.FixtureRequest, version: int) -> HudiPeer:
 EACH = [(version, kind, maker) for version in (9, 8) for kind in KINDS for maker in ("we", "they")]
 
 
-@pytest.mark.parametrize(("version", "kind", "maker"), EACH if SOAK else [(9, "cow", "they"), (9, "mor", "we")])
+@pytest.mark.parametrize(("version", "kind", "maker"), EACH if SOAK else [(9, "mor", "we")])
 def test_both_write_a_table_with_secondary_indexes_in_turn(
     tmp_path: Path, hudi_rs: HudiRsReader, request: pytest.FixtureRequest, version: int, kind: str, maker: str
 ) -> None:
