@@ -36,13 +36,24 @@ class TableView:
         """Return the visible base file of each file group, as of a request time, by file id."""
         found: list[DataFile] = []
         for _, files in sorted(self.files.items()):
-            newest: dict[str, DataFile] = {}
-            # From the newest on: what an instant names is read once a group, however many older files the group has.
-            for file in sorted((one for one in files if not one.is_log), key=_instant_of, reverse=True):
-                if file.file_id not in newest and self._is_visible(file, as_of):
-                    newest[file.file_id] = file
-            found += [file for _, file in sorted(newest.items()) if not self._is_replaced(file, as_of)]
+            groups: dict[str, list[DataFile]] = {}
+            for file in files:
+                if not file.is_log:
+                    groups.setdefault(file.file_id, []).append(file)
+            newest = (self._newest_visible(group, as_of) for _, group in sorted(groups.items()))
+            found += [file for file in newest if file is not None and not self._is_replaced(file, as_of)]
         return found
+
+    def _newest_visible(self, group: Sequence[DataFile], as_of: str | None) -> DataFile | None:
+        """Return the newest visible base file of a group; None: it has none.
+
+        What an instant names is read from the newest on, and mostly of that one alone, however many older files the group has.
+        """
+        newest = max(group, key=_instant_of)
+        if self._is_visible(newest, as_of):
+            return newest
+        older = sorted(group, key=_instant_of, reverse=True)
+        return next((file for file in older if self._is_visible(file, as_of)), None)
 
     def log_files(self, as_of: str | None = None) -> list[DataFile]:
         """Return visible log files by partition and path; their blocks say which records count.

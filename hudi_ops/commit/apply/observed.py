@@ -5,6 +5,7 @@ Source: docs/protocol.md §6.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TypedDict
 
 from hudi_ops.timeline.names import REWRITING_ACTIONS, instant_of_ms, ms_of_instant
@@ -30,10 +31,9 @@ def observed_completions(state: TableState, completion_time: str) -> ObservedCom
     completions in that time, reduce what is detected, without false alarms.
     """
     since = instant_of_ms(ms_of_instant(completion_time) - SEEN_MS)
-    recent = sorted(
-        (write.completion_time, write.time) for write in unlogged_since(state, since) if write.completion_time > since
-    )
+    newest_first = (write for write in unlogged_since(state, since) if write.completion_time > since)
+    recent = sorted((write.completion_time, write.time) for write in islice(newest_first, SEEN_MAX + 1))
     if len(recent) > SEEN_MAX:
-        since = recent[-SEEN_MAX - 1][0]
+        since = recent[0][0]
     plans = [instant.time for instant in state.timeline.pending if instant.action in REWRITING_ACTIONS]
     return ObservedCompletions(seen=(*(time for _, time in recent[-SEEN_MAX:]), *plans), seen_from=since)
