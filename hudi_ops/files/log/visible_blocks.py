@@ -45,7 +45,9 @@ class BlockInstants:
             writes = tuple(instant for instant in writes if instant.time <= as_of)
         known = frozenset(instant.time for instant in writes) if config.layout == 1 else None
         named = timeline.deltas if config.layout == 2 else frozenset()
-        pending = frozenset(instant.time for instant in timeline.pending) if config.layout == 2 else frozenset()
+        # A savepoint has the instant of its write, which has completed.
+        unfinished = (instant.time for instant in timeline.pending if instant.kind != "savepoint")
+        pending = frozenset(unfinished) if config.layout == 2 else frozenset()
         return cls(writes[-1].time if writes else "", known, timeline.start, only, named, pending)
 
     def show(self, instant: str) -> bool:

@@ -62,7 +62,7 @@ def sizes_by_reason(
     """
     live = {file.path for slice_ in visible for file in (slice_.base, *slice_.logs) if file is not None}
     keeping = _keepers(ctx, config, timeline)
-    running = {one.time for one in timeline.pending}
+    running = {one.time for one in timeline.pending if one.kind != "savepoint"}
     found = dict.fromkeys(("live", "as_of", "held", "pending", "leftover"), 0)
     committed: set[str] = set()
     for slice_ in past_slices(config, timeline, commits, listed):

@@ -72,6 +72,24 @@ def test_a_savepoint_names_the_files_that_a_read_as_of_it_needs(definition) -> N
     assert not verify_table(storage).findings
 
 
+@pytest.mark.parametrize("definition", [MERGE_ON_READ, LOGGED_WITH_METADATA], ids=["mor", "mor-mdt"])
+def test_rows_in_log_files_are_read_while_their_savepoint_is_pending(definition) -> None:
+    storage, clock = made(definition, *BATCHES), ManualClock(NOW_MS, tick_ms=1)
+    last, rows_before = writes_of(storage)[-1], by_key(table_of(storage, clock, "first"))
+    assert {"k2", "k6"} <= rows_before.keys()
+    assert any(last in info.name and ".log." in info.name for info in storage.list("")), "its rows are in base files"
+    # Of our process that died, or of Apache Hudi, which makes one now.
+    storage.put(f"{TIMELINE}/{last}.savepoint.inflight", b"")
+    for listing in (None, "storage"):
+        chosen = {"listing": listing} if listing is not None else {}
+        assert by_key(table_of(storage, clock, "reader"), **chosen) == rows_before
+    assert by_key(table_of(storage, clock, "reader"), as_of=last) == rows_before
+    # A compaction that began then would leave the rows out for good.
+    assert table_of(storage, clock, "compactor").compaction.run(threshold=1).instant is not None
+    storage.delete(f"{TIMELINE}/{last}.savepoint.inflight")
+    assert by_key(table_of(storage, clock, "reader")) == rows_before
+
+
 def test_a_savepoint_is_made_once_and_listed_and_deleted() -> None:
     storage, clock = made(DEFINITION, *BATCHES), ManualClock(NOW_MS, tick_ms=1)
     table = table_of(storage, clock, "first")

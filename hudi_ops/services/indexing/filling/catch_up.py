@@ -46,6 +46,10 @@ UNSETTLED_MS = 5_000
 """A foreign instant that was requested so soon after the announcement may have read the properties before it."""
 
 
+_WITHOUT_ROWS = frozenset({"indexing", "savepoint"})
+"""Kinds of instants that bring no row and no file."""
+
+
 @dataclass
 class CatchUp:
     """Catch-up of one build.
@@ -335,7 +339,7 @@ class CatchUp:
         """Return pending foreign instants that may not know the announcement."""
         found = []
         for one in state.timeline.pending:
-            is_judged = State.INFLIGHT in one.states and one.kind != "indexing" and one.time < self.settled_from
+            is_judged = State.INFLIGHT in one.states and one.kind not in _WITHOUT_ROWS and one.time < self.settled_from
             if not is_judged or one.time in self._ours:
                 continue
             lease = read_lease(self.build.session.ctx.storage, one.time)
