@@ -32,7 +32,7 @@ def cpu_ms(work: Callable[[], object], times: int = 1) -> float:
 
 
 def median_cpu_ms(work: Callable[[], object], times: int) -> float:
-    """CPU milliseconds of this process for one call, as the median of some calls: a load takes a tenth of one."""
+    """CPU milliseconds of this process for one call: the median of some calls."""
     return median(cpu_ms(work) for _ in range(times))
 
 

@@ -152,7 +152,7 @@ def test_killed_applications_go_on_and_rebuild_nothing_that_was_announced(table:
             after += was_announced
             amid += bool(result.partitions) and not was_announced
             if was_announced:
-                # Base files alone do not tell: the writer compacts the metadata table meanwhile.
+                # New base files prove no second build: the writer compacts the metadata table, too.
                 assert result.built_at in {*built, ""}, "an announced index was built again"
         finally:
             app.end()

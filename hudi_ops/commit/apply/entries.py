@@ -67,13 +67,13 @@ def entries_of_write(
     old, new = tasks.of(before, ""), tasks.of(after, instant)
     changed = [ChangedSlice(old.get(group), new.get(group)) for group in sorted(old.keys() | new.keys())]
     found = session.ctx.engine.map(partial(changed_entries, version=state.config.version), changed)
-    return {name: _settled([each[at] for each in found]) for at, name in enumerate(columns)}
+    return {name: _of_all([each[at] for each in found]) for at, name in enumerate(columns)}
 
 
-def _settled(found: Sequence[tuple[pa.Array, pa.Array]]) -> tuple[pa.Array, pa.Array]:
+def _of_all(found: Sequence[tuple[pa.Array, pa.Array]]) -> tuple[pa.Array, pa.Array]:
     """Return the added and removed entries of all groups.
 
-    Rows that moved between groups keep theirs.
+    An entry that one group adds and another one removes belongs to a row that moved: it stays.
     """
     added, removed = (joined([each[at] for each in found], pa.string()) for at in (0, 1))
     return pc.unique(without(added, removed)), pc.unique(without(removed, added))

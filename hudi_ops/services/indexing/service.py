@@ -226,7 +226,8 @@ class IndexBuild(TableService[IndexRequest, IndexPlan, IndexInputs, NoTask, None
                 instant=build.attempt.instant,
                 expected=", ".join(names),
                 found="; ".join(f"{name} is not listed: {dropped.get(name, 'it was dropped')}" for name in missing),
-                next_step="name the indexes in the options of that writer, then run the same call again; it builds them anew",
+                next_step="run the same call again, which builds them anew; if Apache Hudi dropped them, name them in the options "
+                "of its writers first",
             )
         drop_checkpoints(session.ctx.storage, build.attempt.instant)
         return IndexResult(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from hudi_ops.config.table import METADATA_PARTITIONS_INFLIGHT
 from hudi_ops.storage.protocol import Storage
@@ -10,21 +10,26 @@ from hudi_ops.timeline.log.commit_log import Log, read_slot
 from hudi_ops.timeline.log.entries import Properties
 
 
-def announcement_of(storage: Storage, log: Log, name: str) -> Properties | None:
-    """Return the entry that announced a partition, unless a later one listed or dropped it."""
+def newest_properties(storage: Storage, log: Log) -> Iterator[Properties]:
+    """Yield the PROPERTIES entries of a log, the newest first; older ones are read one by one."""
     slot, entry = log.properties_slot, log.properties
     while True:
+        yield entry
+        below = entry.properties_slot
+        found = read_slot(storage, below) if 0 <= below < slot else None
+        if not isinstance(found, Properties):
+            return
+        slot, entry = below, found
+
+
+def announcement_of(storage: Storage, log: Log, name: str) -> Properties | None:
+    """Return the entry that announced a partition, unless a later one listed or dropped it."""
+    for entry in newest_properties(storage, log):
         if name in entry.announces:
             return entry
         if name in entry.adds or name in entry.drops or METADATA_PARTITIONS_INFLIGHT in entry.remove:
             return None
-        below = entry.properties_slot
-        if not 0 <= below < slot:
-            return None
-        found = read_slot(storage, below)
-        if not isinstance(found, Properties):
-            return None
-        slot, entry = below, found
+    return None
 
 
 def announced_plan(storage: Storage, log: Log, names: Iterable[str]) -> Properties | None:

@@ -78,12 +78,10 @@ def test_rows_in_log_files_are_read_while_their_savepoint_is_pending(definition)
     last, rows_before = writes_of(storage)[-1], by_key(table_of(storage, clock, "first"))
     assert {"k2", "k6"} <= rows_before.keys()
     assert any(last in info.name and ".log." in info.name for info in storage.list("")), "its rows are in base files"
-    # Of our process that died, or of Apache Hudi, which makes one now.
+    # Our process died amid its savepoint, or Apache Hudi makes one now.
     storage.put(f"{TIMELINE}/{last}.savepoint.inflight", b"")
-    for listing in (None, "storage"):
-        chosen = {"listing": listing} if listing is not None else {}
-        assert by_key(table_of(storage, clock, "reader"), **chosen) == rows_before
-    assert by_key(table_of(storage, clock, "reader"), as_of=last) == rows_before
+    for how in ({}, {"listing": "storage"}, {"as_of": last}):
+        assert by_key(table_of(storage, clock, "reader"), **how) == rows_before, how
     # A compaction that began then would leave the rows out for good.
     assert table_of(storage, clock, "compactor").compaction.run(threshold=1).instant is not None
     storage.delete(f"{TIMELINE}/{last}.savepoint.inflight")

@@ -47,7 +47,7 @@ UNSETTLED_MS = 5_000
 
 
 _WITHOUT_ROWS = frozenset({"indexing", "savepoint"})
-"""Kinds of instants that bring no row and no file."""
+"""Kinds of instants that change no row of the table: catch-up has nothing to add for them."""
 
 
 @dataclass
