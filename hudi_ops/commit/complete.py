@@ -74,12 +74,13 @@ def complete_write(
     delta = WriteDeltaMaker(session, attempt, write, schema)
 
     def make(state: TableState) -> None:
+        cancels.await_window()
         if twin is not None:
             delta.write = twin.made(state)
         make_delta_of(delta, state)
 
-    make(attempt.seen or attempt.begun)
     cancels = PlanCancels(session, mine, is_shared=attempt.is_shared)
+    make(attempt.seen or attempt.begun)
 
     def prepare(state: TableState, slot: int) -> Entry | First | None:
         ended: Sequence[Contender] = ()
@@ -95,7 +96,7 @@ def complete_write(
             ended = cancels.still_to_cancel(
                 state, _refuse_conflicts(session, attempt, write, mine, ahead, state, cancels, joined)
             )
-        if not delta.fits(state):
+        if not delta.fits(state) or cancels.is_in_window(ended):
             return None
         if ended:
             return cancels.next_cancel(state, slot, ended)

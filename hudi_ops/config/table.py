@@ -192,6 +192,10 @@ class TableConfig(BaseModel):
         )
 
 
+_LATER_FACTS = frozenset({"buckets_min", "buckets_max", "cancellable"})
+"""Facts that are stored only where they say something."""
+
+
 class TableFacts(BaseModel):
     """What a writer must know and Apache Hudi does not store; kept in the commit log.
 
@@ -200,7 +204,8 @@ class TableFacts(BaseModel):
     which with another index are the record key's and mean nothing. With a hash ring `buckets` is the count with which a partition
     begins, and resizes keep to `buckets_min` and `buckets_max` (0 without a ring). `encodes_key_names` says
     whether record keys read `field:value`; None: as table version and key generator have it. `timezone` is the zone of the
-    instants, as in the IANA data base, of tables whose properties say no more than LOCAL.
+    instants, as in the IANA data base, of tables whose properties say no more than LOCAL. `cancellable`: a plan that a cancel may
+    end was published; releases that do not know such plans refuse the fact, and with it the table (docs/protocol.md §26).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -212,6 +217,7 @@ class TableFacts(BaseModel):
     timezone: str = "UTC"
     buckets_min: int = 0
     buckets_max: int = 0
+    cancellable: bool = False
 
     @property
     def takes_rows(self) -> bool:
@@ -229,11 +235,13 @@ class TableFacts(BaseModel):
         return self.index in _RING_KINDS
 
     @model_serializer(mode="wrap")
-    def _without_ring(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Releases without rings refuse facts that they do not know.
-        return {
-            name: value for name, value in dump(self).items() if value or name not in {"buckets_min", "buckets_max"}
-        }
+    def _without_later(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Earlier releases refuse facts that they do not know.
+        return {name: value for name, value in dump(self).items() if value or name not in _LATER_FACTS}
+
+    def place_rows_like(self, other: TableFacts) -> bool:
+        """Return whether rows lie in the same file groups with other facts."""
+        return self.model_copy(update={"cancellable": other.cancellable}) == other
 
 
 def table_type_of(name: str) -> TableType:

@@ -303,3 +303,15 @@ def test_without_the_bytes_in_the_log_it_is_corrupt() -> None:
     made.lose(lost)
     made.storage.delete(entry.payload)
     made.refused(lost, "bytes .* are gone")
+
+
+@pytest.mark.parametrize("metadata", [False, True])
+def test_a_file_that_its_own_writer_loses_at_once_is_put_back(metadata: bool) -> None:
+    """The process that decided it just now asks neither lease nor delta at first; the delta is gone."""
+    made = Made("MERGE_ON_READ", metadata=metadata)
+    instant = made.ingest({"k1": ("p1", 9)})
+    write = timeline_of(made.storage).find(instant)
+    made.storage.delete(f"{TIMELINE}/{write.file_name}")
+    made.handle("writer").recover()  # the process, with another handle
+    assert timeline_of(made.storage).find(instant).is_completed
+    assert shown(made.handle("reader")) == made.model

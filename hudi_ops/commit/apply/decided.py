@@ -127,7 +127,14 @@ class TimelineApplier(Applier):
             reason = why_void(self._ctx, self._commits, state, entry)
             if reason is None and entry.metadata:
                 # Readers ignore the delta while the data instant is pending, and require it once that is complete.
-                if not self._apply_metadata(state, entry):
+                try:
+                    is_ours = self._apply_metadata(state, entry)
+                except NotFound:
+                    # This process decided and applied it just now; then its completed file was deleted.
+                    if was_applied(self._ctx, state, slot, entry, asks_storage=True):
+                        return self.put_back(state, slot, entry)
+                    raise
+                if not is_ours:
                     return True
                 reason = stale_beside_foreign_writers(self._ctx, self._commits, state, entry)
             if reason is None:

@@ -32,18 +32,22 @@ logger = logging.getLogger(__name__)
 _BOTH = frozenset({State.REQUESTED, State.INFLIGHT})
 
 
-def was_applied(ctx: TableContext, state: TableState, slot: int, entry: Complete) -> bool:
+def was_applied(
+    ctx: TableContext, state: TableState, slot: int, entry: Complete, *, asks_storage: bool = False
+) -> bool:
     """Return whether a decided write without a completed file had one before.
 
     All entries below the newest decision were applied before that was claimed. The newest was applied when both its lease and its
-    metadata delta are gone: they are deleted only after success. `state` holds a log read before its timeline.
+    metadata delta are gone: they are deleted only after success. `state` holds a log read before its timeline. Storage is not asked
+    for an entry that this process decided just now, unless `asks_storage`.
     """
     if completes_as(entry.action) not in WRITE_ACTIONS:
         return False
     if slot < newest_decision(state.log)[0]:
         return True
-    if str(ctx.owner) == entry.owner and ctx.clock.now_ms() - entry.at_ms < PROMPT_MS:
-        return False  # its decider is about to apply it: no storage call
+    is_prompt = str(ctx.owner) == entry.owner and ctx.clock.now_ms() - entry.at_ms < PROMPT_MS
+    if is_prompt and not asks_storage:
+        return False  # its decider is about to apply it
     if read_lease(ctx.storage, entry.instant) is not None:
         return False
     return not entry.metadata or ctx.storage.head(entry.metadata) is None

@@ -23,6 +23,9 @@ from hudi_ops.timeline.state import TableState
 logger = logging.getLogger(__name__)
 
 
+WINDOW_STEP_S = 0.5
+"""How often a write that waits for a plan looks whether it ended, in seconds."""
+
 CancelCause: TypeAlias = Literal["ingestion", "priority"]
 
 
@@ -41,6 +44,7 @@ class PlanCancels:
         self._was_shared = is_shared
         self._withdrawn: dict[str, Contender] = {}
         self._cancelled: dict[str, tuple[str, int]] = {}
+        self._in_window: Contender | None = None
 
     def is_shared(self, state: TableState) -> bool:
         """Return whether Apache Hudi may execute a pending plan of the table."""
@@ -56,6 +60,26 @@ class PlanCancels:
         """Return the plans that still need a CANCEL: those withdrawn for this decision, and `ended`."""
         withdrawn = [plan for plan in self._withdrawn.values() if state.log.fate(plan.instant) is None]
         return [*withdrawn, *(plan for plan in ended if plan.instant not in self._withdrawn)]
+
+    def is_in_window(self, ended: Sequence[Contender]) -> bool:
+        """Return whether a plan that the write ends may run on for now; then nothing is decided."""
+        now_ms = self._session.ctx.clock.now_ms()
+        until = max(ended, key=lambda plan: plan.waits_until_ms, default=None)
+        self._in_window = until if until is not None and until.waits_until_ms > now_ms else None
+        return self._in_window is not None
+
+    def await_window(self) -> None:
+        """Wait, without the lock, for the plan that `is_in_window` found.
+
+        It ends with the plan or its window. If the plan completes, the write conflicts with it, and begins again from its result.
+        """
+        plan, self._in_window = self._in_window, None
+        if plan is None:
+            return
+        clock, loader = self._session.ctx.clock, self._session.loader
+        logger.info("%s waits for plan %s, which writes cancelled before", self._mine.instant, plan.instant)
+        while (left_ms := plan.waits_until_ms - clock.now_ms()) > 0 and loader.probe().fate(plan.instant) is None:
+            clock.sleep_s(min(left_ms / 1_000, WINDOW_STEP_S))
 
     def next_cancel(self, state: TableState, slot: int, plans: Sequence[Contender]) -> First:
         """Return the CANCEL of the first of `plans`.

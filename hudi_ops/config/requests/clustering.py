@@ -20,6 +20,7 @@ from hudi_ops.config.requests.fields import (
     Resume,
 )
 from hudi_ops.config.requests.request import Names, Request
+from hudi_ops.config.requests.starvation import StarvationText, checked_guard
 from hudi_ops.errors import InvalidRequest
 
 OrderName: TypeAlias = Literal["none", "linear", "z-order", "hilbert"]
@@ -53,6 +54,7 @@ class ClusteringRequest(Request):
         **Request.checks,
         "order": checked_order,
         "cancel": checked_cancel,
+        "starvation": checked_guard,
     }
 
     sort_by: Annotated[
@@ -106,6 +108,7 @@ class ClusteringRequest(Request):
         description="What a write to file groups of the plan does: shrink, the groups are left out of the plan; cancel, the write "
         "ends the plan first.",
     )
+    starvation: StarvationText = None
     instant: PlanInstant = None
     engine: Engine = "auto"
     memory_bytes: Annotated[int | None, Door(option="memory", unit="bytes", form=None)] = Field(

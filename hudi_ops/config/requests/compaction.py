@@ -20,6 +20,7 @@ from hudi_ops.config.requests.fields import (
     Resume,
 )
 from hudi_ops.config.requests.request import Request
+from hudi_ops.config.requests.starvation import StarvationText, checked_guard
 from hudi_ops.errors import InvalidRequest
 
 StrategyName: TypeAlias = Literal["size", "count", "commits", "age"]
@@ -49,6 +50,7 @@ class CompactionRequest(Request):
         **Request.checks,
         "strategy": checked_strategy,
         "cancel": checked_cancel,
+        "starvation": checked_guard,
     }
 
     strategy: StrategyName = Field(
@@ -95,6 +97,7 @@ class CompactionRequest(Request):
         title="Cancel on overlap",
         description="The plan is cancellable, and a write to its file groups cancels it. Default: both complete.",
     )
+    starvation: StarvationText = None
     partitions: Partitions = ()
     instant: PlanInstant = None
     engine: Engine = "auto"

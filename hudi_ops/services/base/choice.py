@@ -21,6 +21,7 @@ class Reason(StrEnum):
     BELOW_THRESHOLD = "below the threshold"
     PENDING = "in a pending plan"
     BEYOND_LIMIT = "beyond the limit of bytes"
+    GUARDED = "plans that writes cancelled"
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,7 @@ class Choice:
         others: candidates left out for the service's own reasons, by reason, each with the detail.
         bare: number of file groups that are no candidates, counted under `bare_reason`.
         cancel: whether a cancel may end the plan, and when it is overdue.
+        guard: what the starvation guard does; empty: nothing.
     """
 
     verb: str
@@ -98,6 +100,7 @@ class Choice:
     others: dict[str, list[tuple[Candidate, str]]] = field(default_factory=dict)
     bare: int = 0
     cancel: CancelPolicy = NEVER
+    guard: str = ""
 
     @property
     def bare_reason(self) -> str:
@@ -150,7 +153,10 @@ class Choice:
                 yield _verdict(candidate, reason, why)
 
     def sentence(self) -> str:
-        """Return one sentence: the planned groups, and the reasons of the others."""
+        """Return one sentence: the planned groups, why others are not, and the guard."""
+        return f"{self._sentence()}; starvation guard: {self.guard}" if self.guard else self._sentence()
+
+    def _sentence(self) -> str:
         rest = ", ".join(self._kept())
         if self.planned:
             said = self.work()

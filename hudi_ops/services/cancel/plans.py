@@ -114,7 +114,8 @@ def policy_of(entry: Plan) -> CancelPolicy:
     """Return the cancel policy in a PLAN entry; entries of earlier releases are not cancellable."""
     known: dict[str, OnOverlap] = {"cancel": "cancel", "shrink": "shrink"}
     on_overlap = known.get(entry.on_overlap, "pass")
-    return CancelPolicy(bool(entry.cancellable), entry.cancel_after_hours, entry.cancel_after_instants, on_overlap)
+    hours, instants = entry.cancel_after_hours, entry.cancel_after_instants
+    return CancelPolicy(bool(entry.cancellable), hours, instants, on_overlap, entry.cancel_wait_s)
 
 
 def _aborted(session: Session, state: TableState, instant: str | None) -> list[PlanRow]:

@@ -19,6 +19,7 @@ from hudi_ops.files.base.base_file import BaseFileReader
 from hudi_ops.kernels.sorting.order import UNSORTED, SortOrder
 from hudi_ops.services.base.choice import Candidate, Choice, Measured, Strategy, cancel_policy, count_of
 from hudi_ops.services.base.planned.choosing import pending_plans, slices_of
+from hudi_ops.services.base.planned.starvation import held_back
 from hudi_ops.services.clustering.layout import ORDER_KEY, decode_order, say_order
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import table_schema
@@ -102,6 +103,9 @@ def choose(session: Session, state: TableState, request: ClusteringRequest) -> C
             choice.pending.append((candidate, plan))
         else:
             free.append(candidate)
+    starved = held_back(session, state, "clustering", request.starvation)
+    if starved is not None:
+        free = starved.keep(choice, free)
     ordered = frozenset() if request.rewrite else _ordered(session, state, choice.order, free)
     found: list[OutputGroup] = []
     for _, members in groupby(free, key=lambda one: one.partition_path):

@@ -14,6 +14,7 @@ from hudi_ops.config.requests import CompactionRequest
 from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.services.base.choice import Candidate, Choice, cancel_policy, measured, within
 from hudi_ops.services.base.planned.choosing import pending_plans, slices_of
+from hudi_ops.services.base.planned.starvation import held_back
 from hudi_ops.services.compaction.partitions import partitions_to_plan
 from hudi_ops.services.compaction.strategies import parse_strategy
 from hudi_ops.services.compaction.unmergeable import unmergeable
@@ -69,6 +70,9 @@ def choose(session: Session, state: TableState, request: CompactionRequest) -> C
             choice.pending.append((candidate, plan))
         else:
             free.append(candidate)
+    starved = held_back(session, state, "compaction", request.starvation)
+    if starved is not None:
+        free = starved.keep(choice, free)
     reached, choice.below = measured(choice.strategy, free, choice.threshold, session.ctx.clock.now_ms())
     looked_at: dict[tuple[str, str], str] = {}
     while True:

@@ -9,6 +9,7 @@ CANCELLABLE_KEY = "hudi_ops.cancellable"
 HOURS_KEY = "hudi_ops.cancel_after_hours"
 INSTANTS_KEY = "hudi_ops.cancel_after_instants"
 OVERLAP_KEY = "hudi_ops.on_overlap"
+WAIT_KEY = "hudi_ops.cancel_wait_s"
 
 OnOverlap: TypeAlias = Literal["pass", "shrink", "cancel"]
 """What a write does that touches file groups of a pending plan.
@@ -25,6 +26,7 @@ class PolicyFields(TypedDict):
     cancel_after_hours: float | None
     cancel_after_instants: int | None
     on_overlap: OnOverlap
+    cancel_wait_s: float
 
 
 @dataclass(frozen=True)
@@ -38,12 +40,14 @@ class CancelPolicy:
         on_overlap: what a write to its file groups does. `cancel` of a plan that is not cancellable makes the write wait
             (`Busy`): the executor of a plan that replaces groups fails after such a write. Where Apache Hudi may execute the plan,
             `shrink` counts as `cancel`, since it replaces the groups as they were.
+        wait_s: how long after the plan was made a write that would end it waits, in seconds.
     """
 
     cancellable: bool = False
     hours: float | None = None
     instants: int | None = None
     on_overlap: OnOverlap = "pass"
+    wait_s: float = 0.0
 
     def entry_fields(self) -> PolicyFields:
         """Return the fields of the PLAN entry."""
@@ -52,6 +56,7 @@ class CancelPolicy:
             cancel_after_hours=self.hours,
             cancel_after_instants=self.instants,
             on_overlap=self.on_overlap,
+            cancel_wait_s=self.wait_s,
         )
 
     def extra(self) -> dict[str, str]:
@@ -62,6 +67,7 @@ class CancelPolicy:
             HOURS_KEY: f"{self.hours:g}" if self.hours is not None else "",
             INSTANTS_KEY: str(self.instants or ""),
             OVERLAP_KEY: self.on_overlap if self.on_overlap != "pass" else "",
+            WAIT_KEY: f"{self.wait_s:g}" if self.wait_s else "",
         }
         return {CANCELLABLE_KEY: "true", **{key: text for key, text in limits.items() if text}}
 
@@ -74,6 +80,7 @@ class CancelPolicy:
         limits += [f"{self.instants} instants"] if self.instants is not None else []
         parts = ["cancellable"]
         parts += [_SAID[self.on_overlap]] if self.on_overlap in _SAID else []
+        parts += [f"writes wait for it for {self.wait_s:g} s"] if self.wait_s else []
         parts += [f"overdue after {' or '.join(limits)}"] if limits else []
         return ", ".join(parts)
 

@@ -41,7 +41,7 @@ class Plan(_Entry):
     `cancellable`: whether a cancel may end it (RFC-79); None in entries of earlier releases. It is overdue once it is
     `cancel_after_hours` old, or once `cancel_after_instants` instants were requested after it; None: never. `on_overlap` says what
     a write to its file groups does: `pass` completes beside it, `shrink` completes and is left out of it, `cancel` ends it first;
-    empty in entries of earlier releases.
+    empty in entries of earlier releases. A write that would end it waits first until it is `cancel_wait_s` old.
     """
 
     kind: Literal["PLAN"] = "PLAN"
@@ -53,6 +53,7 @@ class Plan(_Entry):
     cancel_after_hours: float | None = None
     cancel_after_instants: int | None = None
     on_overlap: str = ""
+    cancel_wait_s: float = 0.0
 
     @property
     def notes(self) -> frozenset[str]:

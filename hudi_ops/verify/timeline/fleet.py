@@ -13,7 +13,7 @@ from hudi_ops.metadata.records.partitions import FOLDER as METADATA_FOLDER
 from hudi_ops.timeline.content.plans import read_plan
 from hudi_ops.timeline.content.rollbacks import targets_of
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.log.entries import cancel_of
+from hudi_ops.timeline.log.entries import Plan, cancel_of
 from hudi_ops.timeline.names import REWRITING_ACTIONS, ms_of_instant
 from hudi_ops.verify.report import Findings
 from hudi_ops.verify.subject import Subject
@@ -50,8 +50,26 @@ def check_fleet(logged: LogSubject, findings: Findings) -> None:
                 "let that writer execute it; run its services apart from its writes (hoodie.compact.inline=false, "
                 "hoodie.clustering.inline=false)",
             )
+    _check_cancellable(logged, findings)
     _check_metadata(subject, findings)
     _check_archived(logged, findings)
+
+
+def _check_cancellable(logged: LogSubject, findings: Findings) -> None:
+    """Report pending cancellable plans beside foreign writers, which ignore cancels."""
+    subject = logged.subject
+    if not any(one.is_completed and one.is_write and one.time not in logged.completes for one in subject.later):
+        return
+    plans = {entry.instant: entry for _, entry in logged.log.since(-1) if isinstance(entry, Plan)}
+    for instant in subject.later.pending:
+        entry = plans.get(instant.time)
+        if entry is not None and entry.cancellable and cancel_of(logged.log.fate(instant.time)) is None:
+            findings.info(
+                "foreign-cancel",
+                f"a cancel may end this {instant.action}, and a foreign writer shares the table: it does not look at cancels",
+                subject.later.path(instant.file_name),
+                f"cancel it with `hudi-ops cancel TABLE {instant.time}` alone, never by deleting its files",
+            )
 
 
 def _is_resize(subject: Subject, instant: Instant) -> bool:

@@ -112,8 +112,13 @@ def operations(base: MemoryStorage, clock: ManualClock, run: Callable[[FaultySto
 
 
 def slots(history: list[str]) -> list[int]:
-    """Numbers of the operations that claim slots."""
-    return [at for at, one in enumerate(history, 1) if one.startswith("put_if_absent:.hoodie/.commit_log/0")]
+    """Numbers of the operations that claim slots, from the PLAN on if it is among them."""
+    found = [at for at, one in enumerate(history, 1) if one.startswith("put_if_absent:.hoodie/.commit_log/0")]
+    published = next(
+        (at for at, one in enumerate(history, 1) if one.endswith(".indexing.requested") and "put" in one), 0
+    )
+    plan = max((at for at in found if at < published), default=0)
+    return [at for at in found if at >= plan]
 
 
 def beside(definition, names, nth: int, move: Callable[[MemoryStorage, ManualClock], object], before: int = 0):

@@ -367,6 +367,7 @@ NOT_FOLLOWED: dict[str, str] = {
     "eager-rollback": "advises a setting of another program; the table is whole",
     "file-name-column": "made by a writer that breaks the format: its rows are judged and written again by a person",
     "foreign-archived": "advises a setting of another program; the table is whole",
+    "foreign-cancel": "tells of a plan that a foreign writer may begin; the table is whole",
     "foreign-instant": "advises a setting of another program; the table is whole",
     "foreign-plan": "the program that planned it executes it",
     "instant-time": "tells of the past: rows are as they are, and a person judges them",

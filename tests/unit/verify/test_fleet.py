@@ -15,7 +15,9 @@ from hudi_ops.context import Owner
 from hudi_ops.formats.avro import container as avro
 from hudi_ops.formats.timeline.service_schemas import ROLLBACK_PLAN
 from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
+from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.commit_log import slot_path
 from hudi_ops.timeline.log.entries import Cancel, encode_entry
@@ -75,6 +77,21 @@ def test_a_rollback_of_a_writer_that_beats_is_a_sign(ours):
 def test_a_service_that_another_program_planned(ours):
     ours.put(f"{FOLDER}/{ROLLBACK}.clustering.requested", b"")
     assert found(ours) == errors("plan-empty") + warnings("foreign-plan")
+
+
+def test_a_plan_that_a_cancel_may_end_beside_a_foreign_writer(ours):
+    table = Table(simulated_context(ours, ManualClock(FUTURE_MS - 600_000, tick_ms=1), "planner"))
+    instant = table.clustering.plan(sort_by="id", rewrite=True).instant
+    assert found(ours) == [], "no foreign writer shares the table"
+    roll_back(ours, UNDONE)
+    assert "foreign-cancel" not in {one.invariant for one in verify_table(ours).findings}, "it wrote no rows"
+    foreign = f"{FOLDER}/{instant_of_ms(FUTURE_MS + 5_000)}"
+    ours.put(f"{foreign}_{instant_of_ms(FUTURE_MS + 6_000)}.commit", b"{}")
+    (finding,) = [one for one in verify_table(ours).findings if one.invariant == "foreign-cancel"]
+    assert finding.severity == "info"
+    assert f"hudi-ops cancel TABLE {instant}" in finding.next_step
+    table.cancel(instant, reason="done with it")
+    assert "foreign-cancel" not in {one.invariant for one in verify_table(ours).findings}
 
 
 def test_a_metadata_table_that_another_program_built(ours):

@@ -1,0 +1,74 @@
+"""Starvation guard of plans that writes cancel again and again (RFC-79)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
+
+from hudi_ops.config.doors import TEXT, Door
+from hudi_ops.errors import InvalidRequest
+
+WAIT_S_MAX = 3_600
+"""Longest window in which writes wait, in seconds: a service that needs more time is not fit to run beside ingestion."""
+
+AFTER_MAX = 1_000
+
+_GUARD = re.compile(r"(?P<how>halve|colder|wait (?P<number>\d+(?:\.\d+)?) ?(?P<unit>s|m|h)) after (?P<after>\d+)")
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3_600.0}
+_EXPECTED = "halve after 3, colder after 3, or wait 60s after 3"
+
+StarvationText: TypeAlias = Annotated[
+    str | None,
+    Door(
+        form={**TEXT, "examples": ["halve after 3", "colder after 3", "wait 60s after 3"]},
+        allows="halve after 3, colder after 3, or wait 60s after 3",
+    ),
+    Field(
+        title="Starvation guard",
+        description="What a plan does about file groups of which writes cancelled a number of plans, such as 3: halve after 3, "
+        "half of them are planned; colder after 3, those of the partitions written last are left out; wait 60s after 3, writes "
+        "that would cancel the plan wait for it up to 60 s. Default: nothing.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class StarvationGuard:
+    """What a plan does about file groups of which writes cancelled `after` plans or more.
+
+    `wait_s`: how long writes wait for the plan, in seconds; 0 unless `how` is `wait`.
+    """
+
+    how: Literal["halve", "colder", "wait"]
+    after: int
+    wait_s: float = 0.0
+
+
+def parse_guard(text: str) -> StarvationGuard:
+    """Return the guard of a text: `halve after 3`, `colder after 3`, or `wait 60s after 3`.
+
+    Raises:
+        InvalidRequest: it is none of these, or a number is out of bounds.
+    """
+    found = _GUARD.fullmatch(" ".join(str(text).lower().split()))
+    wait_s = float(found["number"]) * _SECONDS[found["unit"]] if found is not None and found["number"] else 0.0
+    waits = found is not None and found["how"].startswith("wait")
+    if found is None or not 1 <= int(found["after"]) <= AFTER_MAX or (waits and not 0 < wait_s <= WAIT_S_MAX):
+        raise InvalidRequest(
+            f"starvation cannot be {text[:100]!r}",
+            expected=f"{_EXPECTED}; after 1 to {AFTER_MAX:,} cancelled plans, and a wait of at most {WAIT_S_MAX:,} s",
+            found=repr(text[:100]),
+            next_step="correct starvation, or leave it out: then plans are made as if no earlier plan was cancelled",
+            field="starvation",
+        )
+    how: Literal["halve", "colder", "wait"] = "wait" if waits else "halve" if found["how"] == "halve" else "colder"
+    return StarvationGuard(how, int(found["after"]), wait_s)
+
+
+def checked_guard(text: str) -> str:
+    """Return a text that `parse_guard` takes."""
+    parse_guard(text)
+    return text

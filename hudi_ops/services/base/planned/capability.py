@@ -1,0 +1,39 @@
+"""Record in a table's facts that it has plans which a cancel may end (RFC-79).
+
+The fact comes before the first such plan. A release that does not know cancellable plans would pass one that a write has to end,
+and Apache Hudi may execute that plan: it would lose the rows of the write. Such a release refuses a fact that it does not know, and
+with it the table.
+
+Source: docs/protocol.md §26, step 12.
+"""
+
+from __future__ import annotations
+
+from hudi_ops.commit.session import Session
+from hudi_ops.timeline.log.entries import Entry, Properties
+from hudi_ops.timeline.state import TableState
+
+
+def record_cancellable(session: Session, begun: TableState) -> None:
+    """Decide the fact `cancellable`, unless the table has it; `begun` is any state of it.
+
+    Raises:
+        Busy: the lock was not free in time.
+        OutcomeUnknown: storage did not say whether it was decided. The next plan decides it, if it was not.
+    """
+    if begun.log.properties.facts.cancellable:
+        return
+    decision_id = f"cancellable {session.ctx.ids.new_id()}"
+
+    def prepare(state: TableState, slot: int) -> Entry | None:
+        properties = state.log.properties
+        if properties.facts.cancellable:
+            return None
+        return Properties(
+            **session.entry(state, decision_id),
+            facts=properties.facts.model_copy(update={"cancellable": True}),
+            to_build=properties.to_build,
+            settings=session.settings(state),
+        )
+
+    session.decide(prepare, "record that plans may be cancelled")

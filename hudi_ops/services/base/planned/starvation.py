@@ -1,0 +1,150 @@
+"""Keep plans from being cancelled by writes again and again (RFC-79).
+
+The records of cancelled plans on the timeline say which file groups were in them. Groups of which writes cancelled enough plans
+are planned by halves, only in colder partitions, or with a window in which writes wait.
+
+Source: docs/protocol.md §26, step 13.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import TypeVar
+
+from hudi_ops.commit.session import Session
+from hudi_ops.config.requests.starvation import StarvationGuard, parse_guard
+from hudi_ops.errors import Corrupt, NotFound
+from hudi_ops.services.base.choice import Candidate, Choice, Reason, count_of
+from hudi_ops.timeline.cancel.aborted import AbortedPlan, read_aborted
+from hudi_ops.timeline.content.footprint import BUCKET_DIGITS, footprint_of, inputs_of
+from hudi_ops.timeline.content.plans import decode_plan
+from hudi_ops.timeline.log.cancelled import fate_of
+from hudi_ops.timeline.log.entries import cancel_of
+from hudi_ops.timeline.names import State
+from hudi_ops.timeline.state import TableState
+
+CAUSE = "ingestion"
+"""Cause of the CANCELs that count."""
+
+KEPT_MIN = 2
+"""Groups that halving leaves at least: one small file alone cannot be merged."""
+
+Group = tuple[str, str]
+C = TypeVar("C", bound=Candidate)
+
+
+@dataclass(frozen=True)
+class Starved:
+    """File groups of which writes cancelled plans, and what is done about them.
+
+    `counts` has the number of cancelled plans of each group: partition path and first digits of the file id.
+    """
+
+    guard: StarvationGuard
+    counts: Counter[Group]
+
+    def cancels(self, one: Candidate) -> int:
+        """Return how many plans of a candidate writes cancelled; 0 below the guard's number."""
+        found = self.counts[one.partition_path, one.file_id[:BUCKET_DIGITS]]
+        return found if found >= self.guard.after else 0
+
+    def keep(self, choice: Choice, free: Sequence[C]) -> list[C]:
+        """Return the candidates that may be planned now; add the others to the choice."""
+        starved = [one for one in free if self.cancels(one)]
+        if not starved:
+            return list(free)
+        if self.guard.how == "wait":
+            choice.cancel = replace(choice.cancel, wait_s=self.guard.wait_s)
+            choice.guard = (
+                f"writes to {count_of(len(starved), 'file group')} wait up to {self.guard.wait_s:g} s for the plan"
+            )
+            return list(free)
+        held = self._hotter(free, starved) if self.guard.how == "colder" else self._second_half(starved)
+        why = "in a partition written lately" if self.guard.how == "colder" else "in the other half"
+        left = choice.others.setdefault(Reason.GUARDED, [])
+        left += [(one, f"writes cancelled {count_of(self.cancels(one), 'plan')} of it; {why}") for one in held]
+        choice.guard = f"{count_of(len(held), 'file group')} left out, since writes cancelled plans of them"
+        keys = {one.key for one in held}
+        return [one for one in free if one.key not in keys]
+
+    def _second_half(self, starved: Sequence[C]) -> list[C]:
+        """Return the groups beyond the colder half; each further cancelled plan halves again."""
+        times = max(self.cancels(one) for one in starved) - self.guard.after + 1
+        kept = max(KEPT_MIN, -(-len(starved) // 2**times))
+        return sorted(starved, key=lambda one: (_newest(one), one.key))[kept:]
+
+    def _hotter(self, free: Sequence[C], starved: Sequence[C]) -> list[C]:
+        """Return the starved groups that are not in the colder half of the partitions."""
+        by_partition = groupby(sorted(free, key=lambda one: one.partition_path), lambda one: one.partition_path)
+        newest = {path: max(map(_newest, members)) for path, members in by_partition}
+        colder = sorted(newest, key=lambda path: (newest[path], path))[: -(-len(newest) // 2)]
+        return [one for one in starved if one.partition_path not in colder]
+
+
+def held_back(session: Session, state: TableState, action: str, text: str | None) -> Starved | None:
+    """Return the groups of which writes cancelled plans of an action; None without a guard.
+
+    A plan that completed on a group ends the count of those before it. Archived records do not count.
+    """
+    if text is None:
+        return None
+    guard, found = parse_guard(text), Counter[Group]()
+    plans = {**_removed(session, state, action), **_pending(session, state, action)}
+    done = _newest_done(session, state, min(plans, default=""))
+    for instant, groups in plans.items():
+        found.update(group for group in groups if done.get(group, "") < instant)
+    return Starved(guard, found)
+
+
+def _removed(session: Session, state: TableState, action: str) -> dict[str, frozenset[Group]]:
+    """Return the file groups of cancelled plans that left the timeline, by instant."""
+    found = {}
+    for plan in state.timeline.aborted:
+        if plan.action == action and State.ABORTED in plan.states:
+            with suppress(NotFound, Corrupt):  # archived since; `verify` reports one that cannot be read
+                record = read_aborted(session.ctx.storage, state.timeline, plan)
+                if record.cause == CAUSE:
+                    found[plan.time] = _groups(record)
+    return found
+
+
+def _pending(session: Session, state: TableState, action: str) -> dict[str, frozenset[Group]]:
+    """Return the file groups of cancelled plans that are still pending, by instant."""
+    found = {}
+    for plan in state.timeline.pending:
+        if plan.action != action or not session.was_cancelled(state, plan.time):
+            continue
+        cancel = cancel_of(fate_of(session.ctx.storage, state, plan.time))
+        inputs = session.contenders.inputs(state.timeline, plan)
+        if cancel is not None and cancel.cause == CAUSE and inputs is not None:
+            found[plan.time] = inputs.groups
+    return found
+
+
+def _groups(record: AbortedPlan) -> frozenset[Group]:
+    with suppress(Corrupt, ValueError):
+        inputs = inputs_of(decode_plan(record.action, base64.b64decode(record.plan)))
+        return inputs.groups if inputs is not None else frozenset()
+    return frozenset()
+
+
+def _newest_done(session: Session, state: TableState, since: str) -> dict[Group, str]:
+    """Return the newest completed compaction or clustering above `since` by file group."""
+    found: dict[Group, str] = {}
+    if not since:
+        return found
+    for write in state.timeline.completed_writes:
+        metadata = session.commits.metadata(state.timeline, write) if write.time > since else None
+        if metadata is not None and (metadata.is_merge or metadata.operation == "CLUSTER"):
+            found |= dict.fromkeys(footprint_of(metadata, write.time).groups, write.time)
+    return found
+
+
+def _newest(one: Candidate) -> str:
+    """Return the newest instant that wrote a candidate."""
+    return max([file.instant for file in one.logs] + ([one.base.instant] if one.base is not None else []))
