@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writes
 from hudi_ops.concurrency.lease.lease import read_lease
+from hudi_ops.concurrency.lock.in_process import InProcessLock
+from hudi_ops.concurrency.lock.locks import lock_of_table
 from hudi_ops.config.requests import IndexRequest
 from hudi_ops.errors import Busy
 from hudi_ops.metadata.records.partitions import MetadataPartition, default_groups
@@ -30,6 +32,11 @@ LATER = "later"
 
 _WHY_LATER = "writers of Apache Hudi fail while it is built and column_stats is not listed"
 
+_WARNING = (
+    "; beware: Apache Hudi writes this table, and the lock of this process does not exclude it. Stop its writers until the "
+    "index is listed, or give all writers one ZooKeeper lock"
+)
+
 _STRATEGY = Strategy("partitions", lambda candidate, now_ms: 0.0, "partitions", 0)
 
 
@@ -42,12 +49,14 @@ class IndexChoice(Choice):
         exist: asked for, and built already.
         later: asked for, and left to the next plan.
         bytes_to_read: size of the table's files.
+        warning: what stands against running the build beside other writers; empty: nothing.
     """
 
     partitions: tuple[str, ...] = ()
     exist: tuple[str, ...] = ()
     later: tuple[str, ...] = ()
     bytes_to_read: dict[str, int] = field(default_factory=dict)
+    warning: str = ""
 
     @property
     def is_due(self) -> bool:
@@ -76,7 +85,7 @@ class IndexChoice(Choice):
         """Return one sentence: what is built, and what exists."""
         if self.partitions:
             later = f"; {', '.join(self.later)} in the next plan: {_WHY_LATER}" if self.later else ""
-            return f"builds {', '.join(self.partitions)}{later}"
+            return f"builds {', '.join(self.partitions)}{later}{self.warning}"
         return f"nothing to build, {', '.join(self.exist)} exist; --rebuild rebuilds them"
 
 
@@ -101,6 +110,9 @@ def choose(session: Session, state: TableState, request: IndexRequest) -> IndexC
     choice.partitions, choice.later = steps[0], tuple(map(str, (one for step in steps[1:] for one in step)))
     choice.exist = tuple(sorted(state.config.metadata_partitions))
     choice.cancel = CancelPolicy(cancellable=True)
+    # RFC-45 requires a lock that all writers share.
+    if isinstance(lock_of_table(session.ctx), InProcessLock) and has_foreign_writes(session.commits, state):
+        choice.warning = _WARNING
     refuse_planned(session, state, choice.partitions)
     return choice
 

@@ -28,7 +28,7 @@ from tests.services.indexing.built import (
     ticking,
     whole,
 )
-from tests.tables import MERGE_ON_READ, WITH_METADATA, rows
+from tests.tables import MERGE_ON_READ, TIMELINE, WITH_METADATA, rows
 
 LOGS = MERGE_ON_READ
 EVERY = ("bloom_filters", "column_stats", "files", "partition_stats", "record_index")
@@ -244,3 +244,13 @@ def test_a_result_counts_the_verdicts() -> None:
     plan = At(slots(history)[2] - 3, lambda: table_of(storage, clock, "writer").ingest(MORE))
     assert execute(FaultyStorage(storage, plan), clock, planned).verdicts == {"carried": 1}
     whole(storage, clock)
+
+
+def test_a_plan_warns_where_apache_hudi_writes_and_the_lock_is_of_one_process() -> None:
+    """The RFC requires a lock that all writers share."""
+    storage = make_table(WITH_METADATA)
+    explained = table_of(storage, ticking(), "user").indexing.explain(partitions=KEYS)
+    assert "Apache Hudi" not in explained.note
+    storage.put(f"{TIMELINE}/20300317174740500_20300317174740600.commit", b"{}")
+    explained = table_of(storage, ticking(), "user").indexing.explain(partitions=KEYS)
+    assert "the lock of this process does not exclude it" in explained.note
