@@ -133,10 +133,10 @@ class Suite:
         assert runs >= floor * (self.soak_times if SOAK else 1)
 
 
-def drawn(case: Searched, seeds: range) -> None:
-    """Walk schedules that are drawn by seed, with two preemptions and a fault of any kind."""
-    found = walk(case.scenario, case.check, seeds, preemptions=2, faults=1)
-    print(f"{case.name}, seeds {seeds.start} to {seeds.stop - 1}, 2 preemptions, 1 fault: {found}")
+def drawn(case: Searched, seeds: range, preemptions: int = 2) -> None:
+    """Walk schedules that are drawn by seed, with preemptions and a fault of any kind."""
+    found = walk(case.scenario, case.check, seeds, preemptions=preemptions, faults=1)
+    print(f"{case.name}, seeds {seeds.start} to {seeds.stop - 1}, {preemptions} preemptions, 1 fault: {found}")
     assert found.schedules == len(seeds)
 
 
