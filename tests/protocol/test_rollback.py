@@ -289,6 +289,21 @@ def test_a_note_without_its_cancel_deletes_nothing(dead: tuple[MemoryStorage, st
     assert visible(storage, clock) == OLD
 
 
+def test_a_note_of_a_completed_write_without_markers_goes_once_it_is_due(dead: tuple[MemoryStorage, str]) -> None:
+    """Its executor noted late files of an earlier one while another process deleted the last markers."""
+    storage, _ = dead
+    clock = late_clock()
+    newest = timeline(storage).completed_writes[-1].time
+    note = sweep.note_path(newest, clock.now_ms() + 60_000)
+    storage.put(note, b"")
+    recover(table_of(storage, clock, "second")._session)
+    assert storage.head(note) is not None, "tasks of the earlier executor may still write"
+    clock.advance_ms(61_000)
+    recover(table_of(storage, clock, "third")._session)
+    assert storage.head(note) is None
+    assert visible(storage, clock) == OLD
+
+
 def test_by_hand_a_dead_write_is_undone_once(dead: tuple[MemoryStorage, str]) -> None:
     storage, instant = dead
     clock = late_clock()

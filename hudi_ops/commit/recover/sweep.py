@@ -157,8 +157,11 @@ def sweep(session: Session, state: TableState, dead: Mapping[str, bool]) -> None
         clear_dead(session, state, time, known.get(time), is_noted=time in notes)
     session.ctx.storage.sweep_temp(TEMP_AGE_MS, session.ctx.clock.now_ms())
     sweep_staging(session.ctx, folders)
-    _sweep_marked(session, state, {name for name in folders if name.isdecimal()} - dead.keys(), known, notes)
-    _sweep_due(session, state, {time: notes[time] for time in notes.keys() - known.keys()})
+    marked = {name for name in folders if name.isdecimal()}
+    _sweep_marked(session, state, marked - dead.keys(), known, notes)
+    # An executor may note a second look at its completed instant while another process deletes the last markers.
+    over = {time for time, instant in known.items() if instant.is_completed and time not in marked}
+    _sweep_due(session, state, {time: notes[time] for time in notes.keys() - known.keys() | (notes.keys() & over)})
     _mark_unmarked(session, state, {name.partition(".")[0] for name in folders})
 
 

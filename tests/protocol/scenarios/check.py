@@ -190,7 +190,8 @@ class Oracle:
         assert rows_read(settled) == wanted, "our reader, once everything is settled"
         assert listed_rows(settled) == wanted, "a reader that lists, once everything is settled"
         # A stranger's rollback removes the lease that would lead us to the bytes of a try; they are in nobody's way.
-        known = {"foreign-instant", "payload-left", "cancelled-foreign", "rollback-twice"} if self.strangers else set()
+        notes = {"foreign-instant", "foreign-cancel", "payload-left", "cancelled-foreign", "rollback-twice"}
+        known = notes if self.strangers else set()
         report = verify_table(settled, deep=True, index=settled.head(METADATA_PROPERTIES) is not None, clock=clock)
         if any(one.invariant == "cancelled-foreign" for one in report.findings):
             known |= {"states-missing"}  # it was being rolled back when it completed
