@@ -74,7 +74,8 @@ def complete_write(
     delta = WriteDeltaMaker(session, attempt, write, schema)
 
     def make(state: TableState) -> None:
-        cancels.await_window()
+        if cancels.await_window():
+            state = session.loader.load()
         if twin is not None:
             delta.write = twin.made(state)
         make_delta_of(delta, state)

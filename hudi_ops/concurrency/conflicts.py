@@ -35,8 +35,8 @@ class Contender:
 
     `footprint` is None when unknown: it conflicts with everything then. `owner` is empty for writers that do not name themselves,
     `is_foreign` marks foreign writers. Of a plan of ours, `on_overlap` and `is_cancellable` are those of its PLAN entry;
-    `is_cancelled` and `is_taken` say that a CANCEL, or a TAKEOVER, names it. Until `waits_until_ms` (in ms since 1970) a write
-    does not end it.
+    `is_cancelled` and `is_taken` say that a CANCEL, or a TAKEOVER, names it. A write ends it only once
+    it is `wait_s` old, counted from `planned_ms` (since 1970).
     """
 
     instant: str
@@ -51,7 +51,8 @@ class Contender:
     is_cancellable: bool = False
     is_cancelled: bool = False
     is_taken: bool = False
-    waits_until_ms: int = 0
+    wait_s: float = 0.0
+    planned_ms: int = 0
 
     def shared(self, other: Contender) -> tuple[str, ...]:
         """Return what both touch, as text; empty when they do not overlap."""

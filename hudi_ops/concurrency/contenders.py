@@ -291,5 +291,6 @@ def _published_by(plan: Contender, entry: PlanEntry, *, is_cancelled: bool, is_t
         is_cancellable=bool(entry.cancellable),
         is_cancelled=is_cancelled,
         is_taken=is_taken,
-        waits_until_ms=entry.at_ms + round(entry.cancel_wait_s * 1_000) if entry.cancel_wait_s else 0,
+        wait_s=entry.cancel_wait_s,
+        planned_ms=entry.at_ms,
     )

@@ -44,7 +44,8 @@ class PlanCancels:
         self._was_shared = is_shared
         self._withdrawn: dict[str, Contender] = {}
         self._cancelled: dict[str, tuple[str, int]] = {}
-        self._in_window: Contender | None = None
+        self._windows: dict[str, float] = {}
+        self._awaited = ""
 
     def is_shared(self, state: TableState) -> bool:
         """Return whether Apache Hudi may execute a pending plan of the table."""
@@ -63,23 +64,31 @@ class PlanCancels:
 
     def is_in_window(self, ended: Sequence[Contender]) -> bool:
         """Return whether a plan that the write ends may run on for now; then nothing is decided."""
-        now_ms = self._session.ctx.clock.now_ms()
-        until = max(ended, key=lambda plan: plan.waits_until_ms, default=None)
-        self._in_window = until if until is not None and until.waits_until_ms > now_ms else None
-        return self._in_window is not None
+        clock = self._session.ctx.clock
+        for plan in ended:
+            if not plan.wait_s or plan.instant in self._windows:
+                continue
+            # The planner's clock may be ahead of this one: no write waits for longer than the plan says.
+            left_s = plan.wait_s - (clock.now_ms() - plan.planned_ms) / 1_000
+            self._windows[plan.instant] = clock.monotonic_s() + min(left_s, plan.wait_s)
+        now_s = clock.monotonic_s()
+        open_now = [plan.instant for plan in ended if self._windows.get(plan.instant, now_s) > now_s]
+        self._awaited = max(open_now, key=lambda instant: self._windows[instant], default="")
+        return bool(open_now)
 
-    def await_window(self) -> None:
-        """Wait, without the lock, for the plan that `is_in_window` found.
+    def await_window(self) -> bool:
+        """Wait, without the lock, for the plan that `is_in_window` found; return whether there was one.
 
         It ends with the plan or its window. If the plan completes, the write conflicts with it, and begins again from its result.
         """
-        plan, self._in_window = self._in_window, None
-        if plan is None:
-            return
+        plan, self._awaited = self._awaited, ""
+        if not plan:
+            return False
         clock, loader = self._session.ctx.clock, self._session.loader
-        logger.info("%s waits for plan %s, which writes cancelled before", self._mine.instant, plan.instant)
-        while (left_ms := plan.waits_until_ms - clock.now_ms()) > 0 and loader.probe().fate(plan.instant) is None:
-            clock.sleep_s(min(left_ms / 1_000, WINDOW_STEP_S))
+        logger.info("%s waits for plan %s: writes cancelled others before it", self._mine.instant, plan)
+        while (left_s := self._windows[plan] - clock.monotonic_s()) > 0 and loader.probe().fate(plan) is None:
+            clock.sleep_s(min(left_s, WINDOW_STEP_S))
+        return True
 
     def next_cancel(self, state: TableState, slot: int, plans: Sequence[Contender]) -> First:
         """Return the CANCEL of the first of `plans`.

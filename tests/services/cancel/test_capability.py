@@ -10,17 +10,21 @@ from pydantic import ConfigDict, ValidationError
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.table import TableFacts
 from hudi_ops.errors import Corrupt
+from hudi_ops.services.base import publish
+from hudi_ops.services.base.planned.capability import record_cancellable
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, FaultyStorage
-from hudi_ops.timeline.log.commit_log import slot_path
+from hudi_ops.timeline.log.commit_log import Log, slot_path
 from hudi_ops.timeline.log.entries import Plan, Properties, decode_entry
+from hudi_ops.timeline.log.unique_keys import newest_count
+from hudi_ops.timeline.state import CommitReader, StateLoader
 from hudi_ops.verify import verify_table
 from tests.fault_plans import DiesBefore, MoveBefore
 from tests.protocol.compaction_table import make_logged, merged
 from tests.protocol.log_actors import whole_log
 from tests.services.cancel.planned import planned
-from tests.tables import NOW_MS, rows, table_of
+from tests.tables import BY_RECORD_INDEX, NOW_MS, made, rows, table_of
 
 CHANGE = rows(("k2", "p0", 22, 5, None))
 
@@ -63,6 +67,28 @@ def test_later_properties_keep_the_fact(storage: MemoryStorage) -> None:
     table.indexing.run(partitions=("files",))
     assert facts_of(storage)[1:] == [True] * (len(facts_of(storage)) - 1)
     assert len(facts_of(storage)) > 2
+
+
+def test_the_count_of_doubled_keys_outlives_the_fact(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An earlier release counted them with a build, before it knew the fact."""
+    clock = ManualClock(NOW_MS, tick_ms=1)
+    storage = made(BY_RECORD_INDEX, rows(("k1", "p0", 1, 1, None), ("k2", "p1", 2, 2, None)))
+    with monkeypatch.context() as earlier:
+        earlier.setattr(publish, "record_cancellable", lambda session, begun: None)
+        table_of(storage, clock, "builder").indexing.run(partitions=("record_index",), rebuild=True)
+    counted = newest_count(loaded(storage))
+    assert counted is not None
+    record_cancellable(table_of(storage, clock, "planner")._session, StateLoader(storage, CommitReader(storage)).load())
+    for _ in range(3):
+        table_of(storage, clock, "ingest").ingest(CHANGE)
+    again = newest_count(loaded(storage))
+    assert again is not None
+    assert (again.doubled_keys, again.counted_until) == (counted.doubled_keys, counted.counted_until)
+
+
+def loaded(storage: MemoryStorage) -> Log:
+    """Return the log as a new process loads it."""
+    return StateLoader(storage, CommitReader(storage)).load().log
 
 
 def test_a_crash_after_the_fact_leaves_a_table_that_plans_again(storage: MemoryStorage) -> None:

@@ -208,6 +208,25 @@ def test_a_write_cancels_the_plan_once_the_window_has_ended() -> None:
     assert merged(world.storage, clock)["k0"] == 999
 
 
+def test_a_planner_whose_clock_is_ahead_makes_no_write_wait_longer_than_it_says() -> None:
+    world = World(2)
+    ahead = ManualClock(NOW_MS + 60_000 + 240_000, tick_ms=1)
+    planned = plan(world.table("planner", ahead), "wait 20s after 2")
+    clock = Waking()
+    clock.advance_ms(239_000)  # the table's newest instant is not far ahead of it
+    done = table_of(world.storage, clock, "ingest").ingest(change(0, 999))
+    assert done.ended_plans == (planned.instant,)
+    assert 19 < clock.slept_s < 25
+
+
+def test_halves_stay_within_partitions_where_files_can_be_merged() -> None:
+    world = World(0)
+    for _ in range(4):
+        world.starve()
+    found = world.planned("halve after 1")
+    assert list(found.values()) == [2], "two file groups of one partition"
+
+
 def test_a_write_elsewhere_does_not_wait() -> None:
     world = World(0)
     for _ in range(2):

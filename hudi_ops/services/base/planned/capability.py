@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from hudi_ops.commit.session import Session
 from hudi_ops.timeline.log.entries import Entry, Properties
+from hudi_ops.timeline.log.unique_keys import newest_count
 from hudi_ops.timeline.state import TableState
 
 
@@ -29,10 +30,14 @@ def record_cancellable(session: Session, begun: TableState) -> None:
         properties = state.log.properties
         if properties.facts.cancellable:
             return None
+        counted = newest_count(state.log)
         return Properties(
             **session.entry(state, decision_id),
             facts=properties.facts.model_copy(update={"cancellable": True}),
             to_build=properties.to_build,
+            # Processes that read the log from here on look for the count in the newest PROPERTIES.
+            doubled_keys=counted.doubled_keys if counted is not None else None,
+            counted_until=counted.counted_until if counted is not None else "",
             settings=session.settings(state),
         )
 

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import TypeVar
 
 from hudi_ops.commit.session import Session
@@ -76,12 +75,14 @@ class Starved:
         """Return the groups beyond the colder half; each further cancelled plan halves again."""
         times = max(self.cancels(one) for one in starved) - self.guard.after + 1
         kept = max(KEPT_MIN, -(-len(starved) // 2**times))
-        return sorted(starved, key=lambda one: (_newest(one), one.key))[kept:]
+        by_partition = _by_partition(starved)
+        # File groups that may be merged with each other stay together; those alone in their partition come last.
+        newest = {path: (len(found) == 1, max(map(_newest, found)), path) for path, found in by_partition.items()}
+        return sorted(starved, key=lambda one: (newest[one.partition_path], _newest(one), one.key))[kept:]
 
     def _hotter(self, free: Sequence[C], starved: Sequence[C]) -> list[C]:
         """Return the starved groups that are not in the colder half of the partitions."""
-        by_partition = groupby(sorted(free, key=lambda one: one.partition_path), lambda one: one.partition_path)
-        newest = {path: max(map(_newest, members)) for path, members in by_partition}
+        newest = {path: max(map(_newest, found)) for path, found in _by_partition(free).items()}
         colder = sorted(newest, key=lambda path: (newest[path], path))[: -(-len(newest) // 2)]
         return [one for one in starved if one.partition_path not in colder]
 
@@ -142,6 +143,13 @@ def _newest_done(session: Session, state: TableState, since: str) -> dict[Group,
         metadata = session.commits.metadata(state.timeline, write) if write.time > since else None
         if metadata is not None and (metadata.is_merge or metadata.operation == "CLUSTER"):
             found |= dict.fromkeys(footprint_of(metadata, write.time).groups, write.time)
+    return found
+
+
+def _by_partition(candidates: Sequence[C]) -> dict[str, list[C]]:
+    found: dict[str, list[C]] = {}
+    for one in candidates:
+        found.setdefault(one.partition_path, []).append(one)
     return found
 
 
