@@ -77,9 +77,9 @@ class PlanCancels:
         return bool(open_now)
 
     def await_window(self) -> bool:
-        """Wait, without the lock, for the plan that `is_in_window` found; return whether there was one.
+        """Wait for the plan that `is_in_window` found; return whether there was one.
 
-        It ends with the plan or its window. If the plan completes, the write conflicts with it, and begins again from its result.
+        The lock is free meanwhile. It ends with the plan or its window. If the plan completes, the write conflicts with it, and begins again from its result.
         """
         plan, self._awaited = self._awaited, ""
         if not plan:
