@@ -79,8 +79,8 @@ class PlanCancels:
     def await_window(self) -> bool:
         """Wait for the plan that `is_in_window` found; return whether there was one.
 
-        The lock is free meanwhile. It ends with the plan or its window. If the plan completes, the write conflicts with it, and begins
-        again from its result.
+        The lock is free meanwhile. It ends with the plan or its window. If the plan completes, the write conflicts with it, and
+        begins again from its result.
         """
         plan, self._awaited = self._awaited, ""
         if not plan:
