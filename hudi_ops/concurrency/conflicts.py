@@ -36,7 +36,7 @@ class Contender:
     `footprint` is None when unknown: it conflicts with everything then. `owner` is empty for writers that do not name themselves,
     `is_foreign` marks foreign writers. Of a plan of ours, `on_overlap` and `is_cancellable` are those of its PLAN entry;
     `is_cancelled` and `is_taken` say that a CANCEL, or a TAKEOVER, names it. A write ends it only once
-    it is `wait_s` old, counted from `planned_ms` (since 1970).
+    it is `wait_s` seconds old; it was planned at `planned_ms`, in ms since 1970.
     """
 
     instant: str

@@ -160,8 +160,8 @@ def sweep(session: Session, state: TableState, dead: Mapping[str, bool]) -> None
     marked = {name for name in folders if name.isdecimal()}
     _sweep_marked(session, state, marked - dead.keys(), known, notes)
     # An executor may note a second look at its completed instant while another process deletes the last markers.
-    over = {time for time, instant in known.items() if instant.is_completed and time not in marked}
-    _sweep_due(session, state, {time: notes[time] for time in notes.keys() - known.keys() | (notes.keys() & over)})
+    bare = {time for time in notes if time in known and known[time].is_completed and time not in marked}
+    _sweep_due(session, state, {time: notes[time] for time in (notes.keys() - known.keys()) | bare})
     _mark_unmarked(session, state, {name.partition(".")[0] for name in folders})
 
 

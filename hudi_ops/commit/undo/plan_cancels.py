@@ -63,7 +63,7 @@ class PlanCancels:
         return [*withdrawn, *(plan for plan in ended if plan.instant not in self._withdrawn)]
 
     def is_in_window(self, ended: Sequence[Contender]) -> bool:
-        """Return whether a plan that the write ends may run on for now; then nothing is decided."""
+        """Return whether the write has to wait for a plan that it ends."""
         clock = self._session.ctx.clock
         for plan in ended:
             if not plan.wait_s or plan.instant in self._windows:
@@ -79,8 +79,8 @@ class PlanCancels:
     def await_window(self) -> bool:
         """Wait for the plan that `is_in_window` found; return whether there was one.
 
-        The lock is free meanwhile. It ends with the plan or its window. If the plan completes, the write conflicts with it, and
-        begins again from its result.
+        The caller does not hold the lock. The call returns when the plan has ended or its window is over. If the plan completed,
+        the write then conflicts with it, and begins again from its result.
         """
         plan, self._awaited = self._awaited, ""
         if not plan:

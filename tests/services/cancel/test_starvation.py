@@ -249,6 +249,25 @@ def test_a_user_cancels_the_plan_within_its_window() -> None:
     assert merged(world.storage, clock)["k0"] == 999
 
 
+def test_a_wait_for_a_plan_that_no_write_ends_is_not_said() -> None:
+    world = World(2)
+    found = world.table("planner").clustering.explain(
+        sort_by="id", rewrite=True, on_overlap="cancel", cancel="never", starvation="wait 20s after 2"
+    )
+    assert "starvation guard" not in found.note
+
+
+def test_a_guard_that_leaves_nothing_out_is_not_said() -> None:
+    world = World(0)
+    for _ in range(2):
+        world.starve(partitions=("part=p0",))
+    found = world.table("planner").clustering.explain(
+        sort_by="id", rewrite=True, on_overlap="cancel", starvation="halve after 2", partitions=("part=p0",)
+    )
+    assert found.counts["planned"] == 2
+    assert "starvation guard" not in found.note
+
+
 def test_a_compaction_that_writes_cancel_is_guarded_alike() -> None:
     world = World(0, MERGE_ON_READ)
     for part in range(PARTITIONS):

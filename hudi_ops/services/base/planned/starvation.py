@@ -20,6 +20,7 @@ from hudi_ops.config.requests.starvation import StarvationGuard, parse_guard
 from hudi_ops.errors import Corrupt, NotFound
 from hudi_ops.services.base.choice import Candidate, Choice, Reason, count_of
 from hudi_ops.timeline.cancel.aborted import AbortedPlan, read_aborted
+from hudi_ops.timeline.cancel.policy import ENDING
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS, footprint_of, inputs_of
 from hudi_ops.timeline.content.plans import decode_plan
 from hudi_ops.timeline.log.cancelled import fate_of
@@ -58,12 +59,16 @@ class Starved:
         if not starved:
             return list(free)
         if self.guard.how == "wait":
+            if choice.cancel.on_overlap not in ENDING or not choice.cancel.cancellable:
+                return list(free)  # no write ends the plan
             choice.cancel = replace(choice.cancel, wait_s=self.guard.wait_s)
             choice.guard = (
                 f"writes to {count_of(len(starved), 'file group')} wait up to {self.guard.wait_s:g} s for the plan"
             )
             return list(free)
         held = self._hotter(free, starved) if self.guard.how == "colder" else self._second_half(starved)
+        if not held:
+            return list(free)
         why = "in a partition written lately" if self.guard.how == "colder" else "in the other half"
         left = choice.others.setdefault(Reason.GUARDED, [])
         left += [(one, f"writes cancelled {count_of(self.cancels(one), 'plan')} of it; {why}") for one in held]
@@ -129,6 +134,7 @@ def _pending(session: Session, state: TableState, action: str) -> dict[str, froz
 
 def _groups(record: AbortedPlan) -> frozenset[Group]:
     with suppress(Corrupt, ValueError):
+        # A plan that cannot be read names no group; `verify` reports its record.
         inputs = inputs_of(decode_plan(record.action, base64.b64decode(record.plan)))
         return inputs.groups if inputs is not None else frozenset()
     return frozenset()
