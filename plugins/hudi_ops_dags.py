@@ -159,6 +159,7 @@ class ServiceDag:
             application_args=["--table={{ params.table }}", *arguments, f"--tables={self._declared.file}"],
             inlets=[asset_of(name) for name in self._tables],
             request=service.kinds or service.request,
+            fields=[*self.dag.params, *self._old_names],
             refused=f"{self._note} {self._next_step}" if self._note else "",
             name=f"hudi-ops {self.dag.dag_id} {task_id} {{{{ params.table }}}}",
             conn_id="spark_default",
@@ -175,6 +176,12 @@ class ServiceDag:
         execute = self.task("execute", "--mode=execute", hours=12, plan=plan, retries=2 * self.retries)
         plan >> execute
         return plan, execute
+
+    @property
+    def _old_names(self) -> Iterable[str]:
+        """Old names of form fields, which runs may still be triggered with."""
+        requests = [*self._kinds.values()] or [self._request]
+        return (old for request in requests for old in getattr(request, "renamed", {}))
 
     @property
     def _next_step(self) -> str:

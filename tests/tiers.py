@@ -31,6 +31,7 @@ LEFT_OUT: dict[str, str | None] = {
     "zookeeper": "starts ZooKeeper servers",
     "airflow/test_applications.py": _PROCESSES,
     "airflow/test_cancel_dag.py::test_a_run_cancels_a_plan_without_spark": _PROCESSES,
+    "airflow/test_scheduler.py": _PROCESSES,
     "airflow/test_stops.py": _PROCESSES,
     "airflow/test_clean_dag.py::test_a_dag_run_plans_and_executes_and_the_next_skips": _PROCESSES,
     "airflow/test_clustering_dag.py::test_a_dag_run_merges_and_sorts_on_executors": _PROCESSES,
@@ -260,7 +261,23 @@ SOAK_ONLY: dict[str, str] = {
         f"interop/test_archive.py::test_either_side_archives_on_after_the_other[{case}]": "repeats a case that full makes"
         for case in ("cow-False-9", "mor-False-9")
     },
-    "interop/test_cancelled_plans.py::test_apache_hudi_goes_on_beside_aborted_plans[False-8]": "repeats a case that full makes",
+    **{
+        f"interop/test_cancelled_plans.py::test_apache_hudi_goes_on_beside_aborted_plans[{case}]": "repeats a case that full makes"
+        for case in ("False-8", "False-9", "True-8")
+    },
+    **{
+        f"airflow/test_scheduler.py::{test}": "repeats with another service what full does with one"
+        for test in (
+            "test_a_task_that_is_cleared_while_it_executes_goes_on[sorted at .marker]",
+            "test_a_task_that_is_cleared_while_it_executes_goes_on[indexed at .deltacommit]",
+            "test_a_task_that_is_cleared_while_it_executes_goes_on[indexed at hoodie.properties]",
+            "test_a_task_that_is_cleared_while_it_executes_goes_on[ringed at .marker]",
+            "test_a_task_that_is_marked_as_failed_leaves_its_plan_to_the_next_run[indexed at bloom_filters]",
+            "test_a_task_that_is_marked_as_failed_leaves_its_plan_to_the_next_run[indexed at .deltacommit]",
+            "test_a_task_that_is_marked_as_failed_leaves_its_plan_to_the_next_run[indexed at hoodie.properties]",
+            "test_a_task_that_is_marked_as_failed_leaves_its_plan_to_the_next_run[ringed at .marker]",
+        )
+    },
     **{
         f"interop/test_aborted_resizes.py::test_apache_hudi_counts_the_rows_after_cancels_that_died[{case}]": (
             "repeats full's case with another release or without a metadata table"
@@ -329,7 +346,10 @@ SOAK_ONLY: dict[str, str] = {
     ),
     "interop/test_resizes.py::test_both_plan_and_execute_resizes_in_turn_while_both_write[8-False]": _RELEASE,
     "interop/test_rounds.py::test_rounds_in_turn_keep_every_row[cow-True-8]": _RELEASE,
-    "interop/test_shared_cancels.py::test_apache_hudi_executes_a_plan_before_amid_and_after_its_cancel[False-8]": _RELEASE,
+    **{
+        f"interop/test_shared_cancels.py::test_apache_hudi_executes_a_plan_before_amid_and_after_its_cancel[{case}]": _RELEASE
+        for case in ("False-8", "False-9", "True-8")
+    },
     "services/indexing/test_resume.py::test_a_build_that_died_after_its_announcement_reads_no_file_again[a secondary index]": (
         "full kills builds of all other indexes here, and of a secondary one in the next test"
     ),

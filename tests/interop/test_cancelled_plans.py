@@ -19,6 +19,7 @@ from hudi_ops.testing.faults import Crash, FaultyStorage
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.verify import verify_table
+from tests.bounds import bound
 from tests.fault_plans import DiesBefore
 from tests.interop.apache_hudi import HudiPeer
 from tests.interop.conftest import HudiRsReader
@@ -35,7 +36,7 @@ SERVICES = {
     "hoodie.clean.automatic": "true",
     "hoodie.clean.commits.retained": "1",
 }
-ROUNDS = 3
+ROUNDS = bound(1, 3, 20)
 
 
 class LaterClock(SystemClock):
@@ -53,7 +54,7 @@ def dies_amid(table: Table, path: Path) -> None:
         Table(replace(table.context, storage=dying, owner=gone)).compaction.execute()
 
 
-@pytest.mark.parametrize(("metadata", "version"), [(True, 9), (False, 8)])
+@pytest.mark.parametrize(("metadata", "version"), [(True, 9), (False, 8), (False, 9), (True, 8)])
 def test_apache_hudi_goes_on_beside_aborted_plans(
     tmp_path: Path, hudi_rs: HudiRsReader, request: pytest.FixtureRequest, metadata: bool, version: int
 ) -> None:

@@ -1,0 +1,243 @@
+"""Tasks under a running scheduler: cleared and marked as failed while they execute, for each service that executes plans.
+
+Method: Airflow runs as `bin/ui` starts it, and its REST API does what the buttons of the UI do. An execution is held at a
+write of its own; then its task is cleared, or marked as failed. The supervisor of the task ends it, the scheduler runs it again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from hudi_ops import Table
+from hudi_ops.verify import verify_table
+from tests.airflow.dag_runs import ROOT
+from tests.airflow.running import RunningAirflow, running_airflow
+
+HELD = """
+import os, sys, time
+
+arguments = dict(one.partition("=")[::2] for one in sys.argv)
+hold = os.path.join(os.environ.get("HOLDS", ""), arguments.get("--table", ""))
+if arguments.get("--mode") == "execute" and os.path.isfile(hold):
+    from hudi_ops.storage.local import LocalStorage
+
+    where = open(hold).read()
+
+    def held(call):
+        def called(self, path, *others):
+            if where in path and os.path.exists(hold):
+                open(hold + ".reached", "w").write(str(os.getpid()))
+                asked = sys.argv[sys.argv.index("--stop-file") + 1]
+                while os.path.exists(hold) and not os.path.exists(asked):
+                    time.sleep(0.02)
+            return call(self, path, *others)
+        return called
+
+    for name in ("put", "put_if_absent"):
+        setattr(LocalStorage, name, held(getattr(LocalStorage, name)))
+"""
+"""Holds the execution of a table at a write to a path, until it is asked to stop or let go."""
+
+DAGS = ("indexing", "clustering", "compaction")
+ROWS = pa.table({"id": ["a", "b", "c", "d"], "v": [1, 2, 3, 4]})
+
+
+@dataclass
+class World:
+    """A running Airflow, and the folder of its tables."""
+
+    airflow: RunningAirflow
+    folder: Path
+
+    def hold(self, table: str, where: str) -> Path:
+        """Hold executions of a table at writes to paths with `where` in it."""
+        file = self.folder / "holds" / table
+        Path(f"{file}.reached").unlink(missing_ok=True)
+        file.write_text(where)
+        return file
+
+    def wait_until_held(self, hold: Path) -> int:
+        """Wait until an execution is held; return its process."""
+        reached = Path(f"{hold}.reached")
+        end = time.monotonic() + 240
+        while not (reached.exists() and reached.read_text()):
+            assert time.monotonic() < end, "no execution came to the write"
+            time.sleep(0.05)
+        return int(reached.read_text())
+
+    def wait_until_gone(self, process: int) -> None:
+        """Wait until the supervisor of a task has ended its application."""
+        end = time.monotonic() + 120
+        while Path(f"/proc/{process}").exists():
+            assert time.monotonic() < end, "the application goes on"
+            time.sleep(0.1)
+
+
+TABLES = """
+tables:
+  indexed: {path: indexed, record_key: [id]}
+  sorted: {path: sorted, record_key: [id]}
+  ringed: {path: ringed, record_key: [id], type: mor}
+  logged: {path: logged, record_key: [id], type: mor}
+"""
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("scheduled")
+    (home := folder / "airflow").mkdir()
+    (folder / "holds").mkdir()
+    (dags := folder / "dags").mkdir()
+    (hooks := folder / "hooks").mkdir()
+    (hooks / "sitecustomize.py").write_text(HELD)
+    (folder / "tables.yaml").write_text(TABLES)
+    for name in DAGS:
+        body = (ROOT / "dags" / f"{name}.py").read_text()
+        if name == "compaction":
+            # One service with the other setting of what a stop does to a plan.
+            first, future, rest = body.partition("from __future__ import annotations\n")
+            body = f'{first}{future}\nimport os\n\nos.environ["HUDI_OPS_ON_STOP"] = "cancel"\n{rest}'
+        (dags / f"{name}.py").write_text(body)
+    with running_airflow(
+        home,
+        dags,
+        PYTHONPATH=str(hooks),
+        HOLDS=str(folder / "holds"),
+        HUDI_OPS_TABLES=str(folder / "tables.yaml"),
+        HUDI_OPS_RETRIES="0",
+    ) as airflow:
+        end = time.monotonic() + 120
+        while not all(airflow.knows(dag) for dag in DAGS):
+            assert time.monotonic() < end, "the DAGs were not read"
+            time.sleep(0.5)
+        yield World(airflow, folder)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A service, its table, and where its execution is held."""
+
+    dag: str
+    table: str
+    kind: str
+    """Kind of the service's instants on the timeline."""
+
+    form: dict[str, Any]
+    where: str
+    options: dict[str, Any]
+    loads: int = 1
+
+    def create(self, world: World) -> None:
+        """Create the table anew, with its rows."""
+        shutil.rmtree(world.folder / self.table, ignore_errors=True)
+        path = str(world.folder / self.table)
+        with closing(
+            Table.create(path, name=self.table, record_key=["id"], schema=ROWS.schema, metadata=False, **self.options)
+        ) as table:
+            for _ in range(self.loads):
+                table.ingest(ROWS)
+
+    def trigger(self, world: World) -> str:
+        """Start a run of the DAG as its form does."""
+        return world.airflow.trigger(self.dag, {"table": self.table, "engine": "local", **self.form})
+
+
+def index_at(where: str) -> Case:
+    """A build of an index that is held at a write."""
+    return Case("indexing", "indexed", "indexing", {"partitions": ["bloom_filters"]}, where, {})
+
+
+INDEX = index_at("bloom_filters")
+SORT = Case("clustering", "sorted", "replacecommit", {"service": "clustering", "sort_by": "v"}, ".marker", {})
+RESIZE = Case(
+    "clustering",
+    "ringed",
+    "replacecommit",
+    {"service": "resize", "split_bytes": 1000, "merge_bytes": 0},
+    ".marker",
+    {"table_type": "mor", "bucket_engine": "consistent", "buckets": 1, "buckets_max": 2},
+)
+COMPACTION = Case(
+    "compaction", "logged", "commit", {"cancel": "cancellable"}, ".marker", {"table_type": "mor"}, loads=2
+)
+LEFT = [INDEX, index_at(".deltacommit"), index_at("hoodie.properties"), SORT, RESIZE]
+
+
+def check(world: World, case: Case, instant: str) -> None:
+    """Judge the table: one completed instant of the service, no pending one, all rows, nothing that `verify` finds."""
+    with closing(Table.open(str(world.folder / case.table))) as table:
+        assert table.plans() == []
+        timeline = table._session.loader.load().timeline
+        assert [one.time for one in timeline if one.kind == case.kind and one.is_completed and one.time >= instant] == [
+            instant
+        ]
+        assert table.read(["id", "v"]).sort_by("id").to_pylist() == ROWS.to_pylist()
+        assert verify_table(table.context.storage, deep=True, index=True).findings == ()
+
+
+@pytest.mark.parametrize("case", LEFT, ids=lambda case: f"{case.table} at {case.where}")
+def test_a_task_that_is_cleared_while_it_executes_goes_on(world: World, case: Case) -> None:
+    case.create(world)
+    hold = world.hold(case.table, case.where)
+    run = case.trigger(world)
+    held = world.wait_until_held(hold)
+    instant = world.airflow.result(case.dag, run, "plan")["instant"]
+    world.airflow.clear(case.dag, run, "execute")
+    world.wait_until_gone(held)
+    hold.unlink()
+    last = world.airflow.wait(case.dag, run, "execute", "success", "failed", "skipped")
+    assert (last["state"], last["try_number"]) == ("success", 2), world.airflow.log(case.dag, run, "execute", 2)
+    assert world.airflow.result(case.dag, run, "execute")["instant"] == instant
+    check(world, case, instant)
+
+
+@pytest.mark.parametrize("case", LEFT, ids=lambda case: f"{case.table} at {case.where}")
+def test_a_task_that_is_marked_as_failed_leaves_its_plan_to_the_next_run(world: World, case: Case) -> None:
+    case.create(world)
+    hold = world.hold(case.table, case.where)
+    run = case.trigger(world)
+    held = world.wait_until_held(hold)
+    instant = world.airflow.result(case.dag, run, "plan")["instant"]
+    world.airflow.mark_failed(case.dag, run, "execute")
+    world.wait_until_gone(held)
+    hold.unlink()
+    with closing(Table.open(str(world.folder / case.table))) as table:
+        assert [row.instant for row in table.plans()] == [instant]
+    after = case.trigger(world)
+    last = world.airflow.wait(case.dag, after, "execute", "success", "failed", "skipped")
+    assert last["state"] == "success", world.airflow.log(case.dag, after, "execute", 1)
+    assert world.airflow.result(case.dag, after, "execute")["instant"] == instant
+    assert world.airflow.task(case.dag, run, "execute")["state"] == "failed"
+    check(world, case, instant)
+
+
+def test_a_task_that_is_marked_as_failed_cancels_its_plan_where_stops_cancel(world: World) -> None:
+    """Goal: the plan is aborted with the reason, a clear is skipped, and the next run plans the same groups."""
+    case = COMPACTION
+    case.create(world)
+    hold = world.hold(case.table, case.where)
+    run = case.trigger(world)
+    held = world.wait_until_held(hold)
+    instant = world.airflow.result(case.dag, run, "plan")["instant"]
+    world.airflow.mark_failed(case.dag, run, "execute")
+    world.wait_until_gone(held)
+    hold.unlink()
+    with closing(Table.open(str(world.folder / case.table))) as table:
+        (row,) = table.plans(instant)
+        assert (row.state, row.reason) == ("aborted", "its task was stopped")
+    world.airflow.clear(case.dag, run, "execute")
+    assert world.airflow.wait(case.dag, run, "execute", "success", "failed", "skipped")["state"] == "skipped"
+    after = case.trigger(world)
+    assert world.airflow.wait(case.dag, after, "execute", "success", "failed", "skipped")["state"] == "success"
+    newer = world.airflow.result(case.dag, after, "execute")["instant"]
+    assert newer > instant
+    check(world, case, newer)
