@@ -29,8 +29,10 @@ def add_tasks(service: ServiceDag) -> None:
     cancel = service.task("cancel", "--mode=cancel", hours=1, table="")  # it completes nothing
     plan, execute = service.plan_and_execute()
     # A clean with nothing to delete is skipped; the timeline has grown all the same.
+    dry_run = "--dry-run={{ 'true' if params.dry_run else '' }}"
+    archive = service.task("archive", dry_run, hours=6, other=ARCHIVE, trigger_rule="none_failed")
     cancel >> plan
-    execute >> service.task("archive", hours=6, other=ARCHIVE, trigger_rule="none_failed")
+    execute >> archive
 
 
 globals().update(dags_of(SERVICE, add_tasks))

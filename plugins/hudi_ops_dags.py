@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow.sdk import DAG, Param
+from airflow.sdk.exceptions import AirflowFailException
 from hudi_ops.plugins.hudi_ops_assets import asset_of
 from hudi_ops.plugins.hudi_ops_submit import HudiOpsProcessOperator, HudiOpsSubmitOperator
 from pydantic import BaseModel
@@ -21,6 +22,7 @@ from pydantic import BaseModel
 from hudi_ops.config.doors import docs_table, form_arguments, form_fields, form_values, other_arguments
 from hudi_ops.config.places import folder, home
 from hudi_ops.config.requests.kinds import Kinds, kind_arguments, kind_fields
+from hudi_ops.config.requests.request import refuse_unknown
 from hudi_ops.config.tables_file import (
     ENVIRONMENT_VARIABLE,
     FILE_NAME,
@@ -144,7 +146,8 @@ class ServiceDag:
         """
         if plan is not None:
             planned = f"ti.xcom_pull(task_ids='{plan.task_id}')"
-            options["only_if"] = f"{{{{ 'yes' if {planned} is none or {planned}.get('instant') else '' }}}}"
+            has_work = f"{planned} is none or {planned}.get('instant')"
+            options["only_if"] = f"{{{{ 'yes' if ({has_work}) and not params.get('dry_run') else '' }}}}"
             arguments += (f"--instant={{{{ ({planned} or {{}}).get('instant') or '' }}}}",)
         service = other or self._service
         options.setdefault("table", "{{ params.table }}" if service.completes else "")
@@ -159,7 +162,7 @@ class ServiceDag:
             application_args=["--table={{ params.table }}", *arguments, f"--tables={self._declared.file}"],
             inlets=[asset_of(name) for name in self._tables],
             request=service.kinds or service.request,
-            fields=[*self.dag.params, *self._old_names],
+            pre_execute=refuse_other_fields([*self.dag.params, *self._old_names]),
             refused=f"{self._note} {self._next_step}" if self._note else "",
             name=f"hudi-ops {self.dag.dag_id} {task_id} {{{{ params.table }}}}",
             conn_id="spark_default",
@@ -248,6 +251,25 @@ def dags_of(service: Service, add_tasks: Callable[[ServiceDag], object]) -> dict
     for one in made:
         add_tasks(one)
     return {one.dag.dag_id: one.dag for one in made}
+
+
+def refuse_other_fields(fields: Iterable[str]) -> Callable[[Any], None]:
+    """Return a check of the names in a run's configuration, which Airflow takes as they come.
+
+    A misspelt `dry_run` would otherwise be a run that changes the table.
+
+    Args:
+        fields: names that the configuration may have.
+    """
+    known = frozenset(fields)
+
+    def check(context: Any) -> None:
+        try:
+            refuse_unknown(context["dag_run"].conf or {}, known)
+        except InvalidRequest as error:
+            raise AirflowFailException(f"configuration of the run: {error}") from None
+
+    return check
 
 
 def _on_stop() -> str:

@@ -69,7 +69,8 @@ def sentence(result: Mapping[str, Any]) -> str:
         "verify": _verified,
         "recover": _recovered,
     }.get(service_of(result))
-    return (say(result) if say is not None else "") or f"{result.get('app')} succeeded"
+    said = (say(result) if say is not None else "") or f"{result.get('app')} succeeded"
+    return f"Dry run, nothing was changed: {said}" if result.get("dry_run") else said
 
 
 def _ingested(result: Mapping[str, Any]) -> str:

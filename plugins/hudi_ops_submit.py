@@ -33,7 +33,6 @@ from hudi_ops.plugins.hudi_ops_stop import answer_file, answer_to, begin_cancel,
 
 from hudi_ops.config.doors import request_of_arguments
 from hudi_ops.config.requests.kinds import Kinds, request_of_kind_arguments
-from hudi_ops.config.requests.request import refuse_unknown
 from hudi_ops.errors import HudiOpsError, InvalidRequest
 from hudi_ops.redaction import redacted
 
@@ -77,7 +76,6 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
         table: the table of `tables.yaml` that it works on, a template. Each instant that it completes there is an event of the
             asset `hudi://<table>`; empty: there are no events.
         request: request of the application, or those of its services: wrong arguments fail the task before anything is submitted.
-        fields: names that the configuration of a run may have; any other fails the task before anything is submitted. None: all.
         refused: a sentence that says why there is nothing to submit; the task fails with it. Empty: there is.
         conf: Spark settings, on top of this class's own (no UI, warnings only, UTC).
         only_if: a template; where it comes out empty the task is skipped, and nothing is submitted. None: always submitted.
@@ -95,7 +93,6 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
         *,
         table: str = "",
         request: type[BaseModel] | Kinds | None = None,
-        fields: Iterable[str] | None = None,
         refused: str = "",
         conf: dict[str, Any] | None = None,
         only_if: str | None = None,
@@ -115,7 +112,6 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
         self.table = table
         self.on_stop = on_stop
         self.request = request
-        self.fields = None if fields is None else frozenset(fields)
         self.refused = refused
         self.only_if = only_if
         self.stop_grace_s = stop_grace_s
@@ -142,8 +138,7 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
         if self.refused:
             raise AirflowFailException(self.refused)
         if self.only_if is not None and not self.only_if.strip():
-            raise AirflowSkipException("nothing to do: the task before it said so")
-        self._check_fields(context)
+            raise AirflowSkipException("nothing to do: the task before it said so, or the run is a dry run")
         self._check_arguments()
         control = Path(tempfile.mkdtemp(prefix="hudi-ops-"))
         try:
@@ -238,21 +233,6 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
             self.log.error("The plan was not cancelled: %s", redacted(found["message"]))
         elif not found.get("cancelled") and not found.get("kept"):
             self.log.info("It executed no plan that could be cancelled")
-
-    def _check_fields(self, context: Context) -> None:
-        """Check the names in the configuration of the run, which Airflow takes as they come.
-
-        A misspelt `dry_run` would otherwise be a run that changes the table.
-
-        Raises:
-            AirflowFailException: the form has no such field.
-        """
-        if self.fields is None or (run := context.get("dag_run")) is None:
-            return
-        try:
-            refuse_unknown(run.conf or {}, self.fields)
-        except InvalidRequest as error:
-            raise AirflowFailException(f"configuration of the run: {error}") from None
 
     def _check_arguments(self) -> None:
         """Check the arguments as the application would, before Spark is started.

@@ -206,7 +206,11 @@ Work: TypeAlias = Callable[[Job], Any]
 def modes_of(service: Callable[[Table], ServiceApi[Any, Any]]) -> dict[str, Work]:
     """Return the modes of an application that plans and executes a service, with what each does."""
     return {
-        "run": lambda job: service(job.table).run(job.request, progress=job.look),
+        "run": lambda job: (
+            service(job.table).plan(job.request)
+            if job.request.dry_run
+            else service(job.table).run(job.request, progress=job.look)
+        ),
         "plan": lambda job: service(job.table).plan(job.request, resume=True),
         "execute": lambda job: service(job.table).execute(job.request, progress=job.look),
     }

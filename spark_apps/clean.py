@@ -13,7 +13,7 @@ from hudi_ops.config.requests import CleanRequest
 
 MODES = {
     **modes_of(lambda table: table.clean),
-    "cancel": lambda job: job.table.cancel_overdue(),  # as planning does first
+    "cancel": lambda job: job.table.cancel_overdue(dry_run=job.request.dry_run),  # as planning does first
 }
 
 if __name__ == "__main__":

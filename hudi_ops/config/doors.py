@@ -236,7 +236,7 @@ def form_arguments(model: type[BaseModel]) -> list[str]:
 
 def service_fields(model: type[BaseModel]) -> set[str]:
     """Return the fields of a request that a schedule may set: those that hold for every run."""
-    return {name for name, _, _ in of_applications(model)} - {"instant", "abandoned", "retake"}
+    return {name for name, _, _ in of_applications(model)} - {"instant", "abandoned", "retake", "dry_run"}
 
 
 def form_values(model: type[BaseModel], given: Mapping[str, Any]) -> dict[str, Any]:

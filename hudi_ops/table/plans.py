@@ -7,7 +7,7 @@ from hudi_ops.commit.undo.cancel import CancelReason
 from hudi_ops.context import Owner
 from hudi_ops.services.cancel.abort import CancelResult, cancel, execute_cancel
 from hudi_ops.services.cancel.executed import Stopped, cancel_executed
-from hudi_ops.services.cancel.overdue import OverdueResult, cancel_overdue
+from hudi_ops.services.cancel.overdue import OverdueResult, cancel_overdue, preview_overdue
 from hudi_ops.services.cancel.plans import PlanRow, describe_plans
 
 ASKED = "requested by a user"
@@ -98,16 +98,19 @@ class PlansApi:
             self._session, instant, why, force=force, request_only=request_only, dry_run=dry_run, wait_s=wait_s
         )
 
-    def cancel_overdue(self) -> OverdueResult:
+    def cancel_overdue(self, *, dry_run: bool = False) -> OverdueResult:
         """Cancel overdue plans without a live executor, and remove cancelled plans.
 
         A clean begins with it.
+
+        Args:
+            dry_run: return the overdue plans; change nothing.
 
         Raises:
             Unsupported: the table cannot be written.
             Busy: the lock was not free in time.
         """
-        return cancel_overdue(self._session)
+        return preview_overdue(self._session) if dry_run else cancel_overdue(self._session)
 
     def cancel_executed(self, owner: Owner | None, reason: str = ASKED, *, instant: str | None = None) -> Stopped:
         """Request the cancel of the plans that a process executes, before it is stopped.

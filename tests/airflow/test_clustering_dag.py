@@ -73,7 +73,7 @@ def rendered(dag: Any, **values: Any) -> list[str]:
 def test_the_fields_of_each_service_stand_in_a_section_of_their_own(clustered_file: Path, load_dag) -> None:
     dag = load_dag("clustering").dag
     sections = {name: param.schema.get("section") for name, param in dag.params.items()}
-    shared = {"table", "service", "partitions", "max_bytes", "cancel", "engine"}
+    shared = {"table", "service", "partitions", "max_bytes", "cancel", "engine", "dry_run"}
     assert {name for name, section in sections.items() if section is None} == shared
     assert {name for name, section in sections.items() if section == "Resize"} == {
         *("split_bytes", "merge_bytes", "max_partitions"),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-from airflow.sdk.exceptions import ParamValidationError
+from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 
 from tests.airflow.dag_runs import airflow, asset_events, last_result
 
@@ -42,6 +43,30 @@ def test_an_executor_is_tried_for_longer_than_a_lease_lasts(
     execute = load_dag("compaction").dag.get_task("execute")
     delays = [execute.retry_delay.total_seconds() * 2**tried for tried in range(execute.retries)]
     assert sum(delays) > 120
+
+
+@pytest.mark.parametrize(
+    ("name", "conf", "says"),
+    [
+        ("compaction", {"table": "trips", "dry_run": True}, None),
+        ("compaction", {"least": 2}, None),
+        ("compaction", None, None),
+        ("compaction", {"dryrun": True}, "unknown keyword 'dryrun'; did you mean 'dry_run'"),
+        ("indexing", {"again": True}, None),
+        ("clustering", {"service": "resize", "split_bytes": 1}, None),
+        ("cancel", {"force": True, "x": 1}, "unknown keyword 'x'"),
+    ],
+)
+def test_a_name_that_the_form_does_not_have_fails_each_task_before_it_starts(
+    mor_file: Path, load_dag, name: str, conf: dict | None, says: str | None
+) -> None:
+    for task in load_dag(name).dag.tasks:
+        context = {"dag_run": SimpleNamespace(conf=conf)}
+        if says is None:
+            task._pre_execute_hook(context)
+        else:
+            with pytest.raises(AirflowFailException, match=says):
+                task._pre_execute_hook(context)
 
 
 def test_a_schedule_is_a_setting(mor_file: Path, load_dag, monkeypatch: pytest.MonkeyPatch) -> None:

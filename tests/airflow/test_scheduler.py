@@ -47,7 +47,7 @@ if arguments.get("--mode") == "execute" and os.path.isfile(hold):
 """
 """Holds the execution of a table at a write to a path, until it is asked to stop or let go."""
 
-DAGS = ("indexing", "clustering", "compaction")
+DAGS = ("indexing", "clustering", "compaction", "clean")
 ROWS = pa.table({"id": ["a", "b", "c", "d"], "v": [1, 2, 3, 4]})
 
 
@@ -241,3 +241,30 @@ def test_a_task_that_is_marked_as_failed_cancels_its_plan_where_stops_cancel(wor
     newer = world.airflow.result(case.dag, after, "execute")["instant"]
     assert newer > instant
     check(world, case, newer)
+
+
+def files_of(world: World, table: str) -> dict[str, bytes]:
+    """Return every file of a table with its bytes."""
+    return {str(file): file.read_bytes() for file in (world.folder / table).rglob("*") if file.is_file()}
+
+
+def test_dry_runs_and_runs_with_a_misspelt_field_change_nothing(world: World) -> None:
+    """Goal: `plan` of a dry run says what it would do, and the tasks after it do nothing; a misspelt `dry_run` is refused."""
+    given = {"table": COMPACTION.table, "engine": "local"}
+    COMPACTION.create(world)
+    before = files_of(world, COMPACTION.table)
+    misspelt = world.airflow.trigger("compaction", {**given, "dryrun": True})
+    clean = world.airflow.trigger("clean", {"table": COMPACTION.table, "retain": 1, "dry_run": True})
+    assert world.airflow.wait("compaction", misspelt, "plan", "success", "failed", "skipped")["state"] == "failed"
+    assert "did you mean 'dry_run'" in world.airflow.log("compaction", misspelt, "plan", 1)
+    run = world.airflow.trigger("compaction", {**given, "dry_run": True})
+    assert world.airflow.wait("compaction", run, "execute", "success", "failed", "skipped")["state"] == "skipped"
+    result = world.airflow.result("compaction", run, "plan")
+    assert (result["instant"], result["dry_run"], result["counts"]["planned"]) == (None, True, 1)
+    assert "Dry run, nothing was changed: " in world.airflow.log("compaction", run, "plan", 1)
+    assert world.airflow.wait("clean", clean, "archive", "success", "failed", "skipped")["state"] == "success"
+    assert [world.airflow.task("clean", clean, task)["state"] for task in ("cancel", "plan", "execute")] == [
+        "success", "success", "skipped",
+    ]  # fmt: skip
+    assert world.airflow.result("clean", clean, "archive")["dry_run"]
+    assert files_of(world, COMPACTION.table) == before

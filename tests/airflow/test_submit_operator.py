@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
@@ -73,39 +72,6 @@ def test_the_last_json_line_is_the_tasks_result(submit: Submit) -> None:
         "instant": "20260101000000000",
         "inserted": 3,
     }
-
-
-@pytest.mark.parametrize(
-    ("conf", "says"),
-    [
-        ({"table": "trips"}, None),
-        ({}, None),
-        (None, None),
-        ({"dryrun": True}, "unknown keyword 'dryrun'; did you mean 'dry_run'"),
-        ({"table": "trips", "x": 1}, "unknown keyword 'x'"),
-    ],
-)
-def test_a_run_with_a_field_that_the_form_does_not_have_fails_before_anything_starts(
-    submit: Submit, conf: dict | None, says: str | None
-) -> None:
-    operator = submit.operator("ok", fields=["table", "dry_run"])
-    context = {"dag_run": SimpleNamespace(conf=conf)}
-    if says is None:
-        assert operator.execute(context)["ok"]
-    else:
-        with pytest.raises(AirflowFailException, match=says):
-            operator.execute(context)
-        assert not submit.record_file.exists()
-
-
-@pytest.mark.parametrize(("name", "old"), [("indexing", "again"), ("compaction", "least"), ("clustering", "service")])
-def test_the_tasks_of_a_form_know_its_fields_and_their_old_names(
-    tables_file: Path, load_dag, name: str, old: str
-) -> None:
-    dag = load_dag(name).dag
-    for task in dag.tasks:
-        assert {*dag.params, old} <= task.fields
-        assert "dryrun" not in task.fields
 
 
 def test_the_command_goes_to_the_connections_master(submit: Submit) -> None:

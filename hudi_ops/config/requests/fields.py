@@ -59,7 +59,6 @@ Abandoned: TypeAlias = Annotated[
 ]
 DryRun: TypeAlias = Annotated[
     bool,
-    Door(form=None, separator=None),
     Field(title="Dry run", description="Show the plan and its cost; change nothing."),
 ]
 Resume: TypeAlias = Annotated[

@@ -63,9 +63,7 @@ class IndexRequest(Request):
     )
     instant: PlanInstant = None
     abandoned: Abandoned = False
-    dry_run: Annotated[bool, Door(form=None, separator=None)] = Field(
-        default=False, title="Dry run", description="Show what would be built; change nothing."
-    )
+    dry_run: bool = Field(default=False, title="Dry run", description="Show what would be built; change nothing.")
     resume: Resume = False
 
     @property

@@ -101,7 +101,7 @@ class CleanRequest(Request):
         title="Abandoned",
         description="Apache Hudi began to execute the plan and has ended, although no heartbeat shows it.",
     )
-    dry_run: Annotated[bool, Door(form=None, separator=None)] = Field(
+    dry_run: bool = Field(
         default=False, title="Dry run", description="Show the files that would be deleted; change nothing."
     )
     resume: Annotated[bool, Door(form=None, separator=None)] = Field(
@@ -196,9 +196,7 @@ class ArchiveRequest(Request):
         title="Archive above",
         description="Archive once the timeline has more completed writes than this.",
     )
-    dry_run: Annotated[bool, Door(form=None, separator=None)] = Field(
-        default=False, title="Dry run", description="Show what would be archived; change nothing."
-    )
+    dry_run: bool = Field(default=False, title="Dry run", description="Show what would be archived; change nothing.")
 
 
 def checked_instant(text: str) -> str:

@@ -43,6 +43,7 @@ class OverdueResult(Result):
         cancelled: instants of the overdue plans that it cancelled.
         removed: instants of the cancelled plans that it removed from the timeline.
         waiting: instants of cancelled plans whose executor has not ended yet.
+        dry_run: `cancelled` are the plans that a call would cancel, and nothing was changed.
         note: that there was nothing to do.
     """
 
@@ -50,7 +51,20 @@ class OverdueResult(Result):
     cancelled: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
+    dry_run: bool = False
     note: str = ""
+
+
+def preview_overdue(session: Session) -> OverdueResult:
+    """Return the overdue plans that `cancel_overdue` would cancel; change nothing.
+
+    Raises:
+        Unsupported: the table cannot be read.
+    """
+    state = session.loader.load()
+    plans = [one for one in state.timeline.pending if one.action in SERVICE_ACTIONS]
+    overdue = tuple(one.time for one in plans if why_overdue(session, state, one))[:PLANS_MAX]
+    return OverdueResult(state.config.name, overdue, dry_run=True, note="" if overdue else "no plan is overdue")
 
 
 def cancel_overdue(session: Session) -> OverdueResult:
@@ -87,7 +101,7 @@ def cancel_overdue(session: Session) -> OverdueResult:
         tuple(cancelled),
         tuple(removed),
         tuple(waiting),
-        "" if cancelled or removed or waiting else "no plan is overdue or cancelled",
+        note="" if cancelled or removed or waiting else "no plan is overdue or cancelled",
     )
 
 
