@@ -5,14 +5,15 @@ Groups that others touched leave the draft.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from hudi_ops.commit.session import Session
 from hudi_ops.services.base.planned.groups import planned_group
-from hudi_ops.services.base.planned.revise import completed_between, other_plans, refuse_none_left
+from hudi_ops.services.base.planned.revise import NewestDraft, completed_between, other_plans, refuse_none_left
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.clustering.choose import ClusteringChoice
 from hudi_ops.services.clustering.layout import SORT_AND_SIZE, SORT_IN_FILE, strategy_params
+from hudi_ops.timeline.content.clean_bytes import planned_path
 from hudi_ops.timeline.content.footprint import Footprint, footprint_of
 from hudi_ops.timeline.content.plan_bytes import encode_clustering
 from hudi_ops.timeline.content.plans import ReplacePlan
@@ -26,6 +27,7 @@ class ClusteringDraft:
     session: Session
     begun: TableState
     choice: ClusteringChoice
+    _newest: NewestDraft[Draft] = field(default_factory=NewestDraft)
 
     def draft(self) -> Draft:
         """Return the draft of the groups as they were chosen."""
@@ -53,6 +55,9 @@ class ClusteringDraft:
         return self._draft(left)
 
     def _draft(self, left: dict[int, str]) -> Draft:
+        return self._newest.of(left, lambda: self._made(left))
+
+    def _made(self, left: dict[int, str]) -> Draft:
         choice = self.choice
         kept = [group for number, group in enumerate(choice.groups) if number not in left]
         gone = {one.key: left[number] for number in left for one in choice.groups[number].slices}
@@ -61,10 +66,10 @@ class ClusteringDraft:
             (found.candidate, gone[found.candidate.key]) for found in choice.planned if found.candidate.key in gone
         ]
         revised = replace(choice, groups=kept, planned=planned, pending=[*choice.pending, *taken])
-        storage, has_buckets = self.session.ctx.storage, self.begun.log.properties.facts.has_buckets
+        root, has_buckets = planned_path(self.session.ctx.storage, ""), self.begun.log.properties.facts.has_buckets
         plan = ReplacePlan(
             "CLUSTER",
-            tuple(planned_group(storage, group.slices, group.outputs) for group in kept),
+            tuple(planned_group(root, group.slices, group.outputs) for group in kept),
             SORT_IN_FILE if has_buckets else SORT_AND_SIZE,
             strategy_params(choice.order),
             choice.cancel.extra(),

@@ -9,12 +9,12 @@ Source: docs/protocol.md §17.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from hudi_ops.commit.session import Session
 from hudi_ops.services.base.choice import Candidate, Choice, Measured
 from hudi_ops.services.base.planned.late_logs import Key, join_logs
-from hudi_ops.services.base.planned.revise import completed_between, other_plans, refuse_none_left
+from hudi_ops.services.base.planned.revise import NewestDraft, completed_between, other_plans, refuse_none_left
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.timeline.cancel.policy import NEVER
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS, Footprint
@@ -35,6 +35,7 @@ class CompactionDraft:
     chosen: Sequence[Candidate]
     unplanned: Iterable[str] = ()
     choice: Choice | None = None
+    _newest: NewestDraft[Draft] = field(default_factory=NewestDraft)
 
     def draft(self) -> Draft:
         """Return the draft of the slices as they were chosen."""
@@ -59,6 +60,9 @@ class CompactionDraft:
         return self._draft({key: group for key, group in groups.items() if key not in left}, left)
 
     def _draft(self, groups: dict[Key, Candidate], left: dict[Key, str]) -> Draft:
+        return self._newest.of((groups, left), lambda: self._made(groups, left))
+
+    def _made(self, groups: dict[Key, Candidate], left: dict[Key, str]) -> Draft:
         unplanned = {*self.unplanned, *(partition for partition, _ in left)}
         cancel = self.choice.cancel if self.choice is not None else NEVER
         slices = tuple(map(planned_slice, groups.values()))

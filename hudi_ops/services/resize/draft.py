@@ -9,7 +9,7 @@ Source: docs/protocol.md §27; docs/format.md §6.12, §10.3.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writes
@@ -17,10 +17,11 @@ from hudi_ops.index.resizes import RESIZE_STRATEGY
 from hudi_ops.services.base.choice import Candidate, Measured
 from hudi_ops.services.base.planned.groups import planned_group
 from hudi_ops.services.base.planned.late_logs import Key, join_logs
-from hudi_ops.services.base.planned.revise import completed_between, other_plans, refuse_none_left
+from hudi_ops.services.base.planned.revise import NewestDraft, completed_between, other_plans, refuse_none_left
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.resize.child_names import ChildNames
 from hudi_ops.services.resize.choose import ACTION, ResizeChoice, ResizeGroup, refuse_foreign_writers
+from hudi_ops.timeline.content.clean_bytes import planned_path
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS, Footprint
 from hudi_ops.timeline.content.plan_bytes import encode_clustering
@@ -36,6 +37,7 @@ class ResizeDraft:
     session: Session
     begun: TableState
     choice: ResizeChoice
+    _newest: NewestDraft[Draft] = field(default_factory=NewestDraft)
 
     def draft(self) -> Draft:
         """Return the draft of the groups as they were chosen."""
@@ -72,8 +74,11 @@ class ResizeDraft:
         return {one.key: one for group in self.choice.groups for one in group.slices}
 
     def _draft(self, state: TableState, slices: Mapping[Key, Candidate], left: Mapping[Key, str]) -> Draft:
-        choice, storage = self.choice, self.session.ctx.storage
-        names = ChildNames.of(state, choice.rings)
+        names = ChildNames.of(state, self.choice.rings)
+        return self._newest.of((names.slot, slices, left), lambda: self._made(names, slices, left))
+
+    def _made(self, names: ChildNames, slices: Mapping[Key, Candidate], left: Mapping[Key, str]) -> Draft:
+        choice, root = self.choice, planned_path(self.session.ctx.storage, "")
         kept: list[ResizeGroup] = []
         gone: list[tuple[Candidate, str]] = []
         for group in choice.groups:
@@ -91,7 +96,7 @@ class ResizeDraft:
         )
         plan = ReplacePlan(
             "CLUSTER",
-            tuple(planned_group(storage, one.slices, one.outputs, one.change.extra()) for one in kept),
+            tuple(planned_group(root, one.slices, one.outputs, one.change.extra()) for one in kept),
             RESIZE_STRATEGY,
             {},
             choice.cancel.extra(),

@@ -17,6 +17,7 @@ from hudi_ops.services.resize.result import ResizeResult
 from hudi_ops.services.resize.service import RESIZE
 from hudi_ops.table.table import Table
 from hudi_ops.timeline.cancel.policy import CancelPolicy, OnOverlap
+from hudi_ops.timeline.content.clean_bytes import planned_path
 from hudi_ops.timeline.content.footprint import Footprint
 from hudi_ops.timeline.content.plan_bytes import encode_clustering
 from hudi_ops.timeline.content.plans import ReplacePlan
@@ -53,7 +54,7 @@ def plan_of_nodes(table: Table, *wanted: Wanted, on_overlap: OnOverlap = "shrink
         parents = tuple(ring.file_id(node) for node in one.nodes)
         change = RingChange(one.partition, parents, children, ring.seq_no if seq_no is None else seq_no)
         found = [slices[one.partition, file_id] for file_id in parents]
-        groups.append(planned_group(session.ctx.storage, found, len(change.prefixes), change.extra()))
+        groups.append(planned_group(planned_path(session.ctx.storage, ""), found, len(change.prefixes), change.extra()))
     plan = ReplacePlan("CLUSTER", tuple(groups), RESIZE_STRATEGY)
     footprint = Footprint.of_groups((one.partition_path, one.file_id) for one in plan.slices)
     policy = CancelPolicy(cancellable=True, on_overlap=on_overlap)

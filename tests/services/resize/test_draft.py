@@ -21,6 +21,8 @@ from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.footprint import Footprint
+from hudi_ops.timeline.content.plan_bytes import encode_clustering
+from hudi_ops.timeline.content.plans import ReplacePlan
 from hudi_ops.timeline.log.entries import Plan
 from hudi_ops.timeline.names import requested_name
 from tests.services.resize.ringed_tables import (
@@ -298,3 +300,19 @@ def test_the_halves_hold_all_keys() -> None:
     keys = [key for node, count in enumerate(SKEWED) for key in keys_in(ring, node, count)]
     nodes = found.nodes_of(hashes_of(keys)).tolist()
     assert sorted(nodes.count(node) for node in range(3)) == [3 * SMALL, LARGE // 2, LARGE // 2]
+
+
+def test_a_plan_that_nothing_disturbs_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: no encoding under the lock, where a revision finds every group as it was chosen."""
+    table = opened(filled(CONSISTENT, SKEWED))
+    record_cancellable(table._session, table._session.loader.load())
+    calls: list[int] = []
+
+    def counted(plan: ReplacePlan) -> bytes:
+        calls.append(len(plan.groups))
+        return encode_clustering(plan)
+
+    monkeypatch.setattr("hudi_ops.services.resize.draft.encode_clustering", counted)
+    planned = table.resize.plan(split_bytes=1, merge_bytes=0)
+    assert planned.instant is not None
+    assert len(calls) == 1

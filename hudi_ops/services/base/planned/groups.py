@@ -7,22 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hudi_ops.storage.protocol import Storage
-from hudi_ops.timeline.content.clean_bytes import planned_path
 from hudi_ops.timeline.content.plan_bytes import group_metrics
 from hudi_ops.timeline.content.plans import PlannedGroup, PlannedSlice
 from hudi_ops.view.slices import Slice
 
 
 def planned_group(
-    storage: Storage, slices: Sequence[Slice], outputs: int, extra: Mapping[str, str] | None = None
+    root: str, slices: Sequence[Slice], outputs: int, extra: Mapping[str, str] | None = None
 ) -> PlannedGroup:
-    """Return the plan group of slices that are rewritten together into `outputs` file groups."""
+    """Return the plan group of slices that are rewritten together into `outputs` file groups.
+
+    `root` is the folder of the table as plans spell it, with a slash at its end.
+    """
     sizes = [
         (one.base.size_bytes if one.base is not None else None, [file.size_bytes for file in one.logs])
         for one in slices
     ]
-    root = planned_path(storage, "")
     return PlannedGroup(tuple(_planned_slice(root, one) for one in slices), outputs, group_metrics(sizes), extra or {})
 
 

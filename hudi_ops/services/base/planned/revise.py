@@ -5,7 +5,8 @@ Everything comes from the metadata of commits and plans: nothing is listed, so i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
 
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.contenders import vanished
@@ -19,6 +20,25 @@ from hudi_ops.timeline.since import Since
 from hudi_ops.timeline.state import TableState
 
 AGAIN = "run the same call again: it chooses from the table as it is now"
+
+D = TypeVar("D")
+
+
+class NewestDraft(Generic[D]):
+    """Keeps the newest draft of a choice, and makes another one only of other parts.
+
+    A revision under the lock mostly finds the parts as they were, and a plan of a thousand groups takes long to encode.
+    """
+
+    def __init__(self) -> None:
+        self._parts: object = None
+        self._made: D | None = None
+
+    def of(self, parts: object, make: Callable[[], D]) -> D:
+        """Return the draft of these parts, which are compared with those of the draft before."""
+        if self._made is None or self._parts != parts:
+            self._parts, self._made = parts, make()
+        return self._made
 
 
 def completed_between(
