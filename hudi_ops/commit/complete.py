@@ -12,7 +12,7 @@ from hudi_ops.commit.checks import refuse_changed_columns, refuse_unfit
 from hudi_ops.commit.completion import decide_made, entry_of, landed, make_delta_of
 from hudi_ops.commit.ledger import newest_extra, pointers
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.plan_cancels import PlanCancels
+from hudi_ops.commit.undo.plan_cancels import PlanCancels, without_waiting
 from hudi_ops.commit.write import Twin, Write
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import Contender, Role, refuse_completed, refuse_planned, refuse_running
@@ -139,7 +139,8 @@ def _refuse_conflicts(
             pending.append(plan.executed_as_planned() if is_shared else plan)
     refuse_planned(mine, (plan for plan in pending if not mine.ends(plan)), strategy)
     if strategy.looks_at_running(mine.role):
-        refuse_running(mine, others.running(session.ctx, state, attempt.instant, ahead.inspected), strategy)
+        running = others.running(session.ctx, state, attempt.instant, ahead.inspected)
+        refuse_running(mine, without_waiting(session, state, mine, running), strategy)
     return [plan for plan in pending if mine.ends(plan)]
 
 
@@ -154,7 +155,8 @@ def read_ahead(session: Session, attempt: Attempt, write: Write, mine: Contender
     if strategy.looks_at_running(mine.role):
         state = session.loader.load()
         inspected = frozenset(instant.time for instant in state.timeline.pending)
-        refuse_running(mine, others.running(session.ctx, state, attempt.instant), strategy)
+        running = others.running(session.ctx, state, attempt.instant)
+        refuse_running(mine, without_waiting(session, state, mine, running), strategy)
     else:
         # Ingestion lists nothing again: it read the timeline when its attempt was put there.
         state = attempt.seen or attempt.begun

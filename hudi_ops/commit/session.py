@@ -97,6 +97,8 @@ class Session:
     """Instants of the plans that this session's last write cancelled."""
     counted_clean: tuple[str, int] = field(default=("", 0), init=False)
     """A completed clean, and the number of files that it deleted."""
+    plan_windows: dict[str, float] = field(default_factory=dict, init=False)
+    """Until when writes of this session wait for a plan, by its instant; monotonic time."""
     waits: dict[str, int] = field(default_factory=dict, init=False)
     """Commits of this session until an automatic service is tried again."""
     metadata_timeline: Timeline | None = field(init=False, default=None)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from hudi_ops.concurrency.conflicts import Contender, Role
 from hudi_ops.concurrency.lease.lease import Lease, read_lease
 from hudi_ops.concurrency.markers import list_markers
+from hudi_ops.config.requests.starvation import WAIT_S_MAX
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Corrupt, NotFound
 from hudi_ops.storage.protocol import Storage
@@ -291,6 +292,6 @@ def _published_by(plan: Contender, entry: PlanEntry, *, is_cancelled: bool, is_t
         is_cancellable=bool(entry.cancellable),
         is_cancelled=is_cancelled,
         is_taken=is_taken,
-        wait_s=entry.cancel_wait_s,
+        wait_s=min(entry.cancel_wait_s, WAIT_S_MAX),
         planned_ms=entry.at_ms,
     )

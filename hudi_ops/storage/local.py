@@ -310,6 +310,8 @@ class LocalStorage:
         try:
             temp.unlink(missing_ok=True)
         except OSError as error:
+            if error.errno == errno.EROFS:
+                return  # nothing was made on a disk that takes no writes
             # The name is decided already; sweep_temp removes a stray temp file.
             logger.warning("temp file %s stays behind until it is swept: %s", temp, error)
 

@@ -228,10 +228,14 @@ def _sweep_due(session: Session, state: TableState, notes: Mapping[str, Sequence
 def sweep_again(session: Session, state: TableState, instant: str, until_ms: Sequence[int]) -> int:
     """Delete files that tasks wrote after the rollback, then markers and notes (`until_ms`).
 
+    Of a completed instant only the notes go. Apache Hudi may have completed a plan that was cancelled (docs/protocol.md §26, step
+    10), and its files and metadata delta are those of the table.
+
     Returns the number of announced files.
     """
     paths: list[str] = []
-    if session.was_cancelled(state, instant):
+    found = state.timeline.find(instant)
+    if (found is None or not found.is_completed) and session.was_cancelled(state, instant):
         paths = files_of(session, state, instant)
         late = [path for path in paths if session.ctx.storage.head(path) is not None]
         if late:

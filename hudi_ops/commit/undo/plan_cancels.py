@@ -6,7 +6,8 @@ Source: docs/protocol.md §26.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Literal, Self, TypeAlias
 
@@ -16,8 +17,10 @@ from hudi_ops.commit.undo.withdraw import put_back_plans, withdraw
 from hudi_ops.concurrency.conflicts import Contender
 from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writes
 from hudi_ops.concurrency.transaction import First
+from hudi_ops.config.requests.starvation import WAIT_S_MAX
 from hudi_ops.timeline.cancel.aborted import queue_cancel
 from hudi_ops.timeline.log.entries import Cancel
+from hudi_ops.timeline.log.plan_slots import plan_entry
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
@@ -44,7 +47,6 @@ class PlanCancels:
         self._was_shared = is_shared
         self._withdrawn: dict[str, Contender] = {}
         self._cancelled: dict[str, tuple[str, int]] = {}
-        self._windows: dict[str, float] = {}
         self._awaited = ""
 
     def is_shared(self, state: TableState) -> bool:
@@ -64,16 +66,16 @@ class PlanCancels:
 
     def is_in_window(self, ended: Sequence[Contender]) -> bool:
         """Return whether the write has to wait for a plan that it ends."""
-        clock = self._session.ctx.clock
+        # Of the session: a write that begins again has waited already.
+        clock, windows = self._session.ctx.clock, self._session.plan_windows
         for plan in ended:
-            if not plan.wait_s or plan.instant in self._windows:
+            if not plan.wait_s or plan.instant in windows:
                 continue
             # The planner's clock may be ahead of this one: no write waits for longer than the plan says.
-            left_s = plan.wait_s - (clock.now_ms() - plan.planned_ms) / 1_000
-            self._windows[plan.instant] = clock.monotonic_s() + min(left_s, plan.wait_s)
+            windows[plan.instant] = clock.monotonic_s() + min(_left_s(self._session, plan), plan.wait_s)
         now_s = clock.monotonic_s()
-        open_now = [plan.instant for plan in ended if self._windows.get(plan.instant, now_s) > now_s]
-        self._awaited = max(open_now, key=lambda instant: self._windows[instant], default="")
+        open_now = [plan.instant for plan in ended if windows.get(plan.instant, now_s) > now_s]
+        self._awaited = max(open_now, key=lambda instant: windows[instant], default="")
         return bool(open_now)
 
     def await_window(self) -> bool:
@@ -87,7 +89,9 @@ class PlanCancels:
             return False
         clock, loader = self._session.ctx.clock, self._session.loader
         logger.info("%s waits for plan %s: writes cancelled others before it", self._mine.instant, plan)
-        while (left_s := self._windows[plan] - clock.monotonic_s()) > 0 and loader.probe().fate(plan) is None:
+        while (left_s := self._session.plan_windows[plan] - clock.monotonic_s()) > 0 and loader.probe().fate(
+            plan
+        ) is None:
             clock.sleep_s(min(left_s, WINDOW_STEP_S))
         return True
 
@@ -113,7 +117,13 @@ class PlanCancels:
         def before(still_mine: Callable[[], bool]) -> None:
             if not self.is_shared(state):
                 return
-            fresh = {one.instant: one for one in plans if not one.is_taken and one.instant not in self._withdrawn}
+            # Another process may have put a withdrawn plan back, if this one gave the lock up in between.
+            fresh = {
+                one.instant: one
+                for one in plans
+                if not one.is_taken
+                and (one.instant not in self._withdrawn or state.timeline.find(one.instant) is not None)
+            }
             if fresh and withdraw(self._session, state, list(fresh), slot, still_mine):
                 self._withdrawn |= fresh
 
@@ -138,3 +148,31 @@ class PlanCancels:
                     record_withdrawn(self._session, self._session.loader.load(), instant)
                 else:
                     queue_cancel(self._session.ctx.storage, table_id, instant, slot)
+
+
+def without_waiting(
+    session: Session, state: TableState, mine: Contender, running: Iterable[Contender]
+) -> list[Contender]:
+    """Return the running writes that a service may have to give way to.
+
+    In the window of its plan these are not the writes that would end the plan, since they wait for it.
+    """
+    found = list(running)
+    if mine.role != "service" or not any(one.role == "ingest" for one in found):
+        return found
+    entry = plan_entry(session.ctx.storage, state, mine.instant)
+    if entry is None or not entry.cancel_wait_s:
+        return found
+    plan = replace(
+        mine,
+        on_overlap=entry.on_overlap,
+        is_cancellable=bool(entry.cancellable),
+        wait_s=min(entry.cancel_wait_s, WAIT_S_MAX),
+        planned_ms=entry.at_ms,
+    )
+    return found if _left_s(session, plan) <= 0 else [one for one in found if not one.ends(plan)]
+
+
+def _left_s(session: Session, plan: Contender) -> float:
+    """Return how long the window of a plan is still open by this process's clock, in seconds."""
+    return plan.wait_s - (session.ctx.clock.now_ms() - plan.planned_ms) / 1_000

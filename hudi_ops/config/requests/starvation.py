@@ -16,7 +16,9 @@ WAIT_S_MAX = 3_600
 
 AFTER_MAX = 1_000
 
-_GUARD = re.compile(r"(?P<how>halve|colder|wait (?P<number>\d+(?:\.\d+)?) ?(?P<unit>s|m|h)) after (?P<after>\d+)")
+_GUARD = re.compile(
+    r"(?P<how>halve|colder|wait (?P<number>\d{1,9}(?:\.\d{1,9})?) ?(?P<unit>s|m|h)) after (?P<after>\d{1,9})"
+)
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3_600.0}
 _EXPECTED = "halve after 3, colder after 3, or wait 60s after 3"
 
@@ -53,14 +55,15 @@ def parse_guard(text: str) -> StarvationGuard:
     Raises:
         InvalidRequest: it is none of these, or a number is out of bounds.
     """
-    found = _GUARD.fullmatch(" ".join(str(text).lower().split()))
+    said = str(text)
+    found = _GUARD.fullmatch(" ".join(said.lower().split()))
     wait_s = float(found["number"]) * _SECONDS[found["unit"]] if found is not None and found["number"] else 0.0
     waits = found is not None and found["how"].startswith("wait")
     if found is None or not 1 <= int(found["after"]) <= AFTER_MAX or (waits and not 0 < wait_s <= WAIT_S_MAX):
         raise InvalidRequest(
-            f"starvation cannot be {text[:100]!r}",
+            f"starvation cannot be {said[:100]!r}",
             expected=f"{_EXPECTED}; after 1 to {AFTER_MAX:,} cancelled plans, and a wait of at most {WAIT_S_MAX:,} s",
-            found=repr(text[:100]),
+            found=repr(said[:100]),
             next_step="correct starvation, or leave it out: then plans are made as if no earlier plan was cancelled",
             field="starvation",
         )

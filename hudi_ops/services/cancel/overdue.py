@@ -23,6 +23,7 @@ from hudi_ops.services.cancel.abort import execute_cancel
 from hudi_ops.services.cancel.plans import policy_of
 from hudi_ops.services.cancel.request import request_cancel
 from hudi_ops.timeline.cancel.aborted import QUEUE
+from hudi_ops.timeline.cancel.policy import said_hours
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.plan_slots import newest_takeover, plan_entry
 from hudi_ops.timeline.names import REWRITING_ACTIONS, SERVICE_ACTIONS, is_instant, ms_of_instant
@@ -125,7 +126,7 @@ def why_overdue(session: Session, state: TableState, plan: Instant) -> str:
     policy = policy_of(entry)
     since = sum(time > plan.time for time in state.timeline.by_time)
     if policy.hours is not None and age_ms >= policy.hours * 3_600_000:
-        return f"it is overdue: planned {age_ms / 3_600_000:.1f} h ago, limit {policy.hours:g} h"
+        return f"it is overdue: planned {age_ms / 3_600_000:.1f} h ago, limit {said_hours(policy.hours)}"
     if policy.instants is not None and since >= policy.instants:
         return f"it is overdue: {since} instants came after it, limit {policy.instants}"
     return ""
@@ -144,7 +145,7 @@ def _tidy_queue(session: Session) -> None:
     for info in files:
         try:
             is_ours = json.loads(storage.get(info.path))["table_id"] == state.log.table_id
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             continue  # reported by `verify`, never acted on
         except NotFound:
             continue  # another process deleted it

@@ -106,7 +106,7 @@ def _pending(session: Session, state: TableState, plan: Instant) -> PlanRow:
         reason=cancel.reason if cancel is not None else "",
         next=_removal(session, plan, lease, is_live=is_live)
         if cancel is not None
-        else _next(plan, word, is_a_resize=is_resize(content)),
+        else _next(plan, word, is_a_resize=is_resize(content), is_ours=entry is not None),
     )
 
 
@@ -159,12 +159,14 @@ def _removal(session: Session, plan: Instant, lease: Lease | None, *, is_live: b
     return f"the next {'clean' if is_listed else 'write'}, or `hudi-ops cancel TABLE {plan.time}`, removes it"
 
 
-def _next(plan: Instant, word: str, *, is_a_resize: bool) -> str:
+def _next(plan: Instant, word: str, *, is_a_resize: bool, is_ours: bool) -> str:
     if word == "running":
         return "its executor completes it"
     command = {"compaction": "compact", "clustering": "cluster", "clean": "clean"}.get(plan.action)
     if is_a_resize:
         command = "resize"
+    elif plan.action == "indexing" and is_ours:
+        command = "index"
     if command is None:
         return f"the program that planned this {plan.action} executes it"
     return f"`hudi-ops {command} TABLE execute --instant {plan.time}` executes it"
@@ -183,7 +185,11 @@ def _groups(content: PlanContent | None) -> int | None:
 
 
 def _age_s(session: Session, state: TableState, instant: str) -> float:
-    return round(max(0, session.ctx.clock.now_ms() - ms_of_instant(instant, state.zone)) / 1000, 3)
+    """Return the age of a plan; 0 for a file whose name is no time of the calendar."""
+    try:
+        return round(max(0, session.ctx.clock.now_ms() - ms_of_instant(instant, state.zone)) / 1000, 3)
+    except InvalidRequest:
+        return 0.0
 
 
 def _executor(lease: Lease | None) -> str:

@@ -19,10 +19,13 @@ from hudi_ops.files.base.base_file import BaseFileReader
 from hudi_ops.kernels.sorting.order import UNSORTED, SortOrder
 from hudi_ops.services.base.choice import Candidate, Choice, Measured, Strategy, cancel_policy, count_of
 from hudi_ops.services.base.planned.choosing import pending_plans, slices_of
-from hudi_ops.services.base.planned.starvation import held_back
+from hudi_ops.services.base.planned.starvation import held_back, release
 from hudi_ops.services.clustering.layout import ORDER_KEY, decode_order, say_order
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import table_schema
+
+MERGED_MIN = 2
+"""Files that are merged at least."""
 
 
 class LeftReason(StrEnum):
@@ -103,17 +106,28 @@ def choose(session: Session, state: TableState, request: ClusteringRequest) -> C
             choice.pending.append((candidate, plan))
         else:
             free.append(candidate)
+    ordered = frozenset() if request.rewrite else _ordered(session, state, choice.order, free)
+
+    def groups(into: ClusteringChoice, candidates: Sequence[Candidate]) -> list[OutputGroup]:
+        found: list[OutputGroup] = []
+        for _, members in groupby(candidates, key=lambda one: one.partition_path):
+            if has_buckets:
+                found += _groups_of_buckets(into, members, ordered)
+            else:
+                found += _groups_of_partition(into, request, members, ordered)
+        return found
+
     starved = held_back(session, state, "clustering", request.starvation)
     if starved is not None:
-        free = starved.keep(choice, free)
-    ordered = frozenset() if request.rewrite else _ordered(session, state, choice.order, free)
-    found: list[OutputGroup] = []
-    for _, members in groupby(free, key=lambda one: one.partition_path):
-        if has_buckets:
-            found += _groups_of_buckets(choice, members, ordered)
+        due = [one for group in groups(empty_choice(request), free) for one in group.slices]
+        kept = starved.keep(choice, due, least=1 if has_buckets else MERGED_MIN)
+        held = {one.key for one in due} - {one.key for one in kept}
+        rest = [one for one in free if one.key not in held]
+        if held and not groups(empty_choice(request), rest):
+            release(choice)
         else:
-            found += _groups_of_partition(choice, request, members, ordered)
-    _take(choice, found)
+            free = rest
+    _take(choice, groups(choice, free))
     return choice
 
 

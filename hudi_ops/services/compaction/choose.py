@@ -12,9 +12,9 @@ from enum import StrEnum
 from hudi_ops.commit.session import Session
 from hudi_ops.config.requests import CompactionRequest
 from hudi_ops.errors import InvalidRequest, Unsupported
-from hudi_ops.services.base.choice import Candidate, Choice, cancel_policy, measured, within
+from hudi_ops.services.base.choice import Candidate, Choice, Measured, cancel_policy, measured, within
 from hudi_ops.services.base.planned.choosing import pending_plans, slices_of
-from hudi_ops.services.base.planned.starvation import held_back
+from hudi_ops.services.base.planned.starvation import held_back, release
 from hudi_ops.services.compaction.partitions import partitions_to_plan
 from hudi_ops.services.compaction.strategies import parse_strategy
 from hudi_ops.services.compaction.unmergeable import unmergeable
@@ -70,16 +70,36 @@ def choose(session: Session, state: TableState, request: CompactionRequest) -> C
             choice.pending.append((candidate, plan))
         else:
             free.append(candidate)
-    starved = held_back(session, state, "compaction", request.starvation)
-    if starved is not None:
-        free = starved.keep(choice, free)
     reached, choice.below = measured(choice.strategy, free, choice.threshold, session.ctx.clock.now_ms())
     looked_at: dict[tuple[str, str], str] = {}
+    starved = held_back(session, state, "compaction", request.starvation)
+    if starved is not None:
+        kept = {one.key for one in starved.keep(choice, [found.candidate for found in reached])}
+        _take(session, state, choice, [found for found in reached if found.candidate.key in kept], looked_at)
+        if choice.planned:
+            return choice
+        release(choice)
+    _take(session, state, choice, reached, looked_at)
+    return choice
+
+
+def _take(
+    session: Session,
+    state: TableState,
+    choice: CompactionChoice,
+    reached: list[Measured],
+    looked_at: dict[tuple[str, str], str],
+) -> None:
+    """Plan the candidates that can be merged, up to the limit of bytes.
+
+    `looked_at` has why a candidate cannot be merged, or nothing.
+    """
+    reached = [found for found in reached if not looked_at.get(found.candidate.key)]
     while True:
-        choice.planned, choice.beyond = within(reached, request.max_bytes)
+        choice.planned, choice.beyond = within(reached, choice.max_bytes)
         unknown = [found.candidate for found in choice.planned if found.candidate.key not in looked_at]
         if not unknown:
-            return choice
+            return
         reasons = unmergeable(session, state, unknown)
         looked_at |= {candidate.key: reasons.get(candidate.key, "") for candidate in unknown}
         choice.others[LeftReason.UNMERGEABLE] += [

@@ -13,12 +13,12 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from hudi_ops.errors import Corrupt
+from hudi_ops.errors import Corrupt, InvalidRequest
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.entries import Cancel
-from hudi_ops.timeline.names import aborted_name, swept_name
+from hudi_ops.timeline.names import aborted_name, ms_of_instant, swept_name
 
 QUEUE = ".hoodie/.cancel"
 
@@ -116,6 +116,7 @@ def parse_aborted(body: bytes, path: str, instant: str) -> AbortedPlan:
             next_step="the slot decides, so no row is at risk; delete the file if you do not need the record",
         ) from error
     if found.instant == instant:
+        _refuse_impossible(path, instant)
         return found
     raise Corrupt(
         f"{path} is the record of another plan",
@@ -124,6 +125,24 @@ def parse_aborted(body: bytes, path: str, instant: str) -> AbortedPlan:
         found=found.instant,
         next_step="move it out of the timeline folder: a program copied it under a wrong name",
     )
+
+
+def _refuse_impossible(path: str, instant: str) -> None:
+    """Refuse a record whose instant is no time of the calendar.
+
+    Raises:
+        Corrupt: it is none.
+    """
+    try:
+        ms_of_instant(instant)
+    except InvalidRequest as error:
+        raise Corrupt(
+            f"{path} has an instant that is no time",
+            instant=instant,
+            expected=error.expected,
+            found=instant,
+            next_step="no plan has this instant, so no row is at risk: delete the file",
+        ) from error
 
 
 def mark_swept(storage: Storage, timeline: Timeline, instant: Instant) -> None:

@@ -201,6 +201,17 @@ def history_files(storage: Storage) -> list[str]:
     return [info.path for info in storage.list_folder(FOLDER).files if info.name.endswith(_SUFFIX)]
 
 
+def _rows(table: pa.Table) -> list[ArchivedPlan]:
+    """Return the records of a file of the history.
+
+    Raises:
+        TypeError: a value is missing.
+    """
+    if any(column.null_count for column in table.columns):
+        raise TypeError("a record without a value")
+    return [ArchivedPlan(**row) for row in table.to_pylist()]
+
+
 def read_records(
     storage: Storage, path: str, wanted: pc.Expression | None = None, *, with_plan: bool = False
 ) -> dict[str, ArchivedPlan]:
@@ -213,7 +224,7 @@ def read_records(
     columns = _SCHEMA.names if with_plan else _SCHEMA.names[:2]
     try:
         table = pq.read_table(storage.open_input(path), columns=columns, filters=wanted)
-        rows = [ArchivedPlan(**row) for row in table.to_pylist()]
+        rows = _rows(table)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, TypeError, UnicodeDecodeError) as error:
         raise Corrupt(
             f"{path} cannot be read: {error}",

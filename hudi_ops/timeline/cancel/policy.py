@@ -76,13 +76,19 @@ class CancelPolicy:
             return (
                 "not cancellable, writes to its file groups wait" if self.on_overlap == "cancel" else "not cancellable"
             )
-        limits = [f"{self.hours:g} h"] if self.hours is not None else []
+        limits = [said_hours(self.hours)] if self.hours is not None else []
         limits += [f"{self.instants} instants"] if self.instants is not None else []
         parts = ["cancellable"]
         parts += [_SAID[self.on_overlap]] if self.on_overlap in _SAID else []
         parts += [f"writes wait for it for {self.wait_s:g} s"] if self.wait_s else []
         parts += [f"overdue after {' or '.join(limits)}"] if limits else []
         return ", ".join(parts)
+
+
+def said_hours(hours: float) -> str:
+    """Return a limit of age in words: in seconds or minutes below an hour."""
+    seconds = hours * 3_600
+    return f"{hours:g} h" if hours >= 1 else f"{seconds / 60:g} min" if seconds >= 60 else f"{seconds:g} s"
 
 
 ENDING = frozenset({"shrink", "cancel"})

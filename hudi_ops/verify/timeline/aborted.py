@@ -67,7 +67,7 @@ def _check_request(subject: Subject, path: str, marks: set[str], findings: Findi
         table_id = str(said["table_id"])
     except NotFound:
         return
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         table_id = ""
     instant = path.removeprefix(f"{QUEUE}/")
     is_pending = any(one.time == instant for one in subject.timeline.pending)

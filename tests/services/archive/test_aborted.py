@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
@@ -223,3 +225,33 @@ def test_fields_of_later_releases_are_kept() -> None:
     (info,) = storage.list(FOLDER)
     assert '"later":1' in aborted_history.read_records(storage, info.path)["20260101000000001"].record
     assert {one.name for one in fields(AbortedPlan)} > {"plan"}
+
+
+def test_a_record_whose_instant_is_no_time_is_reported_and_stays_on_the_timeline() -> None:
+    storage, clock, plans = aborted_table(MERGE_ON_READ)
+    impossible = "20260231000000000"
+    path = f".hoodie/timeline/{aborted_name(impossible, 'compaction')}"
+    storage.put(path, AbortedPlan("id", impossible, "compaction", 7, "why").with_plan(b"plan").to_bytes())
+    storage.put(f".hoodie/timeline/{swept_name(impossible, 'compaction')}", b"")
+    shown = {row.instant: row.next for row in table_of(storage, clock, "user").plans(aborted=True)}
+    assert {*shown} == {*plans, impossible}
+    assert "has an instant that is no time" in shown[impossible]
+    assert archived(storage, clock).aborted == len(plans)
+    assert storage.head(path) is not None
+    assert {one.where for one in verify_table(storage).findings} == {path}
+    assert [row.instant for row in table_of(storage, clock, "user").plans(aborted=True)] == sorted([*plans, impossible])
+
+
+@pytest.mark.parametrize("missing", ["instant", "record"])
+def test_a_file_of_the_history_with_a_missing_value_is_damaged(missing: str) -> None:
+    storage, clock, _ = aborted_table(MERGE_ON_READ)
+    archived(storage, clock)
+    (info,) = storage.list_folder(FOLDER).files
+    table = pq.read_table(pa.BufferReader(storage.get(info.path)))
+    place = table.schema.get_field_index(missing)
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.set_column(place, missing, pa.nulls(table.num_rows, pa.string())), sink)
+    storage.put(info.path, sink.getvalue().to_pybytes())
+    with pytest.raises(Corrupt, match="without a value"):
+        table_of(storage, clock, "user").plans(aborted=True)
+    assert [(one.invariant, one.where) for one in verify_table(storage).findings] == [("aborted-unreadable", info.path)]

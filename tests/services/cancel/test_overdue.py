@@ -15,6 +15,7 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.timeline.cancel.aborted import QUEUE, queue_path, read_aborted
+from hudi_ops.verify import verify_table
 from tests.fault_plans import MoveBefore
 from tests.protocol.compaction_table import make_logged
 from tests.protocol.log_actors import timeline_of, whole_log
@@ -172,3 +173,26 @@ def test_an_ingestion_leaves_a_plan_that_needs_a_listing_to_the_next_clean() -> 
     assert pending(storage) == []
     assert storage.head(file) is None
     assert {one.time for one in timeline_of(storage).aborted} == {foreign, other}
+
+
+def test_a_deeply_nested_queue_file_stops_no_clean() -> None:
+    storage, clock = make_logged(), ManualClock(NOW_MS, tick_ms=1)
+    path = queue_path("20300101000000000")
+    storage.put(path, b"[" * 200_000)
+    assert cancel_overdue(table_of(storage, clock, "cleaner")._session).note
+    assert [(one.invariant, one.where) for one in verify_table(storage).findings] == [("cancel-request-left", path)]
+
+
+def test_a_dry_run_names_the_overdue_plans_and_changes_nothing() -> None:
+    storage, clock = make_logged(), ManualClock(NOW_MS, tick_ms=1)
+    instant = planned(storage, cancellable=False, cancel_after=6 * 3600)
+    clock.advance_ms(7 * HOUR_MS)
+    written_later(storage, clock)
+    before = {info.path: storage.get(info.path) for info in storage.list()}
+    table = table_of(storage, clock, "cleaner")
+    told = table.cancel_overdue(dry_run=True)
+    assert (told.cancelled, told.removed, told.dry_run) == ((instant,), (), True)
+    assert {info.path: storage.get(info.path) for info in storage.list()} == before
+    done = table.cancel_overdue()
+    assert (done.cancelled, done.removed) == ((instant,), (instant,))
+    assert table.cancel_overdue(dry_run=True).note == "no plan is overdue"

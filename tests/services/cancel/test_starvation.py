@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from hudi_ops.config.requests.starvation import AFTER_MAX, StarvationGuard, parse_guard
+from hudi_ops.config.write_settings import FileSizes
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.base.result import PlanResult
+from hudi_ops.services.clustering.result import ClusterResult
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
@@ -31,6 +34,10 @@ def change(part: int, value: int) -> object:
 
 def plan(table: Table, starvation: str | None = None, **request: object) -> PlanResult:
     return table.clustering.plan(sort_by="id", rewrite=True, on_overlap="cancel", starvation=starvation, **request)
+
+
+EVERY = rows(*((f"k{n}", f"p{n % PARTITIONS}", 999, 999, None) for n in range(KEYS)))
+"""A write to every file group."""
 
 
 class World:
@@ -88,6 +95,7 @@ def test_texts_of_a_guard(text: str, guard: StarvationGuard) -> None:
             "sleep after 3",
             "x" * 10_000,
         ),
+        *("halve after " + "9" * 5_000, "wait " + "9" * 5_000 + "s after 3"),
         *("wait after 3", "wait 0s after 3", "wait 2h after 3", "wait 60 after 3"),
     ],
 )
@@ -112,7 +120,7 @@ def test_without_a_guard_records_are_not_read() -> None:
 def test_half_of_the_groups_are_planned_and_half_of_these_after_the_next_cancel(cancels: int) -> None:
     world = World(cancels)
     groups = 2 * PARTITIONS  # every plan named all of them
-    expected = {1: groups, 2: groups // 2, 3: groups // 4, 4: 2}[cancels]
+    expected = {1: groups, 2: groups // 2, 3: groups // 4, 4: 1}[cancels]
     assert sum(world.planned("halve after 2").values()) == expected
     assert sum(world.planned(None).values()) == groups
 
@@ -170,24 +178,33 @@ class Waking(ManualClock):
         super().sleep_s(seconds)
 
 
+@pytest.mark.parametrize("written", [change(0, 999), EVERY], ids=["one partition", "every group"])
 @pytest.mark.parametrize(
     "definition", [DEFINITION, MERGE_ON_READ, LOGGED_WITH_METADATA], ids=["cow", "mor", "metadata"]
 )
-def test_a_write_waits_for_the_plan_and_then_begins_from_its_result(definition: object) -> None:
+def test_a_write_waits_for_the_plan_and_then_begins_from_its_result(definition: object, written: object) -> None:
     world = World(2, definition)
     later = ManualClock(NOW_MS + 60_000, tick_ms=1)
     instant = plan(world.table("planner", later), "wait 20s after 2").instant
     assert instant is not None
-    clock = Waking(lambda: world.table("executor", later).clustering.execute(instant=instant, engine="local"))
-    done = table_of(world.storage, clock, "ingest").ingest(change(0, 999))
+    found_by: list[ClusterResult] = []
+
+    def act() -> None:
+        found_by.append(world.table("executor", later).clustering.execute(instant=instant, engine="local"))
+
+    clock = Waking(act)
+    done = table_of(world.storage, clock, "ingest").ingest(written)
     assert done.ended_plans == ()
     assert clock.slept_s < 5
+    (executed,) = found_by
+    assert (executed.groups, executed.left_out) == (2 * PARTITIONS, 0), "the executor does not give way to the write"
     log = whole_log(world.storage)
     assert isinstance(log.fate(instant)[1], Complete)
     assert timeline_of(world.storage).find(instant).is_completed
     found = merged(world.storage, clock)
     assert {found[f"k{n}"] for n in range(0, KEYS, PARTITIONS)} == {999}
     assert len(found) == KEYS
+    assert sum(world.planned("halve after 2").values()) == 2 * PARTITIONS, "the count begins anew"
     assert verify_table(world.storage, deep=True, index=True, clock=clock).findings == ()
 
 
@@ -220,9 +237,7 @@ def test_a_planner_whose_clock_is_ahead_makes_no_write_wait_longer_than_it_says(
 
 
 def test_halves_stay_within_partitions_where_files_can_be_merged() -> None:
-    world = World(0)
-    for _ in range(4):
-        world.starve()
+    world = World(2)
     found = world.planned("halve after 1")
     assert list(found.values()) == [2], "two file groups of one partition"
 
@@ -262,7 +277,7 @@ def test_a_guard_that_leaves_nothing_out_is_not_said() -> None:
     for _ in range(2):
         world.starve(partitions=("part=p0",))
     found = world.table("planner").clustering.explain(
-        sort_by="id", rewrite=True, on_overlap="cancel", starvation="halve after 2", partitions=("part=p0",)
+        sort_by="id", rewrite=True, on_overlap="cancel", starvation="colder after 2", partitions=("part=p0",)
     )
     assert found.counts["planned"] == 2
     assert "starvation guard" not in found.note
@@ -278,3 +293,57 @@ def test_a_compaction_that_writes_cancel_is_guarded_alike() -> None:
     found = world.table("planner").compaction.explain(threshold=1, starvation="halve after 2")
     assert found.counts["planned"] == PARTITIONS
     assert found.counts["plans that writes cancelled"] == PARTITIONS
+
+
+@pytest.mark.parametrize("guard", [3, True, 1.5])
+def test_a_guard_that_is_no_text_is_refused(guard: object) -> None:
+    with pytest.raises(InvalidRequest):
+        plan(World(0).table("planner"), guard)
+
+
+def test_groups_that_would_not_be_planned_take_no_place_in_the_half() -> None:
+    """The files of the colder partition are above the limit by now, so those of the other one are planned."""
+    storage = made(replace(DEFINITION, index="bloom"))
+    clock = ManualClock(NOW_MS, tick_ms=1)
+
+    def table(actor: str) -> Table:
+        return table_of(storage, clock, actor, file_sizes=FileSizes(small_bytes=0))
+
+    for part, count in (("p0", 4_000), ("p1", 4)):
+        for file in range(2):
+            table("loader").ingest(
+                rows(*((f"{part}-{file}-{n}", part, n, 1, None) for n in range(count))), "bulk_insert"
+            )
+    request: dict[str, object] = {"target_bytes": 1_000_000, "on_overlap": "cancel"}
+    for ts in (2, 3, 4):
+        planned = table("planner").clustering.plan(small_bytes=500_000, **request)
+        assert planned.counts["planned"] == 4
+        every = [(f"{part}-{file}-0", part, 7, ts, None) for part in ("p0", "p1") for file in range(2)]
+        assert table("ingest").ingest(rows(*every)).ended_plans == (planned.instant,)
+    table("ingest").ingest(rows(*((f"p1-{file}-0", "p1", 8, 6, None) for file in range(2))))
+    plain = table("planner").clustering.explain(small_bytes=10_000, **request)
+    assert {one.partition_path for one in plain.planned} == {"part=p1"}
+    guarded = table("planner").clustering.explain(small_bytes=10_000, starvation="halve after 3", **request)
+    assert guarded.planned == plain.planned
+
+
+def test_partitions_with_nothing_to_plan_are_not_the_colder_ones() -> None:
+    world = World(0)
+    world.table("executor").clustering.run(sort_by="id")
+    for _ in range(2):
+        made_plan = world.table("planner").clustering.plan(sort_by="id", on_overlap="cancel", rewrite=True)
+        world.value += 1
+        assert world.table("ingest").ingest(change(0, world.value)).ended_plans == (made_plan.instant,)
+    found = world.table("planner").clustering.explain(sort_by="id", on_overlap="cancel", starvation="colder after 2")
+    assert {one.partition_path for one in found.planned} == {"part=p0"}
+
+
+def test_a_write_that_begins_again_does_not_wait_a_second_time() -> None:
+    """The plan's clock is ahead, so its window would still be open when the write begins again."""
+    world = World(2)
+    ahead = ManualClock(NOW_MS + 60_000 + 30_000, tick_ms=1)
+    planned = plan(world.table("planner", ahead), "wait 20s after 2")
+    clock = ManualClock(NOW_MS + 60_000, tick_ms=1)
+    table = table_of(world.storage, clock, "ingest")
+    table._session.plan_windows[planned.instant] = clock.monotonic_s() - 1
+    assert table.ingest(change(0, 999)).ended_plans == (planned.instant,)

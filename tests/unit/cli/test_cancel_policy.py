@@ -100,6 +100,8 @@ def test_the_declared_policy_holds_unless_the_call_says_otherwise(home: Path, ca
         ((), declared),
         (("--cancel", "never"), "not cancellable"),
         (("--cancel", "after 2h"), "cancellable, overdue after 2 h"),
+        (("--cancel-after", "90s"), "cancellable, overdue after 1.5 min"),
+        (("--cancel-after", "1s"), "cancellable, overdue after 1 s"),
         (("--cancellable",), "cancellable"),
         (("--cancel-after-instants", "3"), "cancellable, overdue after 3 instants"),
     ):

@@ -15,6 +15,7 @@ from itertools import compress
 from typing import Any
 
 from hudi_ops.clock import Clock
+from hudi_ops.commit.undo.plan_cancels import without_waiting
 from hudi_ops.commit.undo.rollback_files import delete_files
 from hudi_ops.concurrency.conflicts import Contender, refuse_completed
 from hudi_ops.errors import Conflict, Overtaken
@@ -143,7 +144,7 @@ def _touching(service: Service, run: AnyRun, planned: Footprint | None) -> tuple
     completed = _completed(service, run, mine, state)
     if not session.strategy.looks_at_running(mine.role):
         return completed, []
-    others = session.contenders.running(session.ctx, state, attempt.instant)
+    others = without_waiting(session, state, mine, session.contenders.running(session.ctx, state, attempt.instant))
     running = [one for one in others if one.footprint is not None and session.strategy.yields(mine, one)]
     return completed, [one for one in running if mine.shared(one)]
 

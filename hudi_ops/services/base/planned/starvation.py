@@ -31,9 +31,6 @@ from hudi_ops.timeline.state import TableState
 CAUSE = "ingestion"
 """Cause of the CANCELs that count."""
 
-KEPT_MIN = 2
-"""Groups that halving leaves at least: one small file alone cannot be merged."""
-
 Group = tuple[str, str]
 C = TypeVar("C", bound=Candidate)
 
@@ -53,43 +50,55 @@ class Starved:
         found = self.counts[one.partition_path, one.file_id[:BUCKET_DIGITS]]
         return found if found >= self.guard.after else 0
 
-    def keep(self, choice: Choice, free: Sequence[C]) -> list[C]:
-        """Return the candidates that may be planned now; add the others to the choice."""
-        starved = [one for one in free if self.cancels(one)]
+    def keep(self, choice: Choice, due: Sequence[C], *, least: int = 1) -> list[C]:
+        """Return the candidates that may be planned now; add the others to the choice.
+
+        Args:
+            choice: gets the candidates that are held back, and what the guard does.
+            due: the candidates that would be planned without the guard.
+            least: groups that halving leaves at least: one small file alone cannot be merged.
+        """
+        starved = [one for one in due if self.cancels(one)]
         if not starved:
-            return list(free)
+            return list(due)
         if self.guard.how == "wait":
             if choice.cancel.on_overlap not in ENDING or not choice.cancel.cancellable:
-                return list(free)  # no write ends the plan
+                return list(due)  # no write ends the plan
             choice.cancel = replace(choice.cancel, wait_s=self.guard.wait_s)
             choice.guard = (
                 f"writes to {count_of(len(starved), 'file group')} wait up to {self.guard.wait_s:g} s for the plan"
             )
-            return list(free)
-        held = self._hotter(free, starved) if self.guard.how == "colder" else self._second_half(starved)
+            return list(due)
+        held = self._hotter(due, starved) if self.guard.how == "colder" else self._second_half(starved, least)
         if not held:
-            return list(free)
+            return list(due)
         why = "in a partition written lately" if self.guard.how == "colder" else "in the other half"
         left = choice.others.setdefault(Reason.GUARDED, [])
         left += [(one, f"writes cancelled {count_of(self.cancels(one), 'plan')} of it; {why}") for one in held]
         choice.guard = f"{count_of(len(held), 'file group')} left out, since writes cancelled plans of them"
         keys = {one.key for one in held}
-        return [one for one in free if one.key not in keys]
+        return [one for one in due if one.key not in keys]
 
-    def _second_half(self, starved: Sequence[C]) -> list[C]:
+    def _second_half(self, starved: Sequence[C], least: int) -> list[C]:
         """Return the groups beyond the colder half; each further cancelled plan halves again."""
         times = max(self.cancels(one) for one in starved) - self.guard.after + 1
-        kept = max(KEPT_MIN, -(-len(starved) // 2**times))
+        kept = max(least, -(-len(starved) // 2**times))
         by_partition = _by_partition(starved)
         # File groups that may be merged with each other stay together; those alone in their partition come last.
         newest = {path: (len(found) == 1, max(map(_newest, found)), path) for path, found in by_partition.items()}
         return sorted(starved, key=lambda one: (newest[one.partition_path], _newest(one), one.key))[kept:]
 
-    def _hotter(self, free: Sequence[C], starved: Sequence[C]) -> list[C]:
+    def _hotter(self, due: Sequence[C], starved: Sequence[C]) -> list[C]:
         """Return the starved groups that are not in the colder half of the partitions."""
-        newest = {path: max(map(_newest, found)) for path, found in _by_partition(free).items()}
+        newest = {path: max(map(_newest, found)) for path, found in _by_partition(due).items()}
         colder = sorted(newest, key=lambda path: (newest[path], path))[: -(-len(newest) // 2)]
         return [one for one in starved if one.partition_path not in colder]
+
+
+def release(choice: Choice) -> None:
+    """Forget what a guard held back: without it nothing would be planned."""
+    choice.others.pop(Reason.GUARDED, None)
+    choice.guard = ""
 
 
 def held_back(session: Session, state: TableState, action: str, text: str | None) -> Starved | None:
@@ -111,7 +120,7 @@ def _removed(session: Session, state: TableState, action: str) -> dict[str, froz
     """Return the file groups of cancelled plans that left the timeline, by instant."""
     found = {}
     for plan in state.timeline.aborted:
-        if plan.action == action and State.ABORTED in plan.states:
+        if plan.action == action and State.ABORTED in plan.states and session.was_cancelled(state, plan.time):
             with suppress(NotFound, Corrupt):  # archived since; `verify` reports one that cannot be read
                 record = read_aborted(session.ctx.storage, state.timeline, plan)
                 if record.cause == CAUSE:
