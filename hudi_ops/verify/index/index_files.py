@@ -7,7 +7,7 @@ from hudi_ops.metadata.records.file_lists import listed_files
 from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition
 from hudi_ops.verify.index.index_subject import Differences, IndexSubject
 from hudi_ops.verify.report import Findings
-from hudi_ops.verify.subject import FoundFile
+from hudi_ops.verify.subject import FoundFile, Subject
 
 _FILES = MetadataPartition.FILES
 
@@ -49,13 +49,19 @@ def _counts(subject: IndexSubject, file: FoundFile) -> bool:
     return instant is None and is_old and file.info.path not in table.removed
 
 
+def _is_being_cleaned(table: Subject, instant: str, path: str) -> bool:
+    """Return whether a pending clean deletes a file of an archived write: until it completes, the file is listed."""
+    is_old = bool(table.timeline.start) and instant < table.timeline.start
+    return is_old and path in table.removed and any(one.action == "clean" for one in table.timeline.pending)
+
+
 def _check_superfluous(subject: IndexSubject, path: str, found: Differences) -> None:
     table = subject.table
     if path in table.sizes:
         # No completed write names files of writes that completed since the first reading, nor those of failed tasks.
         instant = next((file.name.instant for file in table.data_files if file.info.path == path), "")
         writer = subject.metadata.instants.data.find(instant)
-        if writer is None or not writer.is_completed:
+        if (writer is None or not writer.is_completed) and not _is_being_cleaned(table, instant, path):
             found.report("error", "files of no completed write", f"lists {path}, which no completed write wrote", path)
     elif path not in table.removed and table.storage.head(path) is None:
         found.report("error", "files that are gone", f"lists {path}, which does not exist: readers fail on it", path)

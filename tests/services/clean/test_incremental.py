@@ -18,15 +18,27 @@ from hudi_ops.errors import Conflict
 from hudi_ops.services.base.publish import Draft, publish_plan
 from hudi_ops.services.clean.earlier import HELD_BACK_KEY, decode_held_back
 from hudi_ops.services.clean.service import CLEAN
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault, FaultyStorage
 from hudi_ops.timeline.content.plans import CleanResult, read_result
+from hudi_ops.verify import verify_table
 from tests.bounds import SOAK
 from tests.fault_plans import MoveBefore
 from tests.protocol.cleaning import clean as hudi_clean
 from tests.protocol.log_actors import session_of, timeline_of
 from tests.services.clean.cleaned import Judged, data_files, judged
-from tests.tables import DEFINITION, LOGGED_WITH_METADATA, MERGE_ON_READ, START_MS, WITH_METADATA, made, rows, table_of
+from tests.tables import (
+    BY_HAND,
+    DEFINITION,
+    LOGGED_WITH_METADATA,
+    MERGE_ON_READ,
+    START_MS,
+    WITH_METADATA,
+    made,
+    rows,
+    table_of,
+)
 
 HOUR_MS = 3_600_000
 
@@ -257,3 +269,25 @@ def test_without_a_clean_of_ours_on_the_timeline_every_partition_is_listed() -> 
     assert table_of(faulty, table.clock, "cleaner").clean.run(retain=2).deleted > 0
     assert "part=p1" in listed(faulty.history)
     leaves_nothing(table, retain=2)
+
+
+def test_a_pending_clean_of_files_of_archived_writes_is_no_damage_of_the_metadata_table() -> None:
+    """The clean deletes a file whose write was archived; until it completes the file is there, and listed."""
+    storage, clock = made(WITH_METADATA), ManualClock(START_MS, tick_ms=1)
+
+    def table(actor: str) -> Table:
+        clock.advance_ms(1_000)
+        return table_of(storage, clock, actor, upkeep=BY_HAND)
+
+    table("writer").ingest(rows(("old", "p1", 0, 0, None)))
+    for number in range(8):
+        table("writer").ingest(rows(("new", "p0", number, number, None)))
+    table("cleaner").clean.run(retain=5)
+    assert table("archiver").archive.run(keep_min=6, keep_max=7).instants
+    for number in (9, 10):
+        table("writer").ingest(rows(("old", "p1", number, number, None)))
+    planned = table("cleaner").clean.plan(retain=1)
+    assert planned.counts["planned"] == 6
+    assert verify_table(storage, index=True, clock=clock).errors == ()
+    table("cleaner").clean.execute()
+    assert verify_table(storage, index=True, clock=clock).findings == ()
