@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hudi_ops.cli.arguments import parse_bytes, parse_seconds
+from hudi_ops.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -30,6 +32,7 @@ def with_options(
 
     readers: dict[str, Callable[[dict[str, Any]], Any]] = {}
     parameters: list[inspect.Parameter] = []
+    options: dict[str, str] = {}
     renamed = getattr(model, "renamed", {})
     shapes = schemas(model)
     # Each option with the field that it sets; old names are hidden.
@@ -45,6 +48,7 @@ def with_options(
         default = False if annotation.__origin__ is bool else None
         kind = inspect.Parameter.KEYWORD_ONLY
         parameters.append(inspect.Parameter(name, kind, default=default, annotation=annotation))
+        options[name] = option
     unset = {one.name: one.default for one in parameters}
 
     def wrap(command: Callable[..., None]) -> Callable[..., None]:
@@ -56,7 +60,7 @@ def with_options(
         def called(**given: Any) -> None:
             values = {name: given.pop(name) for name in readers}
             said = {name: read(values) for name, read in readers.items() if values[name] not in (None, [], unset[name])}
-            command(**given, request=(make or model)(**said))
+            command(**given, request=_request(make or model, said, options))
 
         placed = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
         made = [*placed[:at], *parameters, *placed[at:]]
@@ -65,6 +69,24 @@ def with_options(
         return called
 
     return wrap
+
+
+def _request(make: Callable[..., Any], said: Mapping[str, Any], options: Mapping[str, str]) -> Any:
+    """Return the request of the given values; an error names options, not fields.
+
+    Raises:
+        InvalidRequest: a wrong value.
+    """
+    try:
+        return make(**said)
+    except InvalidRequest as error:
+        # Names of one word may be words of the sentence.
+        fields = "|".join(sorted((name for name in options if "_" in name), key=len, reverse=True))
+        if fields:
+            for part in ("what", "expected", "next_step"):
+                text = re.sub(rf"\b({fields})\b", lambda found: options[found[0]], getattr(error, part))
+                setattr(error, part, text)
+        raise
 
 
 def _annotation(option: str, schema: dict[str, Any], metavar: str | None, *, hidden: bool) -> Any:

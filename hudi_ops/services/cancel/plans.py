@@ -99,7 +99,7 @@ def _pending(session: Session, state: TableState, plan: Instant) -> PlanRow:
         state="cancelled" if cancel is not None else word,
         age_s=_age_s(session, state, plan.time),
         groups=_groups(content),
-        policy=str(policy_of(entry)) if entry is not None else "planned by another program",
+        policy=_said_policy(entry, is_a_resize=is_resize(content)),
         executor=_executor(lease) if is_live else taken.owner if taken is not None else "",
         epoch=taken.epoch if taken is not None else 0,
         cancelled_by=(cancel.requester or cancel.owner) if cancel is not None else "",
@@ -108,6 +108,17 @@ def _pending(session: Session, state: TableState, plan: Instant) -> PlanRow:
         if cancel is not None
         else _next(plan, word, is_a_resize=is_resize(content), is_ours=entry is not None),
     )
+
+
+def _said_policy(entry: Plan | None, *, is_a_resize: bool) -> str:
+    """Return the cancel policy of a plan in words; None: another program planned it."""
+    if entry is None:
+        return "planned by another program"
+    said = str(policy_of(entry))
+    if is_a_resize:
+        # A write puts its rows into the new buckets as well, unless it replaces the old ones.
+        said = said.replace("leaves out file groups that writes touch", "leaves out buckets that writes replace")
+    return said
 
 
 def policy_of(entry: Plan) -> CancelPolicy:

@@ -182,7 +182,7 @@ def refuse_unknown_index(state: TableState) -> None:
             table=state.config.name,
             expected="a table with the bloom, simple, record_index or simple bucket index",
             found=facts.index,
-            next_step="leave the table as it is; Apache Hudi can resize its buckets",
+            next_step="split and merge its buckets instead: `hudi-ops resize TABLE`",
         )
     if not facts.takes_rows:
         raise Unsupported(
@@ -298,5 +298,6 @@ def _ordered(
     return frozenset(
         one.key
         for one in slices
-        if one.base is not None and (by_footer.get(one.base.path) or known.get(one.base.instant))
+        # Rows in log files are in no order.
+        if one.base is not None and not one.logs and (by_footer.get(one.base.path) or known.get(one.base.instant))
     )

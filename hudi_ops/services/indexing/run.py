@@ -108,14 +108,14 @@ def build_metadata(
             left = _execute_left(session, how, restored)
         state = session.loader.load()
     dropped: tuple[str, ...] = ()
-    again = dropped_before(state)
+    again, asked = dropped_before(state), partitions
     if rebuild:
         partitions, dropped = partitions_to_rebuild(session, state, partitions)
     elif again:
         partitions = tuple(sorted({*(partitions or ()), *again}))
     after = replace(state, config=without_partitions(state.config, dropped))
     wanted = wanted_partitions(after, partitions)
-    columns_asked(session, after, partitions, wanted)  # refuses wrong columns before anything is dropped
+    columns_asked(session, after, asked, wanted)  # refuses wrong columns before anything is dropped
     if dry_run:
         return _preview(session, state, engine, tuple(map(str, wanted)), dropped)
     done = left
@@ -125,7 +125,7 @@ def build_metadata(
         if dropped:
             drop_metadata(session, dropped, to_build=tuple(map(str, wanted)))
         try:
-            with defined(session, after, partitions, wanted):
+            with defined(session, after, asked, wanted):
                 for step in in_steps(session, state, wanted):
                     done += (_plan_and_execute(session, tuple(map(str, step)), how),)
         except HudiOpsError as error:

@@ -33,13 +33,14 @@ def columns_asked(
     It is the one that `names` say (`secondary_index_NAME=COLUMN`), else that of its definition, else NAME.
 
     Raises:
-        InvalidRequest: the column cannot have an index here.
+        InvalidRequest: the column cannot have an index here, or an index of the name has another column.
     """
     indexes = [name for name in wanted if is_secondary(name)]
-    if not indexes:
+    asked = _asked(state, names)
+    if not indexes and not asked:
         return {}
-    asked = dict(name.partition("=")[::2] for name in names or () if "=" in name)
     definitions = load_index_definitions(session.ctx.storage)
+    _refuse_other_columns(state, asked, definitions, indexes)
     schema = table_schema(state.config, state.timeline, session.commits)
     found = {}
     for name in indexes:
@@ -56,6 +57,49 @@ def columns_asked(
             )
         found[name] = column
     return found
+
+
+def _asked(state: TableState, names: Sequence[str] | None) -> dict[str, str]:
+    """Return the columns that names say.
+
+    Raises:
+        InvalidRequest: two columns for one index.
+    """
+    found: dict[str, str] = {}
+    for name, _, column in (one.partition("=") for one in names or () if "=" in one):
+        if found.setdefault(name, column) != column:
+            raise InvalidRequest(
+                f"{name} is named with two columns",
+                table=state.config.name,
+                expected="one column for each index",
+                found=f"{found[name]} and {column}",
+                next_step="give the second index a name of its own",
+            )
+    return found
+
+
+def _refuse_other_columns(
+    state: TableState,
+    asked: Mapping[str, str],
+    definitions: Mapping[str, IndexDefinition],
+    to_build: Sequence[str],
+) -> None:
+    """Refuse to take an index for built that has another column.
+
+    Raises:
+        InvalidRequest: it exists.
+    """
+    for name, column in asked.items():
+        held = definitions.get(name)
+        if name in to_build or held is None or not held.source_fields or held.source_fields[0] == column:
+            continue
+        raise InvalidRequest(
+            f"{name} is an index of column {held.source_fields[0]}",
+            table=state.config.name,
+            expected=f"{name}={held.source_fields[0]}",
+            found=f"{name}={column}",
+            next_step=f"choose another name, or build it anew with the other column: --rebuild {name}={column}",
+        )
 
 
 @contextmanager

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 
 from hudi_ops.commit.checks import refuse_pending_restore
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.errors import Busy, InvalidRequest, Unsupported
 from hudi_ops.index.resizes import RESIZE_STRATEGY, is_resize
-from hudi_ops.metadata.records.partitions import MetadataPartition, in_build_order, is_secondary
+from hudi_ops.metadata.records.partitions import SECONDARY_PREFIX, MetadataPartition, in_build_order, is_secondary
 from hudi_ops.timeline.content.plans import ReplacePlan, RollbackPlan, read_plan
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.slices import is_partitioned
+
+_SECONDARY_NAME = re.compile(rf"{SECONDARY_PREFIX}[A-Za-z0-9_-]{{1,100}}")
 
 _DEFAULT = (MetadataPartition.FILES, MetadataPartition.COLUMN_STATS, MetadataPartition.PARTITION_STATS)
 
@@ -27,6 +30,7 @@ def wanted_partitions(state: TableState, names: Sequence[str] | None) -> tuple[s
     config = state.config
     asked = _default(state) if names is None else [partition_named(name, config.name) for name in names]
     wanted: set[str] = {MetadataPartition.FILES, *asked}
+    _refuse_names(state, wanted - {*config.all_metadata_partitions})
     if MetadataPartition.RECORD_INDEX in wanted and state.log.properties.facts.has_ring:
         raise Unsupported(
             "a table with hash rings cannot have a record index: a write beside a resize records its keys later than the resize "
@@ -57,6 +61,25 @@ def wanted_partitions(state: TableState, names: Sequence[str] | None) -> tuple[s
             next_step=f"`hudi-ops index TABLE run record_index {' '.join(needing)}`",
         )
     return in_build_order(wanted - {*config.metadata_partitions})
+
+
+def _refuse_names(state: TableState, names: Iterable[str]) -> None:
+    """Refuse new secondary indexes whose names are not one word.
+
+    The name is that of a folder, and one of a list with commas.
+
+    Raises:
+        InvalidRequest: such a name.
+    """
+    for name in sorted(filter(is_secondary, names)):
+        if _SECONDARY_NAME.fullmatch(name) is None:
+            raise InvalidRequest(
+                f"a secondary index cannot be named {name.removeprefix(SECONDARY_PREFIX)!r}",
+                table=state.config.name,
+                expected=f"{SECONDARY_PREFIX}NAME with letters, digits, underscores and hyphens, 100 at most",
+                found=name,
+                next_step="choose another name, and name the column behind it: secondary_index_NAME=COLUMN",
+            )
 
 
 def _default(state: TableState) -> list[str]:

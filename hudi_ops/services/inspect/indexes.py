@@ -8,13 +8,14 @@ from typing import Any
 
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.lease.lease import read_lease
-from hudi_ops.errors import HudiOpsError
+from hudi_ops.errors import HudiOpsError, InvalidRequest
 from hudi_ops.metadata.records.partitions import MetadataPartition, default_groups
 from hudi_ops.metadata.writer.building import group_count
 from hudi_ops.services.base.result import Result
 from hudi_ops.services.indexing.choose import pending_builds
 from hudi_ops.services.indexing.dropped import dropped_indexes
 from hudi_ops.services.indexing.filling.diff import snapshot
+from hudi_ops.services.indexing.secondary import columns_asked
 from hudi_ops.services.indexing.wanted import partition_named, wanted_partitions
 from hudi_ops.services.metadata_table.describe import describe_metadata
 from hudi_ops.timeline.builds.checkpoint import BuildCheckpoint, checkpoints_of
@@ -129,14 +130,14 @@ def explain_indexes(session: Session, names: Sequence[str] | None = None) -> tup
         Corrupt: a file is lost that a completed write names.
     """
     state = session.loader.load()
-    wanted = [partition_named(name, state.config.name) for name in names] if names else list(MetadataPartition)
+    asked = {partition_named(name, state.config.name): name for name in names or MetadataPartition}
     size, slices = 0, 0
     if state.timeline.completed_writes:
         seen = snapshot(session, state)
         size, slices = seen.size_bytes, sum(file.size_bytes for file in seen.described.values())
     found = []
-    for partition in wanted:
-        why = _why_not(state, str(partition))
+    for partition, name in asked.items():
+        why = _why_not(state, str(partition)) or _why_not_its_column(session, state, str(partition), name)
         exists = partition in state.config.metadata_partitions
         groups = default_groups(partition)
         if partition == MetadataPartition.RECORD_INDEX:
@@ -161,6 +162,15 @@ def _why_not(state: TableState, name: str) -> str:
         return error.what
     if not state.timeline.completed_writes:
         return "the table has no completed write"
+    return ""
+
+
+def _why_not_its_column(session: Session, state: TableState, partition: str, name: str) -> str:
+    """Return why the column of a secondary index cannot be indexed; `name` may say it."""
+    try:
+        columns_asked(session, state, [name], {partition} - {*state.config.metadata_partitions})
+    except InvalidRequest as error:
+        return error.what
     return ""
 
 

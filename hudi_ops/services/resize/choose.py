@@ -13,16 +13,16 @@ from enum import StrEnum
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers
 from hudi_ops.config.requests import ResizeRequest
-from hudi_ops.errors import Corrupt, InvalidRequest, Unsupported
+from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.index.bucket_engine import ring_engine_of
 from hudi_ops.index.resizes import RingChange
 from hudi_ops.index.ring import Ring, merge, split
-from hudi_ops.index.ring_files import RingReader, ring_folder
+from hudi_ops.index.ring_files import RingReader
 from hudi_ops.services.base.choice import Candidate, Choice, Measured, Strategy, cancel_policy, count_of
 from hudi_ops.services.base.engine import choose_by_bytes
 from hudi_ops.services.base.merging import merging_of
 from hudi_ops.services.base.planned.choosing import naming, slices_of, standing_plans
-from hudi_ops.services.base.planned.rings import refuse_record_index, refuse_stray_groups
+from hudi_ops.services.base.planned.rings import refuse_lost_ring, refuse_record_index, refuse_stray_groups
 from hudi_ops.services.resize.child_names import ChildNames
 from hudi_ops.services.resize.nodes import Limits, NodeChoice, choose_nodes
 from hudi_ops.services.resize.points import PointTask, SplitPoint, find_point, split_point_of
@@ -283,14 +283,7 @@ def _rings(session: Session, state: TableState, paths: Sequence[str]) -> dict[st
     found = RingReader.of(ctx.storage, state, session.commits).read_all(paths, ctx.local_engine)
     lost = next((path for path, ring in found.items() if ring is None), None)
     if lost is not None:
-        raise Corrupt(
-            f"partition {lost or '.'} has file groups and no hash ring",
-            table=state.config.name,
-            file=ring_folder(lost),
-            expected="a ring file of every partition with file groups",
-            found="none",
-            next_step="run `hudi-ops verify`; restore the file from a copy, since without it no key can be located",
-        )
+        refuse_lost_ring(state.config.name, lost)
     return {path: ring for path, ring in found.items() if ring is not None}
 
 

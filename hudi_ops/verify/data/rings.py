@@ -5,13 +5,15 @@ Source: docs/protocol.md §27.
 
 from __future__ import annotations
 
+import json
+
 import pyarrow as pa
 
 from hudi_ops.config.table import TableFacts
 from hudi_ops.errors import Corrupt, HudiOpsError
 from hudi_ops.index.bucket_engine import ring_engine_of
 from hudi_ops.index.ring import INITIAL, Ring, parse_ring
-from hudi_ops.index.ring_files import RINGS_FOLDER, RingReader, ring_path, ring_versions
+from hudi_ops.index.ring_files import RINGS_FOLDER, RINGS_KEY, RingReader, ring_path, ring_versions
 from hudi_ops.index.simple_bucket import bucket_of
 from hudi_ops.kernels.keys.hashing import bucket_hash_values, bucket_ids
 from hudi_ops.timeline.log.commit_log import Log
@@ -49,7 +51,7 @@ def check_rings(subject: Subject, log: Log, findings: Findings) -> dict[str, Rin
         if ring is None:
             findings.error(
                 "ring-missing",
-                "the partition has file groups and no hash ring: the next write begins another one",
+                "the partition has file groups and no hash ring: writes to it are refused",
                 ring_path(path, INITIAL),
                 RESTORE,
             )
@@ -66,9 +68,30 @@ def check_rings(subject: Subject, log: Log, findings: Findings) -> dict[str, Rin
                 path or ".",
                 "find out which writer does not use the hash ring, and move its rows by upserts",
             )
+    _check_named(subject, findings)
     left.check_logs(findings)
     findings.looked("hash rings", len(rings))
     return rings
+
+
+def _check_named(subject: Subject, findings: Findings) -> None:
+    """Report rings that completed writes made, and whose files are gone without a newer one.
+
+    An older ring names file groups that were replaced: rows written there are seen by no reader.
+    """
+    for write in subject.later.completed_writes:
+        metadata = subject.commits.metadata(subject.later, write) if write.kind == "replacecommit" else None
+        named = metadata.extra.get(RINGS_KEY, "{}") if metadata is not None else "{}"
+        for path in json.loads(named) if RINGS_KEY in (metadata.extra if metadata is not None else {}) else ():
+            versions = ring_versions(subject.storage, path)
+            if max(versions.rings, default="") < write.time and max(versions.committed, default="") < write.time:
+                findings.error(
+                    "ring-missing",
+                    f"{write.action} {write.time} made a hash ring of the partition, and its file is gone: an older ring names "
+                    "file groups that were replaced",
+                    ring_path(path, write.time),
+                    RESTORE,
+                )
 
 
 def misplaced(keys: pa.Array, file_id: str, facts: TableFacts, ring: Ring | None) -> int:

@@ -50,7 +50,10 @@ def _counts(subject: IndexSubject, file: FoundFile) -> bool:
 
 
 def _is_being_cleaned(table: Subject, instant: str, path: str) -> bool:
-    """Return whether a pending clean deletes a file of an archived write: until it completes, the file is listed."""
+    """Return whether a pending clean deletes a file of an archived write.
+
+    Until it completes, the file is listed.
+    """
     is_old = bool(table.timeline.start) and instant < table.timeline.start
     return is_old and path in table.removed and any(one.action == "clean" for one in table.timeline.pending)
 

@@ -17,11 +17,12 @@ from hudi_ops.services.clustering.choose import LeftReason
 from hudi_ops.services.clustering.cost import estimate
 from hudi_ops.services.clustering.layout import ORDER_KEY, SORT_AND_SIZE, SORT_COLUMNS_KEY, SORT_IN_FILE
 from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.timeline.content.plans import ReplacePlan, read_plan
 from tests.definitions import Definition
 from tests.protocol.log_actors import timeline_of
-from tests.tables import BY_RECORD_INDEX, DEFINITION, NOW_MS, made, rows, table_of
+from tests.tables import BY_RECORD_INDEX, DEFINITION, MERGE_ON_READ, NOW_MS, made, rows, table_of
 
 LOOKED_UP = replace(BY_RECORD_INDEX, index="bloom", metadata=False)
 """A table in which new keys may go to any file."""
@@ -200,3 +201,19 @@ def test_the_estimate_of_memory_keeps_to_the_limit() -> None:
     assert estimate(sizes, 2).memory_bytes == memory_of(sizes[0]) + memory_of(sizes[1])
     assert estimate(sizes, 2, 1 << 30).memory_bytes == (1 << 30) + memory_of(sizes[1]), "the first is sorted on disk"
     assert estimate(sizes, 1, 1 << 30).memory_bytes == 1 << 30
+
+
+@pytest.mark.parametrize("index", ["bloom", "simple_bucket"])
+def test_groups_whose_log_files_broke_the_order_are_sorted_again(index: str) -> None:
+    storage, clock = made(replace(MERGE_ON_READ, index=index)), ManualClock(NOW_MS, tick_ms=1)
+
+    def table(actor: str) -> Table:
+        return table_of(storage, clock, actor)
+
+    table("writer").ingest(rows(*((f"k{number:02}", "p0", number, 1, None) for number in range(20))))
+    done = table("executor").clustering.run(sort_by=["value"], rewrite=True)
+    assert table("planner").clustering.explain(sort_by=["value"]).planned == ()
+    table("writer").ingest(rows(*((f"k{number:02}", "p0", 1_000 - number, 2, None) for number in range(20))))
+    again = table("executor").clustering.run(sort_by=["value"])
+    assert (again.replaced, again.rows) == (done.replaced, 20)
+    assert table("planner").clustering.explain(sort_by=["value"]).planned == ()

@@ -36,7 +36,7 @@ def test_a_dry_run_and_explain_change_nothing_and_the_run_archives(
 
 def test_numbers_that_contradict_each_other_are_a_wrong_call(call: Callable[..., Any], trips: Path) -> None:
     for options, says in (
-        (("--keep-min", "0"), "keep_min is below 1"),
+        (("--keep-min", "0"), "--keep-min is below 1"),
         (("--keep-min", "9", "--keep-max", "5"), "keep_max is 5"),
     ):
         wrong = call("archive", str(trips), *options)

@@ -29,7 +29,7 @@ WRONG = [
     (["--sort-by", "ts,,fare"], "--sort-by names an empty column"),
     (["--sort-by", "ts", "--sort-by", "ts"], "given twice"),
     (["--target-size", "big"], "--target-size is not a size"),
-    (["--target-size", "1MB", "--small-file-limit", "2MB"], "small_bytes is above target_bytes"),
+    (["--target-size", "1MB", "--small-file-limit", "2MB"], "--small-file-limit is above --target-size"),
     (["plan", "--instant", "20300101000000000"], "--instant names an existing plan"),
     (["execute", "--dry-run"], "executed unchanged"),
     (["execute", "--instant", "20300101000000000"], "no such clustering"),

@@ -30,7 +30,7 @@ WRONG = [
     (["--split-point", "left"], "unknown split point"),
     (["--split-size", "big"], "--split-size is not a size"),
     (["--merge-size", "-1"], "--merge-size is not a size"),
-    (["--split-size", "1MB", "--merge-size", "1MB"], "merge_bytes is above a quarter of split_bytes"),
+    (["--split-size", "1MB", "--merge-size", "1MB"], "--merge-size is above a quarter of --split-size"),
     (["plan", "run"], "plan and run are not one partition and one mode"),
     (["city=Oslo", "city=Rome"], "are not one partition and one mode"),
     (["city=Roma"], "no partition 'city=Roma'"),

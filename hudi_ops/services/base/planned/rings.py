@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
+from typing import NoReturn
 
 from hudi_ops.errors import Corrupt, Unsupported
 from hudi_ops.index.ring import Ring
+from hudi_ops.index.ring_files import RINGS_KEY, ring_folder
 from hudi_ops.metadata.records.partitions import MetadataPartition
-from hudi_ops.timeline.state import TableState
+from hudi_ops.timeline.state import CommitReader, TableState
 
 
 def refuse_stray_groups(table: str, keys: Iterable[tuple[str, str]], rings: Mapping[str, Ring]) -> None:
@@ -28,6 +31,49 @@ def refuse_stray_groups(table: str, keys: Iterable[tuple[str, str]], rings: Mapp
             found=file_id,
             next_step="run `hudi-ops verify`; another writer of this table has another index, or a ring file was lost",
         )
+
+
+def refuse_lost_ring(table: str, partition_path: str, instant: str = "") -> NoReturn:
+    """Refuse a partition without the ring that its file groups, or the write `instant`, need.
+
+    Raises:
+        Corrupt: always.
+    """
+    lacks = f"lacks the hash ring of {instant}, which completed" if instant else "has file groups and no hash ring"
+    raise Corrupt(
+        f"partition {partition_path or '.'} {lacks}",
+        table=table,
+        instant=instant,
+        file=ring_folder(partition_path),
+        expected="the ring file of the newest version that counts",
+        found="none",
+        next_step="run `hudi-ops verify`; restore the file from a copy, since without it no key can be located",
+    )
+
+
+def refuse_older_rings(commits: CommitReader, state: TableState, rings: Mapping[str, str]) -> None:
+    """Refuse rings of which a completed write on the timeline made a newer version.
+
+    An older ring names file groups that were replaced: rows that are written there are seen by no reader. Where a partition has
+    visible groups, `refuse_stray_groups` tells as much without reading commits.
+
+    Args:
+        commits: of the table.
+        state: of the table.
+        rings: instant of the ring of each partition; empty: it has none.
+
+    Raises:
+        Corrupt: the file of the newer ring was lost. Raised by `refuse_lost_ring`.
+    """
+    oldest = min(rings.values(), default="9")
+    for write in state.timeline.completed_writes:
+        metadata = (
+            commits.metadata(state.timeline, write) if write.kind == "replacecommit" and write.time > oldest else None
+        )
+        named = json.loads(metadata.extra.get(RINGS_KEY, "{}")) if metadata is not None else {}
+        for path, instant in rings.items():
+            if path in named and instant < write.time:
+                refuse_lost_ring(state.config.name, path, write.time)
 
 
 def refuse_record_index(state: TableState) -> None:

@@ -27,7 +27,12 @@ from hudi_ops.index.bucket_engine import Ranges, RingEngine, RingLookup, ring_en
 from hudi_ops.index.ring import Ring, initial_ring
 from hudi_ops.index.ring_files import RingReader, put_initial
 from hudi_ops.kernels.merging.split import split_groups
-from hudi_ops.services.base.planned.rings import refuse_record_index, refuse_stray_groups
+from hudi_ops.services.base.planned.rings import (
+    refuse_lost_ring,
+    refuse_older_rings,
+    refuse_record_index,
+    refuse_stray_groups,
+)
 from hudi_ops.services.base.slices import live_slices
 from hudi_ops.services.write.operations import Replaces, WriteOperation
 from hudi_ops.services.write.routing.known_rings import KnownRings
@@ -136,10 +141,10 @@ class RingRouter:
         refuse_record_index(state)
         storage, count = self.session.ctx.storage, self._engine.count
         read = self._rings(state, [*self._numbers])
-        rings = {path: ring or put_initial(storage, path, count) for path, ring in read.items()}
         live: dict[tuple[str, str], Slice] = {}
         if self.operation.replaces is Replaces.NOTHING:
-            live = live_nodes(self.session, state, rings)
+            live = live_nodes(self.session, state, read)
+        rings = {path: ring or put_initial(storage, path, count) for path, ring in read.items()}
         names, again = self._by_node(rings)
         targets = []
         for (path, node), name in sorted(names.items()):
@@ -216,14 +221,20 @@ def _again_key(path: str, node: int) -> str:
     return f"node {chunk_key(path, node)}"
 
 
-def live_nodes(session: Session, state: TableState, rings: dict[str, Ring]) -> dict[tuple[str, str], Slice]:
+def live_nodes(session: Session, state: TableState, rings: Mapping[str, Ring | None]) -> dict[tuple[str, str], Slice]:
     """Return the visible slice of each (partition path, file id) in the partitions of rings.
 
     Raises:
-        Corrupt: a file group belongs to no node, so that no write would find its rows.
+        Corrupt: a file group belongs to no node, so that no write would find its rows; or a ring was lost.
     """
     live = {slice_.key: slice_ for slice_ in live_slices(session, state, sorted(rings))}
-    refuse_stray_groups(state.config.name, live, rings)
+    known = {path: ring for path, ring in rings.items() if ring is not None}
+    filled = {path for path, _ in live}
+    for path in sorted(filled - known.keys()):
+        refuse_lost_ring(state.config.name, path)
+    refuse_stray_groups(state.config.name, live, known)
+    bare = {path: ring.instant if ring is not None else "" for path, ring in rings.items() if path not in filled}
+    refuse_older_rings(session.commits, state, bare)
     return live
 
 
