@@ -11,8 +11,9 @@ from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.concurrency.lock.in_process import InProcessLock
 from hudi_ops.concurrency.lock.locks import lock_of_table
 from hudi_ops.config.requests import IndexRequest
-from hudi_ops.errors import Busy
-from hudi_ops.metadata.records.partitions import MetadataPartition, default_groups
+from hudi_ops.errors import Busy, Conflict
+from hudi_ops.metadata.reader.layout import load_index_definitions
+from hudi_ops.metadata.records.partitions import MetadataPartition, default_groups, is_secondary
 from hudi_ops.services.base.choice import Choice, Reason, Strategy, Verdict
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.indexing.rebuild import dropped_before
@@ -137,9 +138,28 @@ def draft_of(session: Session, state: TableState, choice: IndexChoice) -> Draft:
 
     def revise(now: TableState) -> Draft:
         refuse_planned(session, now, choice.partitions)
+        _refuse_undefined(session, now, choice.partitions)
         return draft_of(session, now, choice)
 
     return Draft(body, Footprint(frozenset()), state, revise=revise, choice=choice, cancel=choice.cancel)
+
+
+def _refuse_undefined(session: Session, state: TableState, wanted: Sequence[str]) -> None:
+    """Refuse a plan of secondary indexes whose definitions were removed since they were put.
+
+    Raises:
+        Conflict: a drop of the index before removed one.
+    """
+    indexes = [name for name in map(str, wanted) if is_secondary(name)]
+    missing = sorted({*indexes} - load_index_definitions(session.ctx.storage).keys()) if indexes else []
+    if missing:
+        raise Conflict(
+            f"the definition of {missing[0]} was removed while its build was planned",
+            table=state.config.name,
+            expected=f"a definition of {', '.join(missing)}",
+            found="none: another process dropped the index",
+            next_step="run the same call again",
+        )
 
 
 def indexed_upto(state: TableState) -> str:

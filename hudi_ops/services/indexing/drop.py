@@ -25,6 +25,7 @@ from hudi_ops.metadata.index_definitions import encode_index_definitions
 from hudi_ops.metadata.reader.layout import load_index_definitions
 from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, is_secondary, rebuild_command
 from hudi_ops.services.base.result import Result
+from hudi_ops.services.indexing.choose import pending_builds
 from hudi_ops.services.indexing.ended import end_builds
 from hudi_ops.services.indexing.rebuild import dropped_before
 from hudi_ops.storage.protocol import FileInfo
@@ -218,6 +219,9 @@ def _delete(session: Session, wanted: set[str], *, whole: bool, to_build: Sequen
         # Read after the listing: files of partitions that are named by now must stay.
         config = load_config(ctx.storage)
         rebuilt = _listed(config) if whole else _listed(config) & wanted
+        # The files of a build that began since the decision are not named yet.
+        for _, names in pending_builds(session, session.loader.load()):
+            rebuilt |= {*names} if whole else {*names} & wanted
         if rebuilt:
             raise Conflict(
                 f"another process built the metadata table again ({', '.join(sorted(rebuilt))})",

@@ -215,11 +215,13 @@ def plan_build(session: Session, request: IndexRequest) -> PlanResult:
         state = replace(state, config=without_partitions(state.config, dropped))
         return preview(session, INDEXING, request.model_copy(update={"partitions": names}), state)
     end_builds(session, None, "its partitions are built again")
-    wanted = wanted_partitions(replace(state, config=without_partitions(state.config, dropped)), names)
+    after = replace(state, config=without_partitions(state.config, dropped))
+    wanted = wanted_partitions(after, names)
+    columns_asked(session, after, request.partitions, wanted)  # refuses wrong columns before anything is dropped
     if dropped:
         drop_metadata(session, dropped, to_build=tuple(map(str, wanted)))
     try:
-        with defined(session, state, names, wanted):
+        with defined(session, after, request.partitions, wanted):
             return plan(session, INDEXING, request.model_copy(update={"partitions": tuple(map(str, wanted))}))
     except HudiOpsError as error:
         raise (say_dropped(session, error, dropped) if dropped else error) from error

@@ -92,7 +92,7 @@ def show_indexes(session: Session) -> tuple[IndexState, ...]:
         plans |= dict.fromkeys(names, plan.time)
         begun[plan.time] = next(reversed(checkpoints_of(session.ctx.storage, plan.time)), None)
     shown = []
-    every = sorted({*map(str, MetadataPartition), *found})
+    every = sorted({*map(str, MetadataPartition), *found, *plans})
     dropped = dropped_indexes(session, state, {*every} - {*state.config.all_metadata_partitions, *plans})
     for name in every:
         plan_time, one = plans.get(name, ""), found.get(name)

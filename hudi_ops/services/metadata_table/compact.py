@@ -140,7 +140,9 @@ def _choose(session: Session, state: TableState) -> _Chosen | None:
     if not instant or not deltas_since_compaction(own) or instant <= max(compactions(own), default=""):
         return None
     instants = MetadataInstants(own, state.timeline, session.commits.archived)
-    partitions = kept_partitions(state.config)
+    # Catch-up puts records below those of writers. Upon a base file made of the writers' records they would replace them.
+    announced = state.config.metadata_partitions_inflight
+    partitions = tuple(one for one in kept_partitions(state.config) if one not in announced)
     folders = session.ctx.local_engine.map(lambda partition: list_partition(storage, partition), partitions)
     listed = tuple(zip(partitions, folders, strict=True))
     inputs = inputs_at(instant, instants, listed)

@@ -84,6 +84,21 @@ def test_a_rebuild_builds_a_new_index_with_its_column(storage: MemoryStorage) ->
     assert load_index_definitions(storage)[INDEX].source_fields == ("city",)
 
 
+def test_a_plan_to_rebuild_takes_the_column_that_is_asked_for(storage: MemoryStorage) -> None:
+    table(storage).indexing.run(partitions=(f"{INDEX}=city",))
+    before = files_of(storage)
+    with pytest.raises(InvalidRequest, match="has no column nosuch"):
+        table(storage).indexing.plan(partitions=(f"{INDEX}=nosuch",), rebuild=True)
+    assert files_of(storage) == before
+    planned = table(storage).indexing.plan(partitions=(f"{INDEX}=value",), rebuild=True)
+    assert planned.instant is not None
+    shown = {one.name: (one.state, one.plan) for one in table(storage).indexing.show()}
+    assert shown[INDEX] == ("planned", planned.instant)
+    table(storage).indexing.execute()
+    assert load_index_definitions(storage)[INDEX].source_fields == ("value",)
+    assert verify_table(storage, index=True).errors == ()
+
+
 @pytest.mark.parametrize(
     ("name", "why"),
     [(f"{INDEX}=city", ""), (f"{INDEX}=nosuch", "has no column nosuch"), (f"{INDEX}=_hoodie_is_deleted", "type bool")],

@@ -1,0 +1,165 @@
+"""Builds beside compactions of the metadata table, and beside drops that delete late."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from hudi_ops.concurrency.lock.in_process import InProcessLock
+from hudi_ops.concurrency.lock.locks import Held
+from hudi_ops.errors import Conflict
+from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.table.table import Table
+from hudi_ops.testing.clock import ManualClock
+from hudi_ops.testing.faults import FaultyStorage
+from hudi_ops.testing.simulated import simulated_context
+from hudi_ops.timeline.settings.properties_file import load_config
+from hudi_ops.verify import verify_table
+from tests.tables import BY_RECORD_INDEX, NOW_MS, SCHEMA, by_key, made, of_schema, table_of
+
+CITIES = replace(BY_RECORD_INDEX, schema=pa.schema([*SCHEMA, ("city", pa.string())]))
+INDEX = "secondary_index_city"
+SLOT = "put_if_absent:.hoodie/.commit_log/0"
+
+
+def cities(*values: tuple[str, str, int, str]) -> pa.Table:
+    """Rows: key, partition, time and city."""
+    return of_schema(CITIES.schema, [(key, part, ts, ts, None, city) for key, part, ts, city in values])
+
+
+FIRST = cities(("k1", "a", 1, "Oslo"), ("k2", "a", 1, "Bergen"), ("k4", "b", 1, "Oslo"), ("n1", "c", 1, "Rome"))
+
+
+class Beside:
+    """Acts right before the slot of the announcement, and right after the announcement."""
+
+    def __init__(self, storage: MemoryStorage, slots: int, before: Callable[[], object], after: Callable[[], object]):
+        self._storage, self._slots, self._before, self._after = storage, slots, before, after
+        self.acted: list[str] = []
+
+    def fault_at(self, number: int, point: str) -> None:
+        if point.startswith(SLOT):
+            self._slots -= 1
+            if self._slots == 0:
+                self.acted.append("before")
+                self._before()
+        if "after" not in self.acted and load_config(self._storage).metadata_partitions_inflight:
+            self.acted.append("after")
+            self._after()
+
+
+@pytest.mark.parametrize("compacts", [True, False], ids=["compacted", "not compacted"])
+@pytest.mark.parametrize("partition", [INDEX, "record_index"])
+def test_a_compaction_between_announcement_and_catch_up_takes_no_record_from_an_index(
+    partition: str, compacts: bool
+) -> None:
+    """A write before the announcement is caught up after a later write of the same key carried the index."""
+    storage, clock = made(CITIES, FIRST, after=10**6), ManualClock(NOW_MS + 3_600_000, tick_ms=1)
+    rebuilds = partition == "record_index"
+
+    def table(actor: str, of: object = storage) -> Table:
+        return table_of(of, clock, actor, metadata_compact_after=10**6)
+
+    def before() -> None:
+        if rebuilds:
+            table("first").delete_partition(["part=c"])
+        else:
+            table("first").ingest(cities(("k1", "a", 5, "Bergen")))
+
+    def after() -> None:
+        row = ("n1", "c", 6, "Lima") if rebuilds else ("k1", "a", 6, "Oslo")
+        table("second").ingest(cities(row), operation="bulk_insert" if rebuilds else "upsert")
+        table("third").ingest(cities(("k9", "b", 6, "Rome")), operation="bulk_insert" if rebuilds else "upsert")
+        if compacts:
+            assert table("compactor").compact_metadata().instant is not None
+
+    beside = Beside(storage, 5 if rebuilds else 4, before, after)
+    executor = table("executor", FaultyStorage(storage, beside))
+    executor.indexing.run(partitions=(partition,) if rebuilds else (f"{INDEX}=city",), rebuild=rebuilds)
+    assert beside.acted == ["before", "after"]
+    assert verify_table(storage, index=True).errors == ()
+    model = {"k1": 1 if rebuilds else 6, "k2": 1, "k4": 1, "n1": 6 if rebuilds else 1, "k9": 6}
+    assert by_key(table("reader")) == model
+    if rebuilds:
+        done = table("fourth").ingest(cities(("n1", "a", 9, "Paris")))
+        assert (done.inserted, done.updated) == (0, 1), "the index knows the key"
+    else:
+        found = table("reader").read(["id"], where="city = 'Oslo'")
+        assert sorted(found["id"].to_pylist()) == ["k1", "k4"]
+    assert verify_table(storage, index=True).errors == ()
+
+
+class SlowToDelete:
+    """The table lock for a process that waits before it takes it to delete what it dropped."""
+
+    def __init__(self, lock: InProcessLock, wait: Callable[[], object]) -> None:
+        self._lock, self._wait = lock, wait
+        self.address = lock.address
+
+    def holder(self) -> str | None:
+        return self._lock.holder()
+
+    @contextmanager
+    def acquire(self, timeout_s: float, purpose: str) -> Iterator[Held]:
+        """Wait, then take the lock."""
+        if purpose.startswith("delete dropped"):
+            self._wait()
+        with self._lock.acquire(timeout_s, purpose) as held:
+            yield held
+
+
+@pytest.mark.parametrize("name", ["bloom_filters", INDEX])
+@pytest.mark.parametrize("stop", [20, 60, 100, 140])
+def test_a_drop_that_deletes_late_leaves_a_build_that_began_meanwhile(name: str, stop: int) -> None:
+    """Method: the dropper has decided, and waits for the lock; a build stops without the lock, and lets it delete."""
+    storage, clock, lock = made(CITIES, FIRST, after=10**6), ManualClock(NOW_MS, tick_ms=1), InProcessLock("shared")
+    asked = (f"{INDEX}=city",) if name == INDEX else (name,)
+    table_of(storage, clock, "indexer").indexing.run(partitions=asked)
+    goes_on, stopped = threading.Semaphore(0), threading.Semaphore(0)
+    said: list[str] = []
+
+    def table(actor: str, locks: object, of: object = storage) -> Table:
+        return Table(replace(simulated_context(of, clock, actor), locks=locks))
+
+    def wait() -> None:
+        stopped.release()
+        goes_on.acquire()
+
+    def drop() -> None:
+        try:
+            table("dropper", SlowToDelete(lock, wait)).indexing.drop([name])
+        except Conflict as error:
+            said.append(error.what)
+        stopped.release()
+
+    class Stops:
+        def fault_at(self, number: int, point: str) -> None:
+            if number >= stop and lock.holder() is None and not self.has_stopped:
+                self.has_stopped = True
+                goes_on.release()
+                stopped.acquire()
+
+        has_stopped = False
+
+    dropper = threading.Thread(target=drop, daemon=True)
+    dropper.start()
+    stopped.acquire()
+    try:
+        table("builder", lock, FaultyStorage(storage, Stops())).indexing.run(partitions=asked)
+        was_built = True
+    except Conflict:
+        was_built = False
+    goes_on.release()
+    dropper.join(timeout=30)
+    assert not dropper.is_alive()
+    assert (name in load_config(storage).metadata_partitions) == was_built
+    assert verify_table(storage, index=True).errors == ()
+    table("writer", lock).ingest(cities(("k1", "a", 7, "Paris")))
+    table("again", lock).indexing.run(partitions=asked)
+    assert name in load_config(storage).metadata_partitions
+    assert verify_table(storage, index=True).errors == ()
