@@ -14,6 +14,7 @@ from hudi_ops.cli.planned import Mode, note_text, refuse_mixed
 from hudi_ops.cli.progress import watching
 from hudi_ops.cli.services.metadata import built_text, drop_partitions, pace_lines
 from hudi_ops.config.requests import IndexRequest
+from hudi_ops.config.requests.schedule import did_you_mean
 from hudi_ops.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -71,8 +72,19 @@ def index(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Build, show, cancel and drop indexes."""
+    """Build, show, cancel and drop indexes.
+
+    Raises:
+        InvalidRequest: names for an action that takes none, or an unknown action.
+    """
     action, names = _parsed(words or [])
+    if action is Action.EXECUTE and names:
+        raise InvalidRequest(
+            "a plan says which indexes are built",
+            expected="execute, alone or with --instant",
+            found=f"execute {' '.join(names)}",
+            next_step="leave the names out, or build these: `hudi-ops index TABLE run NAMES`",
+        )
     given = request.model_copy(update={"partitions": names or None})
     if action in {Action.RUN, Action.PLAN, Action.EXECUTE}:
         refuse_mixed(Mode(action), given)
@@ -92,7 +104,7 @@ def index(
         elif action is Action.EXPLAIN:
             _tell_costs(location.name, opened.indexing.costs(names or None), as_json)
         elif action is Action.SHOW:
-            _tell_states(location.name, opened.indexing.show(), as_json)
+            _tell_states(location.name, _named(opened.indexing.show(), names, location.name), as_json)
         elif action is Action.CANCEL:
             _cancel(opened, location.name, names, as_json)
         else:
@@ -100,10 +112,40 @@ def index(
 
 
 def _parsed(words: list[str]) -> tuple[Action, tuple[str, ...]]:
-    """Return the action, run if none is named, and the names."""
+    """Return the action, run if none is named, and the names.
+
+    Raises:
+        InvalidRequest: the first word is nearly an action.
+    """
     if words and words[0] in set(Action):
         return Action(words[0]), tuple(words[1:])
+    if words and (near := did_you_mean(words[0], map(str, Action))):
+        raise InvalidRequest(
+            f"there is no action {words[0]!r}. {near}",
+            expected=f"one of {', '.join(Action)}, or names of indexes",
+            found=words[0],
+            next_step="hudi-ops index --help",
+        )
     return Action.RUN, tuple(words)
+
+
+def _named(states: tuple[IndexState, ...], names: tuple[str, ...], table: str) -> tuple[IndexState, ...]:
+    """Return the states of the named indexes; all without names.
+
+    Raises:
+        InvalidRequest: there is no index of a name.
+    """
+    known = [one.name for one in states]
+    for name in names:
+        if name not in known:
+            raise InvalidRequest(
+                f"there is no index {name}",
+                table=table,
+                expected=f"some of {', '.join(known)}",
+                found=name,
+                next_step="`hudi-ops index TABLE show` shows all",
+            )
+    return tuple(one for one in states if not names or one.name in names)
 
 
 def _done_text(done: IndexResult) -> str:

@@ -51,6 +51,7 @@ class IndexChoice(Choice):
         later: asked for, and left to the next plan.
         bytes_to_read: size of the table's files.
         warning: what stands against running the build beside other writers; empty: nothing.
+        columns: columns of secondary indexes, as they were asked for.
     """
 
     partitions: tuple[str, ...] = ()
@@ -58,6 +59,7 @@ class IndexChoice(Choice):
     later: tuple[str, ...] = ()
     bytes_to_read: dict[str, int] = field(default_factory=dict)
     warning: str = ""
+    columns: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_due(self) -> bool:
@@ -111,6 +113,7 @@ def choose(session: Session, state: TableState, request: IndexRequest) -> IndexC
     choice.partitions, choice.later = steps[0], tuple(map(str, (one for step in steps[1:] for one in step)))
     choice.exist = tuple(sorted(state.config.metadata_partitions))
     choice.cancel = CancelPolicy(cancellable=True)
+    choice.columns = dict(name.partition("=")[::2] for name in names or () if "=" in name)
     # RFC-45 requires a lock that all writers share.
     if isinstance(lock_of_table(session.ctx), InProcessLock) and has_foreign_writes(session.commits, state):
         choice.warning = _WARNING
@@ -138,28 +141,31 @@ def draft_of(session: Session, state: TableState, choice: IndexChoice) -> Draft:
 
     def revise(now: TableState) -> Draft:
         refuse_planned(session, now, choice.partitions)
-        _refuse_undefined(session, now, choice.partitions)
+        _refuse_undefined(session, now, choice)
         return draft_of(session, now, choice)
 
     return Draft(body, Footprint(frozenset()), state, revise=revise, choice=choice, cancel=choice.cancel)
 
 
-def _refuse_undefined(session: Session, state: TableState, wanted: Sequence[str]) -> None:
-    """Refuse a plan of secondary indexes whose definitions were removed since they were put.
+def _refuse_undefined(session: Session, state: TableState, choice: IndexChoice) -> None:
+    """Refuse a plan of secondary indexes whose definitions were removed or changed since they were put.
 
     Raises:
-        Conflict: a drop of the index before removed one.
+        Conflict: a drop of the index before removed one, or another planner changed it.
     """
-    indexes = [name for name in map(str, wanted) if is_secondary(name)]
-    missing = sorted({*indexes} - load_index_definitions(session.ctx.storage).keys()) if indexes else []
-    if missing:
-        raise Conflict(
-            f"the definition of {missing[0]} was removed while its build was planned",
-            table=state.config.name,
-            expected=f"a definition of {', '.join(missing)}",
-            found="none: another process dropped the index",
-            next_step="run the same call again",
-        )
+    indexes = [name for name in map(str, choice.partitions) if is_secondary(name)]
+    definitions = load_index_definitions(session.ctx.storage) if indexes else {}
+    for name in indexes:
+        held = definitions.get(name)
+        column = held.source_fields[0] if held is not None and held.source_fields else ""
+        if not column or choice.columns.get(name, column) != column:
+            raise Conflict(
+                f"the definition of {name} was {'changed' if column else 'removed'} while its build was planned",
+                table=state.config.name,
+                expected=f"a definition of {name} with column {choice.columns.get(name, 'as before')}",
+                found=f"column {column}" if column else "none: another process dropped the index",
+                next_step="run the same call again",
+            )
 
 
 def indexed_upto(state: TableState) -> str:

@@ -73,7 +73,8 @@ def drop_metadata(
     """
     storage = session.ctx.storage
     config = load_config(storage)
-    wanted = _wanted(config, names, storage.list_folder(FOLDER).folders)
+    begun = _planned(session, config) if names is not None else set()
+    wanted = _wanted(config, names, {*storage.list_folder(FOLDER).folders, *begun})
     result = DropResult(config.name, tuple(sorted(wanted & _listed(config))), tuple(sorted(_listed(config) - wanted)))
     if dry_run:
         if (log := session.loader.find(config)) is not None:
@@ -125,6 +126,13 @@ def drop_metadata(
         note="" if dropped or files or ended else "there was nothing to drop",
         ended_builds=ended,
     )
+
+
+def _planned(session: Session, config: TableConfig) -> set[str]:
+    """Return the partitions that pending plans build; a drop cancels these plans."""
+    if session.loader.find(config) is None:
+        return set()  # a table of Apache Hudi, without a commit log
+    return {name for _, names in pending_builds(session, session.loader.load()) for name in names}
 
 
 def _wanted(config: TableConfig, names: Sequence[str] | None, folders: Sequence[str] | set[str]) -> set[str]:

@@ -23,7 +23,7 @@ from hudi_ops.services.indexing.ended import end_builds
 from hudi_ops.services.indexing.filling.diff import snapshot
 from hudi_ops.services.indexing.rebuild import dropped_before, partitions_to_rebuild, say_dropped
 from hudi_ops.services.indexing.result import IndexResult
-from hudi_ops.services.indexing.secondary import columns_asked, defined
+from hudi_ops.services.indexing.secondary import columns_asked, defined, with_columns
 from hudi_ops.services.indexing.service import INDEXING
 from hudi_ops.services.indexing.wanted import refuse_unbuildable, wanted_partitions
 from hudi_ops.timeline.state import TableState
@@ -115,7 +115,7 @@ def build_metadata(
         partitions = tuple(sorted({*(partitions or ()), *again}))
     after = replace(state, config=without_partitions(state.config, dropped))
     wanted = wanted_partitions(after, partitions)
-    columns_asked(session, after, asked, wanted)  # refuses wrong columns before anything is dropped
+    columns = columns_asked(session, after, asked, wanted)  # refuses wrong columns before anything is dropped
     if dry_run:
         return _preview(session, state, engine, tuple(map(str, wanted)), dropped)
     done = left
@@ -127,7 +127,7 @@ def build_metadata(
         try:
             with defined(session, after, asked, wanted):
                 for step in in_steps(session, state, wanted):
-                    done += (_plan_and_execute(session, tuple(map(str, step)), how),)
+                    done += (_plan_and_execute(session, with_columns(step, columns), how),)
         except HudiOpsError as error:
             raise (say_dropped(session, error, gone) if gone else error) from error
     result = _result(state, done, dropped)
@@ -217,12 +217,12 @@ def plan_build(session: Session, request: IndexRequest) -> PlanResult:
     end_builds(session, None, "its partitions are built again")
     after = replace(state, config=without_partitions(state.config, dropped))
     wanted = wanted_partitions(after, names)
-    columns_asked(session, after, request.partitions, wanted)  # refuses wrong columns before anything is dropped
+    columns = columns_asked(session, after, request.partitions, wanted)  # refuses wrong columns before a drop
     if dropped:
         drop_metadata(session, dropped, to_build=tuple(map(str, wanted)))
     try:
         with defined(session, after, request.partitions, wanted):
-            return plan(session, INDEXING, request.model_copy(update={"partitions": tuple(map(str, wanted))}))
+            return plan(session, INDEXING, request.model_copy(update={"partitions": with_columns(wanted, columns)}))
     except HudiOpsError as error:
         raise (say_dropped(session, error, dropped) if dropped else error) from error
 

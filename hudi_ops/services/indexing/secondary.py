@@ -34,12 +34,14 @@ def columns_asked(
 
     Raises:
         InvalidRequest: the column cannot have an index here, or an index of the name has another column.
+        Corrupt: the definitions cannot be read. Raised by `load_index_definitions`.
     """
     indexes = [name for name in wanted if is_secondary(name)]
     asked = _asked(state, names)
+    # Read in any case: every build needs the definitions, and a rebuild must not drop before it finds them damaged.
+    definitions = load_index_definitions(session.ctx.storage)
     if not indexes and not asked:
         return {}
-    definitions = load_index_definitions(session.ctx.storage)
     _refuse_other_columns(state, asked, definitions, indexes)
     schema = table_schema(state.config, state.timeline, session.commits)
     found = {}
@@ -57,6 +59,11 @@ def columns_asked(
             )
         found[name] = column
     return found
+
+
+def with_columns(names: Iterable[str], columns: Mapping[str, str]) -> tuple[str, ...]:
+    """Return names of partitions, those of secondary indexes with their column: `secondary_index_NAME=COLUMN`."""
+    return tuple(f"{name}={columns[name]}" if name in columns else str(name) for name in names)
 
 
 def _asked(state: TableState, names: Sequence[str] | None) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.errors import HudiOpsError, InvalidRequest
-from hudi_ops.metadata.records.partitions import MetadataPartition, default_groups
+from hudi_ops.metadata.records.partitions import MetadataPartition, default_groups, is_secondary
 from hudi_ops.metadata.writer.building import group_count
 from hudi_ops.services.base.result import Result
 from hudi_ops.services.indexing.choose import pending_builds
@@ -167,6 +167,8 @@ def _why_not(state: TableState, name: str) -> str:
 
 def _why_not_its_column(session: Session, state: TableState, partition: str, name: str) -> str:
     """Return why the column of a secondary index cannot be indexed; `name` may say it."""
+    if not is_secondary(partition):
+        return ""
     try:
         columns_asked(session, state, [name], {partition} - {*state.config.metadata_partitions})
     except InvalidRequest as error:

@@ -15,6 +15,7 @@ from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.concurrency.transaction import unfinished
+from hudi_ops.config.table import TableConfig
 from hudi_ops.errors import Busy, Conflict, HudiOpsError
 from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_timeline
 from hudi_ops.metadata.reader.layout import Basis, basis_of, kept_partitions
@@ -140,15 +141,21 @@ def _choose(session: Session, state: TableState) -> _Chosen | None:
     if not instant or not deltas_since_compaction(own) or instant <= max(compactions(own), default=""):
         return None
     instants = MetadataInstants(own, state.timeline, session.commits.archived)
-    # Catch-up puts records below those of writers. Upon a base file made of the writers' records they would replace them.
-    announced = state.config.metadata_partitions_inflight
-    partitions = tuple(one for one in kept_partitions(state.config) if one not in announced)
+    partitions = mergeable_partitions(state.config)
     folders = session.ctx.local_engine.map(lambda partition: list_partition(storage, partition), partitions)
     listed = tuple(zip(partitions, folders, strict=True))
     inputs = inputs_at(instant, instants, listed)
     if not inputs.groups:
         return None
     return _Chosen(state, basis_of(storage, state, own), instants, inputs, listed)
+
+
+def mergeable_partitions(config: TableConfig) -> tuple[str, ...]:
+    """Return the partitions to compact: not those that are announced.
+
+    Catch-up puts records below those of writers. Upon a base file that holds the writers' records they would replace them.
+    """
+    return tuple(one for one in kept_partitions(config) if one not in config.metadata_partitions_inflight)
 
 
 def _refuse_unsettled(own: Timeline, state: TableState) -> None:

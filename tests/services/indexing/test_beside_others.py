@@ -10,9 +10,11 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.concurrency.lock.in_process import InProcessLock
 from hudi_ops.concurrency.lock.locks import Held
-from hudi_ops.errors import Conflict
+from hudi_ops.errors import Busy, Cancelled, Conflict
+from hudi_ops.metadata.reader.layout import kept_partitions
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
@@ -25,6 +27,7 @@ from tests.tables import BY_RECORD_INDEX, NOW_MS, SCHEMA, by_key, made, of_schem
 CITIES = replace(BY_RECORD_INDEX, schema=pa.schema([*SCHEMA, ("city", pa.string())]))
 INDEX = "secondary_index_city"
 SLOT = "put_if_absent:.hoodie/.commit_log/0"
+DELTA = "put:.hoodie/metadata/"
 
 
 def cities(*values: tuple[str, str, int, str]) -> pa.Table:
@@ -36,10 +39,17 @@ FIRST = cities(("k1", "a", 1, "Oslo"), ("k2", "a", 1, "Bergen"), ("k4", "b", 1, 
 
 
 class Beside:
-    """Acts right before the slot of the announcement, and right after the announcement."""
+    """Acts right before the slot of the announcement, right after the announcement, and once the first delta is put."""
 
-    def __init__(self, storage: MemoryStorage, slots: int, before: Callable[[], object], after: Callable[[], object]):
-        self._storage, self._slots, self._before, self._after = storage, slots, before, after
+    def __init__(
+        self,
+        storage: MemoryStorage,
+        slots: int,
+        before: Callable[[], object],
+        after: Callable[[], object],
+        late: Callable[[], object] | None = None,
+    ) -> None:
+        self._storage, self._slots, self._before, self._after, self._late = storage, slots, before, after, late
         self.acted: list[str] = []
 
     def fault_at(self, number: int, point: str) -> None:
@@ -51,14 +61,23 @@ class Beside:
         if "after" not in self.acted and load_config(self._storage).metadata_partitions_inflight:
             self.acted.append("after")
             self._after()
+        elif self._late is not None and "after" in self.acted and point.startswith(DELTA):
+            late, self._late = self._late, None
+            self.acted.append("late")
+            late()
 
 
-@pytest.mark.parametrize("compacts", [True, False], ids=["compacted", "not compacted"])
+@pytest.mark.parametrize("compacts", ["before catch-up", "before its decision", "by us", ""])
 @pytest.mark.parametrize("partition", [INDEX, "record_index"])
 def test_a_compaction_between_announcement_and_catch_up_takes_no_record_from_an_index(
-    partition: str, compacts: bool
+    partition: str, compacts: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A write before the announcement is caught up after a later write of the same key carried the index."""
+    """A write before the announcement is caught up after a later write of the same key carried the index.
+
+    A compaction of Apache Hudi, modelled by one of ours, merges announced partitions, too.
+    """
+    if compacts != "by us":
+        monkeypatch.setattr("hudi_ops.services.metadata_table.compact.mergeable_partitions", kept_partitions)
     storage, clock = made(CITIES, FIRST, after=10**6), ManualClock(NOW_MS + 3_600_000, tick_ms=1)
     rebuilds = partition == "record_index"
 
@@ -75,13 +94,17 @@ def test_a_compaction_between_announcement_and_catch_up_takes_no_record_from_an_
         row = ("n1", "c", 6, "Lima") if rebuilds else ("k1", "a", 6, "Oslo")
         table("second").ingest(cities(row), operation="bulk_insert" if rebuilds else "upsert")
         table("third").ingest(cities(("k9", "b", 6, "Rome")), operation="bulk_insert" if rebuilds else "upsert")
-        if compacts:
-            assert table("compactor").compact_metadata().instant is not None
+        if compacts in {"before catch-up", "by us"}:
+            compact()
 
-    beside = Beside(storage, 5 if rebuilds else 4, before, after)
+    def compact() -> None:
+        assert table("compactor").compact_metadata().instant is not None
+
+    late = compact if compacts == "before its decision" else None
+    beside = Beside(storage, 5 if rebuilds else 4, before, after, late)
     executor = table("executor", FaultyStorage(storage, beside))
     executor.indexing.run(partitions=(partition,) if rebuilds else (f"{INDEX}=city",), rebuild=rebuilds)
-    assert beside.acted == ["before", "after"]
+    assert beside.acted == ["before", "after", *(["late"] if compacts == "before its decision" else [])]
     assert verify_table(storage, index=True).errors == ()
     model = {"k1": 1 if rebuilds else 6, "k2": 1, "k4": 1, "n1": 6 if rebuilds else 1, "k9": 6}
     assert by_key(table("reader")) == model
@@ -163,3 +186,27 @@ def test_a_drop_that_deletes_late_leaves_a_build_that_began_meanwhile(name: str,
     table("again", lock).indexing.run(partitions=asked)
     assert name in load_config(storage).metadata_partitions
     assert verify_table(storage, index=True).errors == ()
+
+
+@pytest.mark.parametrize("stop", range(44, 72, 2))
+def test_an_executor_that_sleeps_while_it_reserves_leaves_its_successors_index(stop: int) -> None:
+    """It sleeps past its lease and its lock; its successor takes the same instant, completes and lists the indexes."""
+    storage, clock = made(CITIES, FIRST, after=10**6), ManualClock(NOW_MS + 3_600_000, tick_ms=1)
+    names = (f"{INDEX}=city", "bloom_filters")
+    table_of(storage, clock, "planner").indexing.plan(partitions=names)
+    done: list[str] = []
+
+    class Sleeps:
+        def fault_at(self, number: int, point: str) -> None:
+            if number == stop and not done:
+                clock.advance_ms(2 * EXPIRY_MS)
+                done.append(table_of(storage, clock, "successor").indexing.execute().built_at)
+
+    with pytest.raises((Busy, Cancelled, Conflict)):
+        table_of(FaultyStorage(storage, Sleeps()), clock, "sleeper").indexing.execute()
+    assert done
+    assert verify_table(storage, index=True).errors == ()
+    assert sorted(table_of(storage, clock, "reader").read(["id"], where="city = 'Oslo'")["id"].to_pylist()) == [
+        "k1",
+        "k4",
+    ]

@@ -7,11 +7,15 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from hudi_ops.errors import InvalidRequest
+from hudi_ops.config.table import INDEX_DEFINITIONS_PATH
+from hudi_ops.errors import Conflict, Corrupt, InvalidRequest
+from hudi_ops.metadata.index_definitions import encode_index_definitions, secondary_definition
 from hudi_ops.metadata.reader.layout import load_index_definitions
 from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.storage.protocol import Storage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
+from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.verify import verify_table
 from tests.tables import BY_RECORD_INDEX, NOW_MS, SCHEMA, made, of_schema, table_of
@@ -21,7 +25,7 @@ ROWS = of_schema(CITIES.schema, [("k1", "a", 1, 1, None, "Oslo"), ("k2", "b", 2,
 INDEX = "secondary_index_x"
 
 
-def table(storage: MemoryStorage) -> Table:
+def table(storage: Storage) -> Table:
     return table_of(storage, ManualClock(NOW_MS, tick_ms=1), "user")
 
 
@@ -107,3 +111,46 @@ def test_explain_looks_at_the_column(storage: MemoryStorage, name: str, why: str
     (cost,) = table(storage).indexing.costs([name])
     assert cost.is_supported == (not why)
     assert why in cost.why
+
+
+@pytest.mark.parametrize("call", ["run", "plan"])
+def test_damaged_definitions_are_found_before_a_rebuild_drops_anything(storage: MemoryStorage, call: str) -> None:
+    table(storage).indexing.run(partitions=(f"{INDEX}=city",))
+    storage.put(INDEX_DEFINITIONS_PATH, storage.get(INDEX_DEFINITIONS_PATH)[:-20])
+    before = files_of(storage)
+    with pytest.raises(Corrupt):
+        getattr(table(storage).indexing, call)(partitions=("record_index",), rebuild=True)
+    assert files_of(storage) == before
+
+
+def test_a_drop_of_an_index_that_is_only_planned_cancels_the_plan(storage: MemoryStorage) -> None:
+    planned = table(storage).indexing.plan(partitions=(f"{INDEX}=city",)).instant
+    shown = {one.name: one.state for one in table(storage).indexing.show()}
+    assert shown[INDEX] == "planned"
+    done = table(storage).indexing.drop([INDEX])
+    assert done.ended_builds == (planned,)
+    assert table(storage).plans() == []
+    assert INDEX not in load_index_definitions(storage)
+    with pytest.raises(InvalidRequest, match=f"has no partition {INDEX}"):
+        table(storage).indexing.drop([INDEX])
+    assert verify_table(storage, index=True).errors == ()
+
+
+def test_a_plan_is_refused_if_another_planner_changed_the_column_meanwhile(storage: MemoryStorage) -> None:
+    """Method: the other one defines the index for another column right before the slot of the plan."""
+    others: list[str] = []
+
+    class Defines:
+        def fault_at(self, number: int, point: str) -> None:
+            if point.startswith("get:.hoodie/.index_defs") and number > 10 and not others:
+                held = load_index_definitions(storage)
+                if INDEX in held:
+                    others.append(point)
+                    changed = secondary_definition(INDEX, "value", 9)
+                    storage.put(INDEX_DEFINITIONS_PATH, encode_index_definitions({**held, INDEX: changed}))
+
+    faulty = FaultyStorage(storage, Defines())
+    with pytest.raises(Conflict, match=f"the definition of {INDEX} was changed while its build was planned"):
+        table(faulty).indexing.plan(partitions=(f"{INDEX}=city",))
+    assert others
+    assert table(storage).plans() == []

@@ -59,3 +59,27 @@ def test_show_says_what_a_build_waits_for(program: Callable[..., Any], checkpoin
     _, found = shown(program)
     assert found["note"].startswith(f"{WAITS}; catch-up, round 2")
     assert (found["catch_up_per_s"], found["ingest_per_s"], found["seconds_left"]) == (None, 0.0, None)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("shwo",), "there is no action 'shwo'. Did you mean 'show'?"),
+        (("show", "nosuch"), "there is no index nosuch"),
+        (("execute", "record_index"), "a plan says which indexes are built"),
+        (("run", "nosuch"), "Unknown metadata partition 'nosuch'"),
+        (("nosuch",), "Unknown metadata partition 'nosuch'"),
+    ],
+)
+def test_a_wrong_word_is_a_wrong_call(
+    call: Callable[..., Any], trips: Path, tree: Callable[..., Any], words: tuple[str, ...], says: str
+) -> None:
+    before = tree(trips)
+    told = call("index", "trips", *words)
+    assert (told.code, says in told.err) == (2, True), told.err
+    assert tree(trips) == before
+
+
+def test_show_shows_the_named_indexes(call: Callable[..., Any], trips: Path) -> None:
+    told = call("index", "trips", "show", "files", "record_index", "--json")
+    assert [one["name"] for one in told.json["indexes"]] == ["files", "record_index"]

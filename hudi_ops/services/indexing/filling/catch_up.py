@@ -22,17 +22,16 @@ from hudi_ops.concurrency.lease.lease import drop_lease, read_lease, take_lease
 from hudi_ops.engine.progress import Progress
 from hudi_ops.errors import Conflict
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
-from hudi_ops.metadata.records.partitions import TIMELINE_FOLDER, MetadataPartition
+from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.metadata.records.records import Records
 from hudi_ops.metadata.writer.begin import complete_beginning, request_beginning
 from hudi_ops.metadata.writer.commit import apply_delta, undo_delta
 from hudi_ops.metadata.writer.delta import MetadataDelta, make_delta
 from hudi_ops.services.indexing.filling.build import Build, missing_names
 from hudi_ops.services.indexing.filling.diff import TableSnapshot, cleaned, diff, snapshot, without
-from hudi_ops.services.indexing.filling.verdicts import Verdict, first_run
+from hudi_ops.services.indexing.filling.verdicts import Compactions, Verdict, first_run, partitions_of
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.completed import changing
-from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.reserve import known_times, newest_known
 from hudi_ops.timeline.names import State, instant_of_ms, ms_of_instant
@@ -72,6 +71,10 @@ class CatchUp:
     above: Sequence[Records] = ()
     newest: str = ""
     _ours: set[str] = field(default_factory=set)
+    _compactions: Compactions = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._compactions = Compactions(self.build.session.ctx.storage)
 
     def begin(self) -> None:
         """Note the time of the announcement."""
@@ -99,6 +102,7 @@ class CatchUp:
             return
         refuse_changed_columns(build.session, build.begun, state)
         own = load_metadata_timeline(build.session.ctx.storage)
+        self.newest = max(self.newest, self._compactions.newest(own, build.names))
         judged = list(self._judged(state, own))
         new = sorted(changing(state.timeline) - build.seen.completed, key=lambda one: one.completion_time)
         is_undone = any(one.verdict == "undone" for one in judged)
@@ -181,6 +185,7 @@ class CatchUp:
                 next_step="run the same call again: it leaves these partitions as they are, and builds the others",
             )
         own = load_metadata_timeline(storage)
+        self.newest = max(self.newest, self._compactions.newest(own, build.names))
         completion = build.session.next_time(newest_known(state.timeline, state.log) | {own.newest_time}, state)
         if self.above:
             apply_delta(storage, self._made(completion, self.above), completion)
@@ -267,9 +272,7 @@ class CatchUp:
         found = own.find(one.time, "deltacommit") if own is not None else None
         if found is None or not found.is_completed:
             return False
-        path = f"{TIMELINE_FOLDER}/{found.file_name}"
-        stats = CommitMetadata.from_bytes(self.build.session.ctx.storage.get(path), path).stats
-        return self.build.names <= {stat.partition_path for stat in stats}
+        return self.build.names <= partitions_of(self.build.session.ctx.storage, found)
 
     def _undone(self, state: TableState) -> list[Instant]:
         """Return completions that the snapshot covers and that were undone since."""

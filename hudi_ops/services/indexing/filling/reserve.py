@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.undo.cancel import cancel_write
 from hudi_ops.concurrency.attempt import Attempt
+from hudi_ops.concurrency.attempt_status import refuse_closed
 from hudi_ops.concurrency.lease.lease import read_lease, take_lease
 from hudi_ops.concurrency.lock.locks import hold_lock
+from hudi_ops.config.table import TableConfig
 from hudi_ops.errors import Busy, Conflict, HudiOpsError, InvalidRequest, NotFound
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.metadata.reader.instants import INIT_PREFIX, load_metadata_timeline
@@ -52,6 +54,7 @@ def reserve_build(session: Session, attempt: Attempt, wanted: tuple[str, ...]) -
         Busy: another build is running, or the lock is held.
         Conflict: another process has built one of the partitions.
         InvalidRequest: the table has no completed write.
+        Cancelled: the plan was cancelled or taken over meanwhile.
     """
     ctx = session.ctx
     _cancel_dead_builds(session, attempt)
@@ -81,6 +84,8 @@ def reserve_build(session: Session, attempt: Attempt, wanted: tuple[str, ...]) -
             plan=attempt.instant, epoch=attempt.epoch, built_at=instant, partitions=names, at_ms=ctx.clock.now_ms()
         )
         put_checkpoint(ctx.storage, checkpoint)
+    # A process that slept since it took the lock may meet the files of its successor, at the same instant.
+    refuse_closed(ctx.storage, attempt, session.loader.load())
     return BuildReservation(instant, wanted, state)
 
 
@@ -127,8 +132,11 @@ def clear_build(session: Session, reserved: BuildReservation) -> None:
     try:
         with hold_lock(session.ctx, "remove an unfinished build"):
             state = session.loader.load()
-            # An abort drops the checkpoint, and another executor cancels the instant: the folder is theirs then.
-            if reserved.instant in _by_instant(session) and not session.was_cancelled(state, reserved.instant):
+            # An abort drops the checkpoint, and another executor cancels the instant: the folder is theirs then. So it is where
+            # a successor took the same instant and announced the partitions.
+            is_taken = bool({*reserved.partitions} & {*state.config.all_metadata_partitions})
+            is_cancelled = session.was_cancelled(state, reserved.instant)
+            if reserved.instant in _by_instant(session) and not is_cancelled and not is_taken:
                 _clear(session, state, reserved.partitions, [reserved.instant])
         session.drop_name(reserved.instant)
     except HudiOpsError as error:
@@ -211,13 +219,16 @@ def _clear(session: Session, state: TableState, wanted: Collection[str], instant
     """Delete the folders of partitions that the properties do not name, and instants of builds.
 
     Call it under the lock.
+
+    Raises:
+        Busy: another process listed or announced partitions since the lock was taken. Raised by `_refuse_named`.
     """
     storage = session.ctx.storage
     named = load_config(storage).all_metadata_partitions
     if not named:
         gone = [info.path for info in storage.list(FOLDER)]
     else:
-        folders = [f"{FOLDER}/{partition}" for partition in wanted if partition not in state.config.metadata_partitions]
+        folders = [f"{FOLDER}/{partition}" for partition in wanted if partition not in named]
         gone = [info.path for folder in folders for info in storage.list(folder)]
         # Files of removed instants in other folders: their builds wanted other partitions.
         others = [f"{FOLDER}/{name}" for name in storage.list_folder(FOLDER).folders if name not in {*named, ".hoodie"}]
@@ -231,13 +242,32 @@ def _clear(session: Session, state: TableState, wanted: Collection[str], instant
         own = load_metadata_timeline(storage)
         for instant in instants:
             found = own.find(instant)
+            if found is not None and found.is_completed and _is_named(session, state, own.path(found.file_name)):
+                continue  # readers use its files by now
             if found is not None and found.is_completed:
                 gone.append(f"{TIMELINE_FOLDER}/{completed_name(instant, ACTION, found.completion_time)}")
             gone += [f"{TIMELINE_FOLDER}/{name_of(instant, ACTION)}" for name_of in (inflight_name, requested_name)]
     if gone:
+        _refuse_named(load_config(storage), named)
         logger.warning("deleting %s files of a metadata table that no reader uses", len(gone))
     for path in gone:
         storage.delete(path)
+
+
+def _refuse_named(config: TableConfig, before: Collection[str]) -> None:
+    """Refuse to delete files that were listed while other partitions were named.
+
+    Raises:
+        Busy: the lock was lost, and another process built one of the partitions.
+    """
+    if {*config.all_metadata_partitions} - {*before}:
+        raise Busy(
+            "the metadata table got partitions while files of a dead build were looked for",
+            table=config.name,
+            expected=", ".join(sorted(before)) or "none",
+            found=", ".join(sorted(config.all_metadata_partitions)),
+            next_step="run the same call again: nothing was deleted",
+        )
 
 
 def _take_instant(session: Session, state: TableState, own: Timeline) -> str:

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 
+from hudi_ops.errors import NotFound
+from hudi_ops.metadata.records.partitions import TIMELINE_FOLDER
+from hudi_ops.metadata.writer.compaction import compactions
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.instant import Instant
 
 
@@ -20,6 +28,33 @@ class Verdict:
     action: str
     verdict: str
     why: str = ""
+
+
+class Compactions:
+    """Compactions of a metadata table that merged announced partitions; those of this library leave them out.
+
+    A delta of catch-up that completes after one lies upon its base file, and so above records of writers that began later than what
+    the delta adds. So the next delta lies above the compaction, and what it merged is out of order.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._partitions: dict[str, set[str]] = {}
+
+    def newest(self, own: Timeline, names: AbstractSet[str]) -> str:
+        """Return the time of the newest one that merged some of the partitions, or an empty text; reads each once."""
+        for time in compactions(own) - self._partitions.keys():
+            found = own.find(time, "commit")
+            self._partitions[time] = set()
+            with suppress(NotFound):  # archived since the timeline was read: older than the build
+                self._partitions[time] = partitions_of(self._storage, found) if found is not None else set()
+        return max((time for time, merged in self._partitions.items() if merged & names), default="")
+
+
+def partitions_of(storage: Storage, instant: Instant) -> set[str]:
+    """Return the partitions in which an instant of the metadata table has files."""
+    path = f"{TIMELINE_FOLDER}/{instant.file_name}"
+    return {stat.partition_path for stat in CommitMetadata.from_bytes(storage.get(path), path).stats}
 
 
 def first_run(new: Sequence[Instant], judged: Sequence[Verdict]) -> tuple[list[Instant], list[Instant], list[Instant]]:
