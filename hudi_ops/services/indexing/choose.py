@@ -148,7 +148,7 @@ def draft_of(session: Session, state: TableState, choice: IndexChoice) -> Draft:
 
 
 def _refuse_undefined(session: Session, state: TableState, choice: IndexChoice) -> None:
-    """Refuse a plan of secondary indexes whose definitions were removed or changed since they were put.
+    """Refuse a plan of secondary indexes whose definitions were removed or changed.
 
     Raises:
         Conflict: a drop of the index before removed one, or another planner changed it.

@@ -62,7 +62,7 @@ def columns_asked(
 
 
 def with_columns(names: Iterable[str], columns: Mapping[str, str]) -> tuple[str, ...]:
-    """Return names of partitions, those of secondary indexes with their column: `secondary_index_NAME=COLUMN`."""
+    """Return names of partitions, with the columns of secondary indexes: `NAME=COLUMN`."""
     return tuple(f"{name}={columns[name]}" if name in columns else str(name) for name in names)
 
 

@@ -64,7 +64,7 @@ def test_show_says_what_a_build_waits_for(program: Callable[..., Any], checkpoin
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("shwo",), "there is no action 'shwo'. Did you mean 'show'?"),
+        (("shows",), "there is no action 'shows'. Did you mean 'show'?"),
         (("show", "nosuch"), "there is no index nosuch"),
         (("execute", "record_index"), "a plan says which indexes are built"),
         (("run", "nosuch"), "Unknown metadata partition 'nosuch'"),

@@ -31,7 +31,9 @@ class Verdict:
 
 
 class Compactions:
-    """Compactions of a metadata table that merged announced partitions; those of this library leave them out.
+    """Compactions of a metadata table that merged announced partitions.
+
+    Those of this library leave such partitions out.
 
     A delta of catch-up that completes after one lies upon its base file, and so above records of writers that began later than what
     the delta adds. So the next delta lies above the compaction, and what it merged is out of order.
@@ -42,7 +44,10 @@ class Compactions:
         self._partitions: dict[str, set[str]] = {}
 
     def newest(self, own: Timeline, names: AbstractSet[str]) -> str:
-        """Return the time of the newest one that merged some of the partitions, or an empty text; reads each once."""
+        """Return the time of the newest one that merged some of the partitions.
+
+        An empty text if there is none. Each is read once.
+        """
         for time in compactions(own) - self._partitions.keys():
             found = own.find(time, "commit")
             self._partitions[time] = set()
