@@ -242,6 +242,15 @@ def resize_extra(rings: Mapping[str, str], children: Mapping[str, Iterable[Child
     }
 
 
+def rings_made(extra: Mapping[str, str], path: str) -> frozenset[str]:
+    """Return the partitions of which a completed commit made a ring, from its extra metadata.
+
+    Raises:
+        Corrupt: the entry is damaged; names `path`.
+    """
+    return frozenset(_entry(TypeAdapter(dict[str, str]), extra, RINGS_KEY, path))
+
+
 def new_rings(body: bytes, path: str) -> NewRings:
     """Return the rings that a completed file makes.
 

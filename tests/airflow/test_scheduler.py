@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -172,6 +172,19 @@ COMPACTION = Case(
 LEFT = [INDEX, index_at(".deltacommit"), index_at("hoodie.properties"), SORT, RESIZE]
 
 
+def stopped(world: World, case: Case, stop: Callable[[str, str, str], None]) -> tuple[str, str]:
+    """Hold an execution, stop its task, and wait until its application is gone; return the run, and the plan's instant."""
+    case.create(world)
+    hold = world.hold(case.table, case.where)
+    run = case.trigger(world)
+    held = world.wait_until_held(hold)
+    instant = world.airflow.result(case.dag, run, "plan")["instant"]
+    stop(case.dag, run, "execute")
+    world.wait_until_gone(held)
+    hold.unlink()
+    return run, str(instant)
+
+
 def check(world: World, case: Case, instant: str) -> None:
     """Judge the table: one completed instant of the service, no pending one, all rows, nothing that `verify` finds."""
     with closing(Table.open(str(world.folder / case.table))) as table:
@@ -186,14 +199,7 @@ def check(world: World, case: Case, instant: str) -> None:
 
 @pytest.mark.parametrize("case", LEFT, ids=lambda case: f"{case.table} at {case.where}")
 def test_a_task_that_is_cleared_while_it_executes_goes_on(world: World, case: Case) -> None:
-    case.create(world)
-    hold = world.hold(case.table, case.where)
-    run = case.trigger(world)
-    held = world.wait_until_held(hold)
-    instant = world.airflow.result(case.dag, run, "plan")["instant"]
-    world.airflow.clear(case.dag, run, "execute")
-    world.wait_until_gone(held)
-    hold.unlink()
+    run, instant = stopped(world, case, world.airflow.clear)
     last = world.airflow.wait(case.dag, run, "execute", "success", "failed", "skipped")
     assert (last["state"], last["try_number"]) == ("success", 2), world.airflow.log(case.dag, run, "execute", 2)
     assert world.airflow.result(case.dag, run, "execute")["instant"] == instant
@@ -202,14 +208,7 @@ def test_a_task_that_is_cleared_while_it_executes_goes_on(world: World, case: Ca
 
 @pytest.mark.parametrize("case", LEFT, ids=lambda case: f"{case.table} at {case.where}")
 def test_a_task_that_is_marked_as_failed_leaves_its_plan_to_the_next_run(world: World, case: Case) -> None:
-    case.create(world)
-    hold = world.hold(case.table, case.where)
-    run = case.trigger(world)
-    held = world.wait_until_held(hold)
-    instant = world.airflow.result(case.dag, run, "plan")["instant"]
-    world.airflow.mark_failed(case.dag, run, "execute")
-    world.wait_until_gone(held)
-    hold.unlink()
+    run, instant = stopped(world, case, world.airflow.mark_failed)
     with closing(Table.open(str(world.folder / case.table))) as table:
         assert [row.instant for row in table.plans()] == [instant]
     after = case.trigger(world)
@@ -223,14 +222,7 @@ def test_a_task_that_is_marked_as_failed_leaves_its_plan_to_the_next_run(world: 
 def test_a_task_that_is_marked_as_failed_cancels_its_plan_where_stops_cancel(world: World) -> None:
     """Goal: the plan is aborted with the reason, a clear is skipped, and the next run plans the same groups."""
     case = COMPACTION
-    case.create(world)
-    hold = world.hold(case.table, case.where)
-    run = case.trigger(world)
-    held = world.wait_until_held(hold)
-    instant = world.airflow.result(case.dag, run, "plan")["instant"]
-    world.airflow.mark_failed(case.dag, run, "execute")
-    world.wait_until_gone(held)
-    hold.unlink()
+    run, instant = stopped(world, case, world.airflow.mark_failed)
     with closing(Table.open(str(world.folder / case.table))) as table:
         (row,) = table.plans(instant)
         assert (row.state, row.reason) == ("aborted", "its task was stopped")

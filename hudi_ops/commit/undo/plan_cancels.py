@@ -89,9 +89,8 @@ class PlanCancels:
             return False
         clock, loader = self._session.ctx.clock, self._session.loader
         logger.info("%s waits for plan %s: writes cancelled others before it", self._mine.instant, plan)
-        while (left_s := self._session.plan_windows[plan] - clock.monotonic_s()) > 0 and loader.probe().fate(
-            plan
-        ) is None:
+        until_s = self._session.plan_windows[plan]
+        while (left_s := until_s - clock.monotonic_s()) > 0 and loader.probe().fate(plan) is None:
             clock.sleep_s(min(left_s, WINDOW_STEP_S))
         return True
 

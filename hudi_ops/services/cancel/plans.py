@@ -114,11 +114,9 @@ def _said_policy(entry: Plan | None, *, is_a_resize: bool) -> str:
     """Return the cancel policy of a plan in words; None: another program planned it."""
     if entry is None:
         return "planned by another program"
-    said = str(policy_of(entry))
-    if is_a_resize:
-        # A write puts its rows into the new buckets as well, unless it replaces the old ones.
-        said = said.replace("leaves out file groups that writes touch", "leaves out buckets that writes replace")
-    return said
+    policy = policy_of(entry)
+    # A write puts its rows into the new buckets of a resize as well, unless it replaces the old ones.
+    return policy.said("leaves out buckets that writes replace") if is_a_resize else str(policy)
 
 
 def policy_of(entry: Plan) -> CancelPolicy:

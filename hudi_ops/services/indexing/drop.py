@@ -211,7 +211,7 @@ def _delete(session: Session, wanted: set[str], *, whole: bool, to_build: Sequen
 
     Raises:
         Busy: the lock was lost.
-        Conflict: another process built it again.
+        Conflict: another process built it again, or builds it.
     """
     ctx = session.ctx
     # Under the lock, with fresh properties: Apache Hudi builds a metadata table under the same lock.
@@ -227,9 +227,7 @@ def _delete(session: Session, wanted: set[str], *, whole: bool, to_build: Sequen
         # Read after the listing: files of partitions that are named by now must stay.
         config = load_config(ctx.storage)
         rebuilt = _listed(config) if whole else _listed(config) & wanted
-        # The files of a build that began since the decision are not named yet.
-        for _, names in pending_builds(session, session.loader.load()):
-            rebuilt |= {*names} if whole else {*names} & wanted
+        _refuse_begun(session, config.name, wanted, whole=whole)
         if rebuilt:
             raise Conflict(
                 f"another process built the metadata table again ({', '.join(sorted(rebuilt))})",
@@ -241,6 +239,28 @@ def _delete(session: Session, wanted: set[str], *, whole: bool, to_build: Sequen
         for info in files:
             ctx.storage.delete(info.path)
     return files
+
+
+def _refuse_begun(session: Session, table: str, wanted: set[str], *, whole: bool) -> None:
+    """Refuse to delete the files of a build that began since the drop was decided.
+
+    The properties do not name its partitions yet.
+
+    Raises:
+        Conflict: such a build is pending.
+    """
+    for plan, names in pending_builds(session, session.loader.load()):
+        begun = {*names} if whole else {*names} & wanted
+        if begun:
+            raise Conflict(
+                f"another process builds {', '.join(sorted(begun))} again, so their files stay",
+                table=table,
+                instant=plan.time,
+                expected="no build of dropped partitions",
+                found=f"index build {plan.time}",
+                next_step="they are dropped; run the same call again to cancel the build, too",
+                other=plan.time,
+            )
 
 
 def _files(session: Session, wanted: set[str], config: TableConfig, *, whole: bool) -> list[FileInfo]:

@@ -214,10 +214,11 @@ def plan_build(session: Session, request: IndexRequest) -> PlanResult:
     if request.dry_run:
         state = replace(state, config=without_partitions(state.config, dropped))
         return preview(session, INDEXING, request.model_copy(update={"partitions": names}), state)
-    end_builds(session, None, "its partitions are built again")
     after = replace(state, config=without_partitions(state.config, dropped))
     wanted = wanted_partitions(after, names)
-    columns = columns_asked(session, after, request.partitions, wanted)  # refuses wrong columns before a drop
+    # Refuses wrong columns before a build is cancelled or a partition dropped.
+    columns = columns_asked(session, after, request.partitions, wanted)
+    end_builds(session, None, "its partitions are built again")
     if dropped:
         drop_metadata(session, dropped, to_build=tuple(map(str, wanted)))
     try:

@@ -72,6 +72,14 @@ class CancelPolicy:
         return {CANCELLABLE_KEY: "true", **{key: text for key, text in limits.items() if text}}
 
     def __str__(self) -> str:
+        return self.said()
+
+    def said(self, shrinks: str = "leaves out file groups that writes touch") -> str:
+        """Return the policy in words.
+
+        Args:
+            shrinks: what a plan with `shrink` does.
+        """
         if not self.cancellable:
             return (
                 "not cancellable, writes to its file groups wait" if self.on_overlap == "cancel" else "not cancellable"
@@ -79,7 +87,8 @@ class CancelPolicy:
         limits = [said_hours(self.hours)] if self.hours is not None else []
         limits += [f"{self.instants} instants"] if self.instants is not None else []
         parts = ["cancellable"]
-        parts += [_SAID[self.on_overlap]] if self.on_overlap in _SAID else []
+        said = {"cancel": "ended by writes to its file groups", "shrink": shrinks}
+        parts += [said[self.on_overlap]] if self.on_overlap in said else []
         parts += [f"writes wait for it for {self.wait_s:g} s"] if self.wait_s else []
         parts += [f"overdue after {' or '.join(limits)}"] if limits else []
         return ", ".join(parts)
@@ -93,8 +102,6 @@ def said_hours(hours: float) -> str:
 
 ENDING = frozenset({"shrink", "cancel"})
 """Plans that a write may end: they replace file groups as they were."""
-
-_SAID = {"cancel": "ended by writes to its file groups", "shrink": "leaves out file groups that writes touch"}
 
 NEVER = CancelPolicy()
 """A plan that only `force` cancels."""

@@ -5,15 +5,13 @@ Source: docs/protocol.md §27.
 
 from __future__ import annotations
 
-import json
-
 import pyarrow as pa
 
 from hudi_ops.config.table import TableFacts
 from hudi_ops.errors import Corrupt, HudiOpsError
 from hudi_ops.index.bucket_engine import ring_engine_of
 from hudi_ops.index.ring import INITIAL, Ring, parse_ring
-from hudi_ops.index.ring_files import RINGS_FOLDER, RINGS_KEY, RingReader, ring_path, ring_versions
+from hudi_ops.index.ring_files import RINGS_FOLDER, RingReader, ring_path, ring_versions, rings_made
 from hudi_ops.index.simple_bucket import bucket_of
 from hudi_ops.kernels.keys.hashing import bucket_hash_values, bucket_ids
 from hudi_ops.timeline.log.commit_log import Log
@@ -81,8 +79,12 @@ def _check_named(subject: Subject, findings: Findings) -> None:
     """
     for write in subject.later.completed_writes:
         metadata = subject.commits.metadata(subject.later, write) if write.kind == "replacecommit" else None
-        named = metadata.extra.get(RINGS_KEY, "{}") if metadata is not None else "{}"
-        for path in json.loads(named) if RINGS_KEY in (metadata.extra if metadata is not None else {}) else ():
+        try:
+            made = rings_made(metadata.extra, write.file_name) if metadata is not None else frozenset()
+        except Corrupt as error:
+            findings.error("ring-broken", error.what, write.file_name, RESTORE)
+            continue
+        for path in sorted(made):
             versions = ring_versions(subject.storage, path)
             if max(versions.rings, default="") < write.time and max(versions.committed, default="") < write.time:
                 findings.error(

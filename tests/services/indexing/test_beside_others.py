@@ -18,7 +18,7 @@ from hudi_ops.metadata.reader.layout import kept_partitions
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.faults import FaultyStorage
+from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.verify import verify_table
@@ -138,7 +138,7 @@ class SlowToDelete:
 
 @pytest.mark.parametrize("name", ["bloom_filters", INDEX])
 @pytest.mark.parametrize("stop", [20, 60, 100, 140])
-def test_a_drop_that_deletes_late_leaves_a_build_that_began_meanwhile(name: str, stop: int) -> None:
+def test_a_drop_that_deletes_late_leaves_a_build_that_began_in_between(name: str, stop: int) -> None:
     """Method: the dropper has decided, and waits for the lock; a build stops without the lock, and lets it delete."""
     storage, clock, lock = made(CITIES, FIRST, after=10**6), ManualClock(NOW_MS, tick_ms=1), InProcessLock("shared")
     asked = (f"{INDEX}=city",) if name == INDEX else (name,)
@@ -188,9 +188,10 @@ def test_a_drop_that_deletes_late_leaves_a_build_that_began_meanwhile(name: str,
     assert verify_table(storage, index=True).errors == ()
 
 
+@pytest.mark.parametrize("dies", [False, True], ids=["listed", "announced"])
 @pytest.mark.parametrize("stop", range(44, 72, 2))
-def test_an_executor_that_sleeps_while_it_reserves_leaves_its_successors_index(stop: int) -> None:
-    """It sleeps past its lease and its lock; its successor takes the same instant, completes and lists the indexes."""
+def test_an_executor_that_sleeps_while_it_reserves_leaves_its_successors_index(stop: int, dies: bool) -> None:
+    """It sleeps past its lease and its lock; its successor takes the same instant, and lists or only announces the indexes."""
     storage, clock = made(CITIES, FIRST, after=10**6), ManualClock(NOW_MS + 3_600_000, tick_ms=1)
     names = (f"{INDEX}=city", "bloom_filters")
     table_of(storage, clock, "planner").indexing.plan(partitions=names)
@@ -200,11 +201,24 @@ def test_an_executor_that_sleeps_while_it_reserves_leaves_its_successors_index(s
         def fault_at(self, number: int, point: str) -> None:
             if number == stop and not done:
                 clock.advance_ms(2 * EXPIRY_MS)
-                done.append(table_of(storage, clock, "successor").indexing.execute().built_at)
+                done.append(point)
+                if dies:
+                    with pytest.raises(Crash):
+                        table_of(FaultyStorage(storage, DiesAnnounced()), clock, "successor").indexing.execute()
+                else:
+                    table_of(storage, clock, "successor").indexing.execute()
+
+    class DiesAnnounced:
+        def fault_at(self, number: int, point: str) -> Fault | None:
+            return Fault.CRASH_BEFORE if load_config(storage).metadata_partitions_inflight else None
 
     with pytest.raises((Busy, Cancelled, Conflict)):
         table_of(FaultyStorage(storage, Sleeps()), clock, "sleeper").indexing.execute()
     assert done
+    if dies:
+        clock.advance_ms(2 * EXPIRY_MS)
+        table_of(storage, clock, "third").indexing.execute()
+    assert INDEX in load_config(storage).metadata_partitions
     assert verify_table(storage, index=True).errors == ()
     assert sorted(table_of(storage, clock, "reader").read(["id"], where="city = 'Oslo'")["id"].to_pylist()) == [
         "k1",

@@ -94,6 +94,11 @@ def test_a_plan_to_rebuild_takes_the_column_that_is_asked_for(storage: MemorySto
     with pytest.raises(InvalidRequest, match="has no column nosuch"):
         table(storage).indexing.plan(partitions=(f"{INDEX}=nosuch",), rebuild=True)
     assert files_of(storage) == before
+    table(storage).indexing.plan(partitions=("bloom_filters",))
+    before = files_of(storage)
+    with pytest.raises(InvalidRequest, match="has no column nosuch"):
+        table(storage).indexing.plan(partitions=(f"{INDEX}=nosuch",), rebuild=True)
+    assert files_of(storage) == before, "no pending build is cancelled for it"
     planned = table(storage).indexing.plan(partitions=(f"{INDEX}=value",), rebuild=True)
     assert planned.instant is not None
     shown = {one.name: (one.state, one.plan) for one in table(storage).indexing.show()}
@@ -136,7 +141,7 @@ def test_a_drop_of_an_index_that_is_only_planned_cancels_the_plan(storage: Memor
     assert verify_table(storage, index=True).errors == ()
 
 
-def test_a_plan_is_refused_if_another_planner_changed_the_column_meanwhile(storage: MemoryStorage) -> None:
+def test_a_plan_is_refused_if_another_planner_changed_the_column(storage: MemoryStorage) -> None:
     """Method: the other one defines the index for another column right before the slot of the plan."""
     others: list[str] = []
 

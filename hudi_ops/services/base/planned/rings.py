@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
 from hudi_ops.errors import Corrupt, Unsupported
 from hudi_ops.index.ring import Ring
-from hudi_ops.index.ring_files import RINGS_KEY, ring_folder
+from hudi_ops.index.ring_files import ring_folder, rings_made
 from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.timeline.state import CommitReader, TableState
 
@@ -67,12 +66,12 @@ def refuse_older_rings(commits: CommitReader, state: TableState, rings: Mapping[
     """
     oldest = min(rings.values(), default="9")
     for write in state.timeline.completed_writes:
-        metadata = (
-            commits.metadata(state.timeline, write) if write.kind == "replacecommit" and write.time > oldest else None
-        )
-        named = json.loads(metadata.extra.get(RINGS_KEY, "{}")) if metadata is not None else {}
+        if write.kind != "replacecommit" or write.time <= oldest:
+            continue
+        metadata = commits.metadata(state.timeline, write)
+        made = rings_made(metadata.extra, write.file_name) if metadata is not None else frozenset()
         for path, instant in rings.items():
-            if path in named and instant < write.time:
+            if path in made and instant < write.time:
                 refuse_lost_ring(state.config.name, path, write.time)
 
 

@@ -54,7 +54,7 @@ def reserve_build(session: Session, attempt: Attempt, wanted: tuple[str, ...]) -
         Busy: another build is running, or the lock is held.
         Conflict: another process has built one of the partitions.
         InvalidRequest: the table has no completed write.
-        Cancelled: the plan was cancelled or taken over meanwhile.
+        Cancelled: the plan was cancelled, or taken over by another process.
     """
     ctx = session.ctx
     _cancel_dead_builds(session, attempt)
@@ -76,7 +76,7 @@ def reserve_build(session: Session, attempt: Attempt, wanted: tuple[str, ...]) -
                 table=state.config.name,
                 next_step="run the same call again: nothing was built",
             )
-        _clear(session, state, wanted, left)
+        _clear(session, state, wanted, left, attempt)
         instant = _take_instant(session, state, own)
         # Other processes find the build by the checkpoint.
         names = tuple(map(str, wanted))
@@ -215,20 +215,28 @@ def _is_named(session: Session, state: TableState, path: str) -> bool:
     return any(stat.partition_path in state.config.all_metadata_partitions for stat in metadata.stats)
 
 
-def _clear(session: Session, state: TableState, wanted: Collection[str], instants: Collection[str]) -> None:
-    """Delete the folders of partitions that the properties do not name, and instants of builds.
+def _clear(
+    session: Session,
+    state: TableState,
+    wanted: Collection[str],
+    instants: Collection[str],
+    attempt: Attempt | None = None,
+) -> None:
+    """Delete the folders of partitions that readers do not use, and instants of builds.
 
-    Call it under the lock.
+    Call it under the lock; `attempt` is the one that begins a build.
 
     Raises:
-        Busy: another process listed or announced partitions since the lock was taken. Raised by `_refuse_named`.
+        Busy: another process listed or announced partitions since the files were listed. Raised by `_refuse_named`.
+        Cancelled: the attempt was cancelled, or taken over by another process. Raised by `refuse_closed`.
     """
     storage = session.ctx.storage
-    named = load_config(storage).all_metadata_partitions
+    config = load_config(storage)
+    named = config.all_metadata_partitions
     if not named:
         gone = [info.path for info in storage.list(FOLDER)]
     else:
-        folders = [f"{FOLDER}/{partition}" for partition in wanted if partition not in named]
+        folders = [f"{FOLDER}/{partition}" for partition in wanted if partition not in config.metadata_partitions]
         gone = [info.path for folder in folders for info in storage.list(folder)]
         # Files of removed instants in other folders: their builds wanted other partitions.
         others = [f"{FOLDER}/{name}" for name in storage.list_folder(FOLDER).folders if name not in {*named, ".hoodie"}]
@@ -248,7 +256,10 @@ def _clear(session: Session, state: TableState, wanted: Collection[str], instant
                 gone.append(f"{TIMELINE_FOLDER}/{completed_name(instant, ACTION, found.completion_time)}")
             gone += [f"{TIMELINE_FOLDER}/{name_of(instant, ACTION)}" for name_of in (inflight_name, requested_name)]
     if gone:
+        # The lock may be lost by now.
         _refuse_named(load_config(storage), named)
+        if attempt is not None:
+            refuse_closed(storage, attempt, session.loader.load())
         logger.warning("deleting %s files of a metadata table that no reader uses", len(gone))
     for path in gone:
         storage.delete(path)
