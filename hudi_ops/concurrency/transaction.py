@@ -228,8 +228,9 @@ def _applied(loader: StateLoader, applier: Applier, state: TableState, slot: int
     for number in range(SETTLE_TRIES):
         try:
             # This slot is the newest of the log: no other process has acted on it so far.
-            now = loader.relist(state) if number == 0 else loader.reload(state)
-            return applier.apply(now, slot, entry)
+            # Settings do not depend on the timeline.
+            read = loader.with_log if isinstance(entry, Properties) else loader.relist
+            return applier.apply(read(state) if number == 0 else loader.reload(state), slot, entry)
         except (OutcomeUnknown, Unavailable) as error:
             problem = error
             logger.warning("slot %s is decided and could not be applied: %s", slot, error)

@@ -77,7 +77,7 @@ class LocalEngine:
             number, value = numbered
             summaries = []
             for run, produced in enumerate(produce(value)):
-                store.add((number, run), produced.chunks)
+                store.add((number, run), produced.chunks, produced.size_bytes)
                 summaries.append(((number, run), produced.summary))
             return summaries
 

@@ -34,10 +34,14 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """Piece of a task's result: a summary for the driver, and chunks for the second step."""
+    """Piece of a task's result: a summary for the driver, and chunks for the second step.
+
+    `size_bytes` are the Arrow bytes of the chunks; None: they are added up.
+    """
 
     summary: Any
     chunks: tuple[Chunk, ...]
+    size_bytes: int | None = None
 
 
 class Scattered(Protocol):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,18 +61,20 @@ class ChunkStore:
         """Bytes written to disk so far."""
         return self._sink.tell() if self._sink is not None else 0
 
-    def add(self, place: Place, chunks: Iterable[Chunk]) -> None:
-        """Keep chunks.
+    def add(self, place: Place, chunks: Sequence[Chunk], size_bytes: int | None = None) -> None:
+        """Keep chunks; `size_bytes` are their Arrow bytes, None: they are added up.
 
         The thread that exceeds the limit writes them to disk while the others wait: this bounds all threads.
 
         Raises:
             Unavailable: the disk did not accept them.
         """
+        if size_bytes is None:
+            size_bytes = sum(chunk.rows.nbytes for chunk in chunks)
         with self._lock:
             for chunk in chunks:
                 self._held.setdefault(chunk.key, []).append((place, chunk.rows))
-                self._held_bytes += chunk.rows.nbytes
+            self._held_bytes += size_bytes
             if self._held_bytes > self._memory_bytes:
                 self._spill()
 

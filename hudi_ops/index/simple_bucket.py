@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-import numpy as np
 import pyarrow as pa
 
 from hudi_ops.config.columns import RECORD_KEY
@@ -15,10 +14,8 @@ from hudi_ops.config.table import TableConfig, TableFacts
 from hudi_ops.errors import Corrupt
 from hudi_ops.index.bucket_engine import BucketEngine, RangesOf, RingEngine, SimpleEngine, engine_of
 from hudi_ops.kernels.keys.keys import KeySpec, PartitionSpec, partition_paths, record_keys
-from hudi_ops.kernels.merging.split import GroupSlice, split_groups
+from hudi_ops.kernels.merging.split import split_groups, split_rows
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS
-
-_BLOCK_BYTES_MAX = 1 << 30
 
 LANES = 16
 LANES_OF_ONE = 64
@@ -61,27 +58,22 @@ class Tagger:
         Raises:
             InvalidRequest: a key or partition value that is missing, null or cannot be used; names field and row.
         """
+        return self.split_sized(rows, ranges_of)[0]
+
+    def split_sized(
+        self, rows: pa.Table, ranges_of: RangesOf | None = None
+    ) -> tuple[list[tuple[str, int, pa.Table]], int]:
+        """Return what `split` does, and the Arrow bytes of all parts."""
         keys = record_keys(rows, self.keys)
         paths = partition_paths(rows, self.partitions)
-        tagged = rows.add_column(0, RECORD_KEY, keys)
         names, codes = paths.dictionary.to_pylist(), paths.indices.to_numpy(zero_copy_only=False)
         if ranges_of is not None and isinstance(self.engine, RingEngine):
             buckets = self.engine.split(keys, codes, names, ranges_of)
         else:
             buckets = self.engine.numbers(keys)
         groups = split_groups(codes, buckets)
-        if len(groups) == 1:
-            return [(names[groups[0].code], groups[0].bucket, tagged)]
-        parts: list[pa.Table] = []
-        tagged = tagged.combine_chunks()
-        for block in _blocks(groups, tagged):
-            # One take for many groups, then slices without a copy: a take per group would search every chunk each time.
-            ordered = tagged.take(pa.array(np.concatenate([group.rows for group in block])))
-            ends = np.cumsum([len(group.rows) for group in block]).tolist()
-            parts += [
-                ordered.slice(end - len(group.rows), len(group.rows)) for group, end in zip(block, ends, strict=True)
-            ]
-        return [(names[group.code], group.bucket, part) for group, part in zip(groups, parts, strict=True)]
+        parts, size_bytes = split_rows(rows.add_column(0, RECORD_KEY, keys), groups)
+        return [(names[group.code], group.bucket, part) for group, part in zip(groups, parts, strict=True)], size_bytes
 
 
 def key_spec(config: TableConfig, facts: TableFacts) -> KeySpec:
@@ -104,21 +96,6 @@ def partition_spec(config: TableConfig) -> PartitionSpec:
     is_timed = config.key_generator == "TIMESTAMP" and config.partition_fields
     time = time_partition_of(config.raw, config.name) if is_timed else None
     return PartitionSpec(config.partition_fields, config.hive_style, config.url_encode, time)
-
-
-def _blocks(groups: list[GroupSlice], rows: pa.Table) -> Iterator[list[GroupSlice]]:
-    """Yield runs of groups whose rows fit into one array: texts of at most 2 GiB."""
-    rows_max = max(1, rows.num_rows * _BLOCK_BYTES_MAX // max(1, rows.nbytes))
-    block: list[GroupSlice] = []
-    count = 0
-    for group in groups:
-        if block and count + len(group.rows) > rows_max:
-            yield block
-            block, count = [], 0
-        block.append(group)
-        count += len(group.rows)
-    if block:
-        yield block
 
 
 def bucket_of(file_id: str) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Protocol
 
@@ -302,8 +302,11 @@ class StateLoader:
 
     def relist(self, state: TableState) -> TableState:
         """Read the timeline again, for a log that was read before."""
-        log = self._log if self._log is not None else state.log
-        return TableState(state.config, log, load_timeline(self.storage, state.config))
+        return replace(self.with_log(state), timeline=load_timeline(self.storage, state.config))
+
+    def with_log(self, state: TableState) -> TableState:
+        """Return a state with the log as far as it was read; no storage call."""
+        return state if self._log is None else replace(state, log=self._log)
 
     def seed(self, proposed: Properties | None = None) -> None:
         """Begin the proposed log of a foreign writer's table, or read the one begun concurrently.

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from hudi_ops.errors import Internal
+
+_BLOCK_BYTES_MAX = 1 << 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +25,7 @@ class GroupSlice:
 
     code: int
     bucket: int
-    rows: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.integer]
 
 
 def split_groups(codes: npt.NDArray[np.integer], buckets: npt.NDArray[np.integer]) -> list[GroupSlice]:
@@ -48,6 +52,42 @@ def split_groups(codes: npt.NDArray[np.integer], buckets: npt.NDArray[np.integer
         code, bucket = divmod(int(ordered[begin]), width)
         groups.append(GroupSlice(code, bucket, order[begin:end]))
     return groups
+
+
+def split_rows(rows: pa.Table, groups: Sequence[GroupSlice]) -> tuple[list[pa.Table], int]:
+    """Return the rows of each group, and the Arrow bytes of all of them.
+
+    The bytes of thousands of small parts, added up one by one, would take longer than the split.
+    """
+    if len(groups) == 1 and len(groups[0].rows) == rows.num_rows:
+        return [rows], rows.nbytes
+    parts: list[pa.Table] = []
+    size_bytes = 0
+    rows = rows.combine_chunks()
+    for block in _blocks(groups, rows):
+        # One take for many groups, then slices without a copy: a take per group would search every chunk each time.
+        ordered = rows.take(pa.array(np.concatenate([group.rows for group in block])))
+        size_bytes += ordered.nbytes
+        at = 0
+        for group in block:
+            parts.append(ordered.slice(at, len(group.rows)))
+            at += len(group.rows)
+    return parts, size_bytes
+
+
+def _blocks(groups: Sequence[GroupSlice], rows: pa.Table) -> Iterator[list[GroupSlice]]:
+    """Yield runs of groups whose rows fit into one array: texts of at most 2 GiB."""
+    rows_max = max(1, rows.num_rows * _BLOCK_BYTES_MAX // max(1, rows.nbytes))
+    block: list[GroupSlice] = []
+    count = 0
+    for group in groups:
+        if block and count + len(group.rows) > rows_max:
+            yield block
+            block, count = [], 0
+        block.append(group)
+        count += len(group.rows)
+    if block:
+        yield block
 
 
 def _stable_order(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

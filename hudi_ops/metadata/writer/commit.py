@@ -34,6 +34,15 @@ def apply_delta(storage: Storage, delta: MetadataDelta, completion_time: str) ->
     ensure(storage, _path(inflight_name(delta.instant, ACTION)), b"")
     for path, body in delta.files:
         ensure(storage, path, body)
+    complete_delta(storage, delta, completion_time)
+
+
+def complete_delta(storage: Storage, delta: MetadataDelta, completion_time: str) -> None:
+    """Complete the delta commit of a delta whose files are put.
+
+    Raises:
+        OutcomeUnknown: it could not be settled; the next try settles it.
+    """
     ensure(storage, _path(completed_name(delta.instant, ACTION, completion_time)), delta.commit)
 
 

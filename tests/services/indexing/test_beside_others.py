@@ -14,12 +14,16 @@ from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.concurrency.lock.in_process import InProcessLock
 from hudi_ops.concurrency.lock.locks import Held
 from hudi_ops.errors import Busy, Cancelled, Conflict
+from hudi_ops.metadata.reader.instants import load_metadata_timeline
 from hudi_ops.metadata.reader.layout import kept_partitions
+from hudi_ops.metadata.records.partitions import FOLDER, TIMELINE_FOLDER
+from hudi_ops.metadata.writer.commit import undo_delta
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
+from hudi_ops.timeline.names import instant_of_ms
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.verify import verify_table
 from tests.tables import BY_RECORD_INDEX, NOW_MS, SCHEMA, by_key, made, of_schema, table_of
@@ -115,6 +119,45 @@ def test_a_compaction_between_announcement_and_catch_up_takes_no_record_from_an_
         found = table("reader").read(["id"], where="city = 'Oslo'")
         assert sorted(found["id"].to_pylist()) == ["k1", "k4"]
     assert verify_table(storage, index=True).errors == ()
+
+
+@pytest.mark.parametrize("is_whole", [True, False], ids=["rolled back", "rollback pending"])
+def test_a_delta_that_apache_hudi_rolls_back_before_it_counts_is_put_again(is_whole: bool) -> None:
+    """Its 1.0 release rolls back each pending instant of the metadata table before it writes; here its rollback alone."""
+    storage, clock = made(CITIES, FIRST, after=10**6), ManualClock(NOW_MS + 3_600_000, tick_ms=1)
+
+    def before() -> None:
+        table_of(storage, clock, "first").ingest(cities(("k1", "a", 5, "Bergen")))
+
+    def pending() -> list[str]:
+        return [one.time for one in load_metadata_timeline(storage) if not one.is_completed]
+
+    def roll_back() -> None:
+        (delta,) = pending()
+        if is_whole:
+            undo_delta(storage, [delta])
+            return
+        storage.put(f"{TIMELINE_FOLDER}/{instant_of_ms(clock.now_ms())}.rollback.requested", b"")
+        for info in [*storage.list(f"{FOLDER}/{INDEX}")]:
+            if f"_{delta}." in info.name:
+                storage.delete(info.path)
+
+    class RolledBack(Beside):
+        """Also acts where the executor says what catch-up has put: right before it decides."""
+
+        def fault_at(self, number: int, point: str) -> None:
+            super().fault_at(number, point)
+            is_put = "after" in self.acted and point.startswith("put:.hoodie/.indexing/")
+            if is_put and "rolled back" not in self.acted and pending():
+                self.acted.append("rolled back")
+                roll_back()
+
+    beside = RolledBack(storage, 4, before, lambda: None)
+    table_of(FaultyStorage(storage, beside), clock, "executor").indexing.run(partitions=(f"{INDEX}=city",))
+    assert beside.acted == ["before", "after", "rolled back"]
+    assert verify_table(storage, index=True).errors == ()
+    found = table_of(storage, clock, "reader").read(["id"], where="city = 'Bergen'")
+    assert sorted(found["id"].to_pylist()) == ["k1", "k2"]
 
 
 class SlowToDelete:

@@ -18,6 +18,7 @@ import pytest
 
 from hudi_ops.commit.apply import metadata_delta
 from hudi_ops.services.indexing.filling import build as module
+from hudi_ops.services.indexing.filling import catch_up
 from hudi_ops.services.indexing.filling.catch_up import CatchUp
 from hudi_ops.testing.faults import Fault
 from hudi_ops.testing.steps import Event
@@ -153,7 +154,7 @@ def without_announcement(patch: pytest.MonkeyPatch) -> None:
 def without_verdicts(patch: pytest.MonkeyPatch) -> None:
     """Pending writers are not waited for, and a delta commit is taken as proof that its writer carried the partitions."""
     patch.setattr(CatchUp, "_foreign", lambda self, state: [])
-    patch.setattr(CatchUp, "_wrote", lambda self, own, one: own is not None and own.find(one.time) is not None)
+    patch.setattr(catch_up, "wrote_each", lambda storage, own, one, names: own and own.find(one.time) is not None)
 
 
 def without_raised_instants(patch: pytest.MonkeyPatch) -> None:

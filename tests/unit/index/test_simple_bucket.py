@@ -6,11 +6,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from hudi_ops.index import simple_bucket
 from hudi_ops.index.bucket_engine import SimpleEngine
 from hudi_ops.index.simple_bucket import Tagger
 from hudi_ops.kernels.keys.hashing import bucket_hash_values, bucket_ids
 from hudi_ops.kernels.keys.keys import KeySpec, PartitionSpec, record_keys
+from hudi_ops.kernels.merging import split
 
 
 def batch(rows: int, chunks: int) -> pa.Table:
@@ -29,7 +29,7 @@ def tagger(buckets: int) -> Tagger:
 @pytest.mark.parametrize("block_bytes", [1 << 30, 4_000])
 @pytest.mark.parametrize("chunks", [1, 50])
 def test_groups_hold_each_row_once_and_in_order(monkeypatch: pytest.MonkeyPatch, chunks: int, block_bytes: int) -> None:
-    monkeypatch.setattr(simple_bucket, "_BLOCK_BYTES_MAX", block_bytes)
+    monkeypatch.setattr(split, "_BLOCK_BYTES_MAX", block_bytes)
     rows = batch(5_000, chunks)
     buckets = pa.array(bucket_ids(bucket_hash_values(record_keys(rows, KeySpec(("id",), False)), ("id",)), 40))
     parts = tagger(40).split(rows)

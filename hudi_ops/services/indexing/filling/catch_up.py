@@ -15,21 +15,29 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from hudi_ops.commit.checks import refuse_changed_columns
 from hudi_ops.commit.recover.dead_writers import is_foreign
-from hudi_ops.concurrency.lease.lease import drop_lease, read_lease, take_lease
+from hudi_ops.concurrency.lease.lease import read_lease, take_lease
 from hudi_ops.engine.progress import Progress
 from hudi_ops.errors import Conflict
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
 from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.metadata.records.records import Records
 from hudi_ops.metadata.writer.begin import complete_beginning, request_beginning
-from hudi_ops.metadata.writer.commit import apply_delta, undo_delta
+from hudi_ops.metadata.writer.commit import apply_delta, complete_delta, undo_delta
 from hudi_ops.metadata.writer.delta import MetadataDelta, make_delta
 from hudi_ops.services.indexing.filling.build import Build, missing_names
 from hudi_ops.services.indexing.filling.diff import TableSnapshot, cleaned, diff, snapshot, without
-from hudi_ops.services.indexing.filling.verdicts import Compactions, Verdict, first_run, partitions_of
+from hudi_ops.services.indexing.filling.verdicts import (
+    Compactions,
+    Verdict,
+    first_run,
+    is_rolled_back,
+    until_words,
+    wrote_each,
+)
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.completed import changing
 from hudi_ops.timeline.instant import Instant
@@ -43,7 +51,6 @@ LOOK_EVERY_S = 1.0
 """Interval of looks at a foreign writer that may not know the announcement."""
 UNSETTLED_MS = 5_000
 """A foreign instant that was requested so soon after the announcement may have read the properties before it."""
-
 
 _WITHOUT_ROWS = frozenset({"indexing", "savepoint"})
 """Kinds of instants that change no row of the table: catch-up has nothing to add for them."""
@@ -59,6 +66,7 @@ class CatchUp:
         pulse: called at each look at a foreign writer; raises if the build was cancelled, or is to stop.
         settled_from: foreign instants requested before this time may not know the announcement.
         delta: records that are put and do not count yet.
+        put_again: puts these records at another instant, for the state and the metadata table's timeline.
         above: ranges of partitions to put above all.
         newest: newest instant whose records are below those of the next delta.
     """
@@ -68,6 +76,7 @@ class CatchUp:
     pulse: Callable[[Progress], None]
     settled_from: str = ""
     delta: MetadataDelta | None = None
+    put_again: Callable[[TableState, Timeline], MetadataDelta] | None = None
     above: Sequence[Records] = ()
     newest: str = ""
     _ours: set[str] = field(default_factory=set)
@@ -151,7 +160,9 @@ class CatchUp:
         if not records:
             return
         self.above = [one for one in records if one.partition == MetadataPartition.PARTITION_STATS]
-        self._put(state, own, [one for one in records if one.partition != MetadataPartition.PARTITION_STATS], missing)
+        below = [one for one in records if one.partition != MetadataPartition.PARTITION_STATS]
+        self.put_again = partial(self._put, records=below, missing=missing)
+        self.delta = self.put_again(state, own)
 
     def _moved_on(self, state: TableState) -> TableSnapshot:
         """Return the snapshot after completions that carried the partitions.
@@ -186,11 +197,16 @@ class CatchUp:
             )
         own = load_metadata_timeline(storage)
         self.newest = max(self.newest, self._compactions.newest(own, build.names))
+        if self.put_again is not None and is_rolled_back(own, delta.instant):
+            logger.warning(
+                "a foreign writer rolled back catch-up at %s of the metadata table: put again", delta.instant
+            )
+            delta = self.delta = self.put_again(state, own)
         completion = build.session.next_time(newest_known(state.timeline, state.log) | {own.newest_time}, state)
         if self.above:
             apply_delta(storage, self._made(completion, self.above), completion)
             completion = build.session.next_time(frozenset({completion}), state)
-        apply_delta(storage, MetadataDelta(delta.instant, (), delta.commit), completion)
+        complete_delta(storage, delta, completion)
         self.delta, self.above = None, ()
         build.covered = build.seen.completed
 
@@ -247,7 +263,9 @@ class CatchUp:
     def _judged(self, state: TableState, own: Timeline | None) -> Iterator[Verdict]:
         """Yield a verdict for each completion, and each undone one, since the snapshot."""
         for one in sorted(changing(state.timeline) - self.build.seen.completed, key=lambda one: one.time):
-            if not self._carries(state, one) and not self._wrote(own, one):
+            if not self._carries(state, one) and not wrote_each(
+                self.build.session.ctx.storage, own, one, self.build.names
+            ):
                 yield Verdict(one.time, one.kind, "missing", "it completed without the new partitions")
             elif one.time < self.newest:
                 yield Verdict(one.time, one.kind, "out of order", f"it was requested before {self.newest}")
@@ -262,17 +280,6 @@ class CatchUp:
         """Return whether a completion's entry in the commit log names the partitions."""
         entry = state.log.completed.get(one.time)
         return entry is not None and self.build.names <= {*entry.indexes}
-
-    def _wrote(self, own: Timeline | None, one: Instant) -> bool:
-        """Return whether the delta commit of an instant has files in all of the partitions.
-
-        Apache Hudi carries each partition by itself: it may have made `files` anew, and know nothing of the others. A writer that
-        had nothing to put into one of them is taken for one that does not carry it; what it wrote is added once more.
-        """
-        found = own.find(one.time, "deltacommit") if own is not None else None
-        if found is None or not found.is_completed:
-            return False
-        return self.build.names <= partitions_of(self.build.session.ctx.storage, found)
 
     def _undone(self, state: TableState) -> list[Instant]:
         """Return completions that the snapshot covers and that were undone since."""
@@ -304,20 +311,13 @@ class CatchUp:
                 return state
             first = waiting[0]
             what = f"{first.action} {first.time} of a foreign writer, which may not know the new partitions"
-            note = f"waits for {what}; {self._until(first)}"
+            note = f"waits for {what}; {until_words(session.ctx.storage, first, self.build.begun.zone)}"
             self.build.waited_for[first.time] = f"waited for {what}"
             self._note(Verdict(one.time, one.action, "waiting", "for a foreign writer") for one in waiting)
             self.build.wait(note)
             self._refuse_late(state, note, first.time)
             self.pulse(Progress("foreign writers that ended", 0, len(waiting), note=note))
             session.ctx.clock.sleep_s(LOOK_EVERY_S)
-
-    def _until(self, one: Instant) -> str:
-        """Return until when a foreign writer counts as alive, in words."""
-        lease = read_lease(self.build.session.ctx.storage, one.time)
-        if lease is None:
-            return "it has no heartbeat: the build waits until its instant has ended"
-        return f"its heartbeat counts until {instant_of_ms(lease.expires_ms, self.build.begun.zone)}"
 
     def _refuse_late(self, state: TableState, note: str = "adds what completed meanwhile", other: str = "") -> None:
         """Refuse to go on after the limit of catch-up.
@@ -366,7 +366,9 @@ class CatchUp:
                 request_beginning(storage, write.time)
                 complete_beginning(storage, version, write.time, write.completion_time, ())
 
-    def _put(self, state: TableState, own: Timeline, records: Sequence[Records], missing: Sequence[Verdict]) -> None:
+    def _put(
+        self, state: TableState, own: Timeline, *, records: Sequence[Records], missing: Sequence[Verdict]
+    ) -> MetadataDelta:
         """Put the log files of a delta at an instant above those whose records it replaces."""
         build = self.build
         foreign = [one.instant for one in missing if state.log.fate(one.instant) is None]
@@ -376,9 +378,10 @@ class CatchUp:
         build.deltas = (*build.deltas, instant)
         build.put_checkpoint()
         request_beginning(build.session.ctx.storage, instant)
-        self.delta = self._made(instant, records)
-        for path, body in self.delta.files:
+        delta = self._made(instant, records)
+        for path, body in delta.files:
             build.session.ctx.storage.put(path, body)
+        return delta
 
     def _made(self, instant: str, records: Sequence[Records]) -> MetadataDelta:
         token = f"0-{self.build.attempt.epoch}-0"
@@ -393,8 +396,3 @@ class CatchUp:
             instant = instant_of_ms(ms_of_instant(instant) + 1)
             if instant not in taken and take_lease(self.build.session.ctx, instant, "build"):
                 return instant
-
-    def release(self) -> None:
-        """Drop the leases of the instants of catch-up."""
-        for instant in self.build.deltas:
-            drop_lease(self.build.session.ctx, instant)

@@ -76,7 +76,7 @@ def reserve_build(session: Session, attempt: Attempt, wanted: tuple[str, ...]) -
                 table=state.config.name,
                 next_step="run the same call again: nothing was built",
             )
-        _clear(session, state, wanted, left, attempt)
+        _clear(session, state, own, wanted, left, attempt)
         instant = _take_instant(session, state, own)
         # Other processes find the build by the checkpoint.
         names = tuple(map(str, wanted))
@@ -137,7 +137,8 @@ def clear_build(session: Session, reserved: BuildReservation) -> None:
             is_taken = bool({*reserved.partitions} & {*state.config.all_metadata_partitions})
             is_cancelled = session.was_cancelled(state, reserved.instant)
             if reserved.instant in _by_instant(session) and not is_cancelled and not is_taken:
-                _clear(session, state, reserved.partitions, [reserved.instant])
+                own = load_metadata_timeline(session.ctx.storage)
+                _clear(session, state, own, reserved.partitions, [reserved.instant])
         session.drop_name(reserved.instant)
     except HudiOpsError as error:
         logger.warning("files of the build at %s stay until the next build: %s", reserved.instant, error)
@@ -218,20 +219,20 @@ def _is_named(session: Session, state: TableState, path: str) -> bool:
 def _clear(
     session: Session,
     state: TableState,
+    own: Timeline,
     wanted: Collection[str],
     instants: Collection[str],
     attempt: Attempt | None = None,
 ) -> None:
     """Delete the folders of partitions that readers do not use, and instants of builds.
 
-    Call it under the lock; `attempt` is the one that begins a build.
+    Call it under the lock, under which state and `own` timeline were read; `attempt` is the one that begins a build.
 
     Raises:
         Busy: another process listed or announced partitions since the files were listed. Raised by `_refuse_named`.
         Cancelled: the attempt was cancelled, or taken over by another process. Raised by `refuse_closed`.
     """
-    storage = session.ctx.storage
-    config = load_config(storage)
+    storage, config = session.ctx.storage, state.config
     named = config.all_metadata_partitions
     if not named:
         gone = [info.path for info in storage.list(FOLDER)]
@@ -247,7 +248,6 @@ def _clear(
             for info in storage.list(folder)
             if (name := parse_data_file(info.name)) is not None and name.instant in instants
         ]
-        own = load_metadata_timeline(storage)
         for instant in instants:
             found = own.find(instant)
             if found is not None and found.is_completed and _is_named(session, state, own.path(found.file_name)):

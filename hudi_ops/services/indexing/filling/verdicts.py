@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 
+from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.errors import NotFound
 from hudi_ops.metadata.records.partitions import TIMELINE_FOLDER
 from hudi_ops.metadata.writer.compaction import compactions
@@ -15,6 +16,7 @@ from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.names import instant_of_ms
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,34 @@ def partitions_of(storage: Storage, instant: Instant) -> set[str]:
     """Return the partitions in which an instant of the metadata table has files."""
     path = f"{TIMELINE_FOLDER}/{instant.file_name}"
     return {stat.partition_path for stat in CommitMetadata.from_bytes(storage.get(path), path).stats}
+
+
+def wrote_each(storage: Storage, own: Timeline | None, one: Instant, names: AbstractSet[str]) -> bool:
+    """Return whether the delta commit of an instant has files in each of some partitions.
+
+    Apache Hudi carries each partition by itself: it may have made `files` anew, and know nothing of the others. A writer that
+    had nothing to put into one of them is taken for one that does not carry it; what it wrote is added once more.
+    """
+    found = own.find(one.time, "deltacommit") if own is not None else None
+    if found is None or not found.is_completed:
+        return False
+    return names <= partitions_of(storage, found)
+
+
+def until_words(storage: Storage, writer: Instant, zone: str) -> str:
+    """Return until when a foreign writer counts as alive, in words."""
+    lease = read_lease(storage, writer.time)
+    if lease is None:
+        return "it has no heartbeat: the build waits until its instant has ended"
+    return f"its heartbeat counts until {instant_of_ms(lease.expires_ms, zone)}"
+
+
+def is_rolled_back(own: Timeline, instant: str) -> bool:
+    """Return whether another program rolled back a pending instant, or has begun to.
+
+    Its log files in the metadata table are gone then, or may go any moment. Apache Hudi 1.0.2 does so before each write (docs/format.md §14.10).
+    """
+    return own.find(instant) is None or any(one.kind == "rollback" and not one.is_completed for one in own)
 
 
 def first_run(new: Sequence[Instant], judged: Sequence[Verdict]) -> tuple[list[Instant], list[Instant], list[Instant]]:

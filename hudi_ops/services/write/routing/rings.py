@@ -26,7 +26,7 @@ from hudi_ops.formats.large_arrays import joined
 from hudi_ops.index.bucket_engine import Ranges, RingEngine, RingLookup, ring_engine_of
 from hudi_ops.index.ring import Ring, initial_ring
 from hudi_ops.index.ring_files import RingReader, put_initial
-from hudi_ops.kernels.merging.split import split_groups
+from hudi_ops.kernels.merging.split import split_groups, split_rows
 from hudi_ops.services.base.planned.rings import (
     refuse_lost_ring,
     refuse_older_rings,
@@ -67,16 +67,9 @@ def split_range(task: RangeTask, tables: list[pa.Table]) -> Iterator[Produced]:
         rows = tables.pop(0)
         nodes = task.lookup.nodes_of(task.engine.hashes(joined(rows.column(RECORD_KEY).chunks, pa.string())))
         groups = split_groups(np.zeros(len(nodes), np.int64), nodes.astype(np.int32))
-        if len(groups) == 1:
-            chunks = [Chunk(task.names[groups[0].bucket], rows)]
-        else:
-            ordered = rows.combine_chunks().take(pa.array(np.concatenate([group.rows for group in groups])))
-            ends = np.cumsum([len(group.rows) for group in groups]).tolist()
-            chunks = [
-                Chunk(task.names[group.bucket], ordered.slice(end - len(group.rows), len(group.rows)))
-                for group, end in zip(groups, ends, strict=True)
-            ]
-        yield Produced(tuple(chunk.key for chunk in chunks), tuple(chunks))
+        parts, size_bytes = split_rows(rows, groups)
+        chunks = [Chunk(task.names[group.bucket], part) for group, part in zip(groups, parts, strict=True)]
+        yield Produced(tuple(chunk.key for chunk in chunks), tuple(chunks), size_bytes)
 
 
 @dataclass

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from hudi_ops.config.columns import RECORD_KEY
 from hudi_ops.engine.protocol import Chunk, Produced
 from hudi_ops.errors import Conflict
 from hudi_ops.index.packing import dealt_to
-from hudi_ops.kernels.merging.split import split_groups
+from hudi_ops.kernels.merging.split import split_groups, split_rows
 
 LEFT_OUT = -1
 """Place of a row that is not written."""
@@ -104,14 +104,9 @@ def _routed(task: RouteTask, table: pa.Table, first: int) -> Produced:
     if not len(rows):
         return Produced((), ())
     groups = split_groups(np.zeros(len(rows), np.int64), places)
-    if len(groups) == 1 and len(rows) == table.num_rows:
-        return Produced((names[groups[0].bucket],), (Chunk(names[groups[0].bucket], table),))
-    ordered = table.combine_chunks().take(pa.array(np.concatenate([rows[group.rows] for group in groups])))
-    chunks, at = [], 0
-    for group in groups:
-        chunks.append(Chunk(names[group.bucket], ordered.slice(at, len(group.rows))))
-        at += len(group.rows)
-    return Produced(tuple(chunk.key for chunk in chunks), tuple(chunks))
+    parts, size_bytes = split_rows(table, [replace(group, rows=rows[group.rows]) for group in groups])
+    chunks = [Chunk(names[group.bucket], part) for group, part in zip(groups, parts, strict=True)]
+    return Produced(tuple(chunk.key for chunk in chunks), tuple(chunks), size_bytes)
 
 
 def _keys(tables: list[pa.Table]) -> pa.Array:

@@ -134,7 +134,7 @@ def _tag(run: Run, spec: TagSpec, where: str) -> Produced:
         if spec.kept is not None:
             rows = rows.select(spec.kept)
         ranges_of = spec.rings.ranges_of if spec.rings is not None else None
-        parts = spec.tagger.split(rows, ranges_of)
+        parts, size_bytes = spec.tagger.split_sized(rows, ranges_of)
         if spec.unstored:
             parts = [(path, bucket, part.drop_columns(list(spec.unstored))) for path, bucket, part in parts]
     except InvalidRequest as error:
@@ -143,11 +143,13 @@ def _tag(run: Run, spec: TagSpec, where: str) -> Produced:
         raise
     chunks = [Chunk(chunk_key(path, bucket), part) for path, bucket, part in parts]
     if spec.looks_up:
-        chunks += [Chunk(keys_key(path, bucket), part.select(spec.looks_up)) for path, bucket, part in parts]
+        looked_up = [Chunk(keys_key(path, bucket), part.select(spec.looks_up)) for path, bucket, part in parts]
+        size_bytes += sum(chunk.rows.nbytes for chunk in looked_up)
+        chunks += looked_up
     counts = tuple((path, bucket, part.num_rows) for path, bucket, part in parts)
     known = spec.rings.ranges if spec.rings is not None else {}
     ranges = {path: found for path in dict.fromkeys(path for path, _, _ in parts) if (found := known.get(path))}
-    return Produced(SourceSummary(rows.num_rows, counts, rows.nbytes, ranges), tuple(chunks))
+    return Produced(SourceSummary(rows.num_rows, counts, rows.nbytes, ranges), tuple(chunks), size_bytes)
 
 
 def _chained(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
