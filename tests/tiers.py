@@ -144,6 +144,18 @@ LEFT_OUT: dict[str, str | None] = {
     "[before its slot-Fault.CRASH_AFTER]": None,
     "services/clean/test_crashes.py": _SWEEP,
     "services/clean/test_simulated.py": _SEARCH,
+    "services/indexing/test_starvation.py": _PROCESSES,
+    "services/indexing/test_simulated.py": _SEARCH,
+    "services/indexing/test_simulated.py::test_no_schedule_loses_a_row_of_an_index[abort and executor]": None,
+    "services/indexing/test_simulated.py::test_without_a_guard_the_search_finds_what_it_prevents[the announcement]": None,
+    **{
+        f"services/indexing/test_cancel.py::test_a_cancel_at_any_moment_leaves_nothing_of_the_build[{case}]": _LIKE
+        for case in ("a secondary index", "two more")
+    },
+    **{
+        f"services/indexing/test_resume.py::test_a_death_amid_catch_up_loses_nothing[{case}]": _LIKE
+        for case in ("MERGE_ON_READ-upsert", "MERGE_ON_READ-delete", "COPY_ON_WRITE-upsert")
+    },
     "services/clean/test_incremental.py::test_random_histories_leave_what_a_full_clean_leaves": _SEARCH,
     "unit/cli/test_repair.py::test_a_damage_is_repaired": _SWEEP,
     "unit/cli/test_repair.py::test_a_damage_is_repaired[file that a rollback left]": None,
@@ -156,7 +168,7 @@ LEFT_OUT: dict[str, str | None] = {
     },
     **{
         f"docs/test_snippets.py::test_every_snippet_of_a_page_runs_as_printed[{page}.md]": _PROCESSES
-        for page in ("archive", "changes", "clean", "clustering", "errors")
+        for page in ("archive", "changes", "clean", "clustering", "errors", "resizing")
     },
     **{
         f"protocol/test_simulated_pairs.py::test_no_schedule_of_a_pair_loses_a_row[{case}-]": _LIKE
