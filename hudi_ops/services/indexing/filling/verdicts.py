@@ -87,7 +87,8 @@ def until_words(storage: Storage, writer: Instant, zone: str) -> str:
 def is_rolled_back(own: Timeline, instant: str) -> bool:
     """Return whether another program rolled back a pending instant, or has begun to.
 
-    Its log files in the metadata table are gone then, or may go any moment. Apache Hudi 1.0.2 does so before each write (docs/format.md §14.10).
+    Its log files in the metadata table are gone then, or may go any moment. Apache Hudi 1.0.2 does so before each write
+    (docs/format.md §14.10).
     """
     return own.find(instant) is None or any(one.kind == "rollback" and not one.is_completed for one in own)
 
