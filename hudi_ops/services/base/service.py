@@ -123,6 +123,18 @@ class Run(Generic[Plan, Inputs, Task, Outcome]):
     entry: Complete = field(init=False)
     seconds: float = 0.0
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Return what the result of every kind says, by field."""
+        return {
+            "table": self.attempt.begun.config.name,
+            "instant": self.attempt.instant,
+            "completion_time": self.entry.completion_time,
+            "engine": self.engine.name,
+            "engine_reason": self.engine_reason,
+            "epoch": self.attempt.epoch,
+        }
+
     def cost(self, bytes_in: int, bytes_out: int) -> Cost:
         """Return the measured cost.
 

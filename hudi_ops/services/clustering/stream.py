@@ -25,7 +25,8 @@ from hudi_ops.services.base.cost import ARROW_PER_STORED
 from hudi_ops.services.clustering.disk_sort import DiskSort, sampled
 
 if TYPE_CHECKING:
-    from hudi_ops.services.clustering.tasks import ClusterTask, WrittenFile
+    from hudi_ops.services.base.rewrite.task import WrittenFile
+    from hudi_ops.services.clustering.tasks import ClusterTask
 
 _SHARES = 8
 """Memory of a task, as a multiple of a bucket: it holds a share of chunks, a block or bucket twice, and a row group twice."""
@@ -37,8 +38,8 @@ _KEY = "sort key"
 """Column of a curve's keys; no column of a table has a blank in its name."""
 
 
-def stream_group(task: ClusterTask, base_bytes: float) -> tuple[list[WrittenFile], MergeCounts, int]:
-    """Rewrite a plan group in bounded memory; return its files, counts of log records, and rows.
+def stream_group(task: ClusterTask, base_bytes: float) -> tuple[list[WrittenFile], MergeCounts]:
+    """Rewrite a plan group in bounded memory; return its files, and counts of log records.
 
     `base_bytes` is the expected size of its base rows in memory.
 
@@ -65,7 +66,7 @@ def stream_group(task: ClusterTask, base_bytes: float) -> tuple[list[WrittenFile
             sort, pieces = _sorted(task, stack, rows, share_bytes, expected)
             held, sizes = sort.rows.tolist(), sort.sizes.tolist()
         ends = ends_of_shares(held, sizes, len(task.outputs))
-        return _written(task, _Pieces(pieces), ends, share_bytes), counts, rows
+        return _written(task, _Pieces(pieces), ends, share_bytes), counts
 
 
 def _sorted(

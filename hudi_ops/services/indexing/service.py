@@ -231,12 +231,7 @@ class IndexBuild(TableService[IndexRequest, IndexPlan, IndexInputs, NoTask, None
             )
         drop_checkpoints(session.ctx.storage, build.attempt.instant)
         return IndexResult(
-            table=config.name,
-            instant=run.attempt.instant,
-            completion_time=run.entry.completion_time,
-            engine=run.engine.name,
-            engine_reason=run.engine_reason,
-            epoch=run.attempt.epoch,
+            **run.facts,
             built_at=build.instant,
             partitions=names,
             files=len(run.inputs.seen.described),

@@ -32,6 +32,7 @@ from hudi_ops.services.base.planned.instant_files import files_of_instant
 from hudi_ops.services.base.planned.leave_out import refuse_touched
 from hudi_ops.services.base.planned.rings import refuse_record_index
 from hudi_ops.services.base.publish import Draft
+from hudi_ops.services.base.rewrite.task import RewrittenGroup
 from hudi_ops.services.base.service import Run, TableService, register
 from hudi_ops.services.metadata_table.compact import after_write
 from hudi_ops.services.resize.choose import ResizeChoice, choose, empty_choice, refuse_table
@@ -39,7 +40,7 @@ from hudi_ops.services.resize.cost import estimate
 from hudi_ops.services.resize.draft import ResizeDraft
 from hudi_ops.services.resize.inputs import PlanInputs, inputs_of_plan
 from hudi_ops.services.resize.result import ResizeResult, result_of
-from hudi_ops.services.resize.tasks import ResizedGroup, ResizeTask, resize_group
+from hudi_ops.services.resize.tasks import ResizeTask, resize_group
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS, Footprint
 from hudi_ops.timeline.content.plans import FilesByPartition, ReplacePlan
 from hudi_ops.timeline.instant import Instant
@@ -47,10 +48,10 @@ from hudi_ops.timeline.names import completes_as
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import table_schema
 
-ResizeRun = Run[ReplacePlan, PlanInputs, ResizeTask, ResizedGroup]
+ResizeRun = Run[ReplacePlan, PlanInputs, ResizeTask, RewrittenGroup]
 
 
-class Resize(TableService[ResizeRequest, ReplacePlan, PlanInputs, ResizeTask, ResizedGroup, ResizeResult]):
+class Resize(TableService[ResizeRequest, ReplacePlan, PlanInputs, ResizeTask, RewrittenGroup, ResizeResult]):
     """Rewrite buckets into others, one task for each plan group.
 
     It conflicts with no write that put its rows into the child groups, too. Groups that another write touched are left out.
@@ -118,6 +119,7 @@ class Resize(TableService[ResizeRequest, ReplacePlan, PlanInputs, ResizeTask, Re
             ResizeTask(
                 storage=session.ctx.storage,
                 table_name=state.config.name,
+                partition_path=group.change.partition_path,
                 change=group.change,
                 sources=group.slices,
                 merging=merging,

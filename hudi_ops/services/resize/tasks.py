@@ -1,45 +1,32 @@
 """Merge the slices of a plan group and write their rows into its children, as a task.
 
-A task runs on any engine. Its input holds everything that it needs, and its result goes back as a value. Names and bytes of the
-files follow from the input, so every attempt of a task writes the same files.
-
 Source: docs/format.md §6.2, §9.2, §10.3; docs/protocol.md §29.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hudi_ops.config.columns import FILE_NAME
 from hudi_ops.engine.stopping import check_stop
 from hudi_ops.errors import Corrupt, Internal
-from hudi_ops.files.base.base_file import WriterSettings, encode_base_file
+from hudi_ops.files.base.base_file import encode_base_file
 from hudi_ops.files.base.output import BaseFileOutput
 from hudi_ops.files.base.repeated_columns import joined_rows
 from hudi_ops.files.base.writer import ROW_GROUP_BYTES, BaseFileWriter
-from hudi_ops.files.log.merge_rules import MergeRules
-from hudi_ops.files.log.visible_blocks import BlockInstants
-from hudi_ops.files.names import base_file_name
 from hudi_ops.files.slice.slice_scan import NOTHING_MERGED, MergeCounts, SliceScan
 from hudi_ops.files.statistics.collect import statistics_of_base
-from hudi_ops.files.statistics.statistics import NO_FACTS, FileStatistics, StatisticsRequest
 from hudi_ops.formats.large_arrays import joined
 from hudi_ops.index.bucket_engine import RingEngine
 from hudi_ops.index.resizes import RingChange, holders_of
-from hudi_ops.services.base.rewrite.sources import Sources
+from hudi_ops.services.base.rewrite.task import RewriteTask, RewrittenGroup, WrittenFile
 from hudi_ops.services.resize.inputs import ChildRange
-from hudi_ops.storage.protocol import Storage
-from hudi_ops.timeline.content.commit_metadata import WriteStat
 from hudi_ops.view.slices import Slice
-
-WrittenFile: TypeAlias = tuple[WriteStat, FileStatistics | None]
-"""Statistics of a written file: for the commit, and for the metadata table."""
 
 Holders: TypeAlias = npt.NDArray[np.int16]
 """Number of the child that gets each row."""
@@ -48,58 +35,23 @@ _GROUPS_IN_MEMORY = 8
 """Memory of a streamed group, as a multiple of a row group: read, held, encoded and filtered at a time."""
 
 
-@dataclass(frozen=True)
-class ResizeTask:
-    """One plan group to rewrite; picklable.
+@dataclass(frozen=True, kw_only=True)
+class ResizeTask(RewriteTask):
+    """One plan group to rewrite; picklable. Its sources are slices of the parents.
 
     Attributes:
-        sources: slices of the parents, in the plan's order.
-        merging: as `services.base.merging.merging_of` returns it.
-        stored: columns of base files.
         children: the groups that get the rows, each with the hashes of its node.
         ring: instant of the ring that the plan changes, for errors.
-        number: place of the first child in the plan; part of the file names.
-        memory_bytes: memory that the task may take.
-        wanted: statistics for the metadata table.
     """
 
-    storage: Storage
-    table_name: str
     change: RingChange
-    sources: tuple[Slice, ...]
-    merging: tuple[MergeRules, BlockInstants]
-    stored: pa.Schema
     engine: RingEngine
     children: tuple[ChildRange, ...]
     ring: str
-    instant: str
-    epoch: int
-    number: int
-    memory_bytes: int
-    settings: WriterSettings = field(default_factory=WriterSettings)
-    wanted: StatisticsRequest = NO_FACTS
-
-    @property
-    def bytes_in(self) -> int:
-        """Return the bytes of the files that are read."""
-        return sum(source.bytes_in for source in self.sources)
-
-    @property
-    def reading(self) -> Sources:
-        """Return how its slices are read: all columns but the file name."""
-        scanned = pa.schema([column for column in self.stored if column.name != FILE_NAME])
-        return Sources(self.storage, self.sources, self.merging, scanned)
-
-    @property
-    def partition_path(self) -> str:
-        """Return the partition of its groups."""
-        return self.change.partition_path
 
     def output(self, place: int) -> BaseFileOutput:
         """Return the base file of the child at a place."""
-        file_id = self.children[place].file_id
-        name = base_file_name(file_id, self.number + place, self.epoch, self.instant)
-        return BaseFileOutput(self.storage, self.instant, self.partition_path, file_id, name, None)
+        return self.new_file(self.children[place].file_id, place)
 
     def holders(self, source: Slice, rows: pa.Table) -> Holders:
         """Return the child that gets each row of a slice.
@@ -133,18 +85,7 @@ class ResizeTask:
         return output.stat(count, body.size, inserted=count, updated=0, deleted=0), facts
 
 
-@dataclass(frozen=True)
-class ResizedGroup:
-    """Result of a plan group: statistics of each child's base file, and counts of log records."""
-
-    stats: tuple[WriteStat, ...]
-    facts: tuple[FileStatistics, ...]
-    counts: MergeCounts
-    rows: int
-    streamed: bool
-
-
-def resize_group(task: ResizeTask) -> ResizedGroup:
+def resize_group(task: ResizeTask) -> RewrittenGroup:
     """Merge the slices of a plan group, and write a base file for each child, also without rows.
 
     Rows keep their meta columns, and the order in which they were. Deleted rows are left out.
@@ -157,9 +98,7 @@ def resize_group(task: ResizeTask) -> ResizedGroup:
     """
     streaming = task.reading.unfolded_bytes(task.memory_bytes) is not None
     files, counts = _streamed(task) if streaming else _rewritten(task)
-    stats = tuple(stat for stat, _ in files)
-    facts = tuple(found for _, found in files if found is not None)
-    return ResizedGroup(stats, facts, counts, sum(stat.num_writes for stat in stats), streaming)
+    return RewrittenGroup.of(files, counts, streamed=streaming)
 
 
 def _rewritten(task: ResizeTask) -> tuple[list[WrittenFile], MergeCounts]:

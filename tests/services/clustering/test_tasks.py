@@ -16,8 +16,9 @@ from hudi_ops.files.statistics.collect import FileStatisticsTask, statistics_of_
 from hudi_ops.files.statistics.statistics import FileStatistics, StatisticsRequest
 from hudi_ops.kernels.sorting.order import UNSORTED, SortOrder
 from hudi_ops.services.base.merging import merging_of
+from hudi_ops.services.base.rewrite.task import RewrittenGroup
 from hudi_ops.services.base.slices import live_slices
-from hudi_ops.services.clustering.tasks import ClusteredGroup, ClusterTask, cluster_group
+from hudi_ops.services.clustering.tasks import ClusterTask, cluster_group
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.view.schema import table_schema
@@ -67,7 +68,7 @@ def storage(table: MemoryStorage) -> MemoryStorage:
     return table.copy()
 
 
-def written(storage: MemoryStorage, done: ClusteredGroup) -> pa.Table:
+def written(storage: MemoryStorage, done: RewrittenGroup) -> pa.Table:
     """The rows of all files, in their order."""
     return pa.concat_tables([BaseFileReader(storage, stat.path).read() for stat in done.stats])
 
@@ -80,7 +81,7 @@ def visible(storage: MemoryStorage) -> list[dict[str, Any]]:
     return by_id(table_of(storage, ManualClock(NOW_MS, tick_ms=1), "reader").read(KEPT))
 
 
-def bodies(storage: MemoryStorage, done: ClusteredGroup) -> list[bytes]:
+def bodies(storage: MemoryStorage, done: RewrittenGroup) -> list[bytes]:
     return [storage.get(stat.path) for stat in done.stats]
 
 
@@ -90,7 +91,7 @@ def test_rows_are_merged_and_keep_their_commits(storage: MemoryStorage, order: S
     expected = visible(storage)
     done = cluster_group(task_of(storage, order=order, outputs=("a-0", "b-0", "c-0"), memory_bytes=memory_bytes))
     assert by_id(written(storage, done)) == expected
-    assert (done.rows, done.spilled) == (len(expected), memory_bytes == TINY)
+    assert (done.rows, done.streamed) == (len(expected), memory_bytes == TINY)
     assert [stat.file_name for stat in done.stats] == [
         f"{name}-0_{3 + at}-1-0_{INSTANT}.parquet" for at, name in enumerate("abc")
     ]

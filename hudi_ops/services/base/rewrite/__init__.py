@@ -1,4 +1,4 @@
-"""Read the slices of a plan group, for tasks that rewrite them.
+"""Rewrite the slices of a plan group: task, reading and result.
 
-Imported by the kinds of services. Read first: sources.py.
+Imported by the kinds of services. Read first: task.py.
 """

@@ -1,0 +1,97 @@
+"""Task that rewrites the slices of a plan group into new file groups, and its result.
+
+A task runs on any engine. Its input holds everything that it needs, and its result goes back as a value. Names and bytes of the
+files follow from the input, so every attempt of a task writes the same files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from hudi_ops.config.columns import FILE_NAME
+from hudi_ops.files.base.base_file import WriterSettings
+from hudi_ops.files.base.output import BaseFileOutput
+from hudi_ops.files.log.merge_rules import MergeRules
+from hudi_ops.files.log.visible_blocks import BlockInstants
+from hudi_ops.files.names import base_file_name
+from hudi_ops.files.slice.slice_scan import MergeCounts
+from hudi_ops.files.statistics.statistics import NO_FACTS, FileStatistics, StatisticsRequest
+from hudi_ops.services.base.rewrite.sources import Sources
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.content.commit_metadata import WriteStat
+from hudi_ops.view.file_group import DataFile
+from hudi_ops.view.slices import Slice
+
+WrittenFile: TypeAlias = tuple[WriteStat, FileStatistics | None]
+"""Statistics of a written file: for the commit, and for the metadata table."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewriteTask:
+    """One plan group to rewrite; picklable.
+
+    Attributes:
+        sources: slices of the group, in the plan's order.
+        merging: as `services.base.merging.merging_of` returns it.
+        stored: columns of base files.
+        number: place of the group's first output in the plan; part of the file names.
+        memory_bytes: memory that the task may take.
+        wanted: statistics for the metadata table.
+    """
+
+    storage: Storage
+    table_name: str
+    partition_path: str
+    sources: tuple[Slice, ...]
+    merging: tuple[MergeRules, BlockInstants]
+    stored: pa.Schema
+    instant: str
+    epoch: int
+    number: int
+    memory_bytes: int
+    settings: WriterSettings = field(default_factory=WriterSettings)
+    wanted: StatisticsRequest = NO_FACTS
+
+    @property
+    def bytes_in(self) -> int:
+        """Return the bytes of the files that are read."""
+        return sum(source.bytes_in for source in self.sources)
+
+    @property
+    def scanned(self) -> pa.Schema:
+        """Return the columns that are read: all but the file name."""
+        return pa.schema([column for column in self.stored if column.name != FILE_NAME])
+
+    @property
+    def reading(self) -> Sources:
+        """Return how its slices are read."""
+        return Sources(self.storage, self.sources, self.merging, self.scanned)
+
+    def new_file(self, file_id: str, place: int, previous: DataFile | None = None) -> BaseFileOutput:
+        """Return the base file of a new file group; `place` counts those of the task."""
+        name = base_file_name(file_id, self.number + place, self.epoch, self.instant)
+        return BaseFileOutput(self.storage, self.instant, self.partition_path, file_id, name, previous)
+
+
+@dataclass(frozen=True)
+class RewrittenGroup:
+    """Result of a plan group: statistics of each written file, and counts of log records.
+
+    `stats` lacks files that were not written, since they would have no rows. `streamed`: the group was larger than memory.
+    """
+
+    stats: tuple[WriteStat, ...]
+    facts: tuple[FileStatistics, ...]
+    counts: MergeCounts
+    rows: int
+    streamed: bool
+
+    @classmethod
+    def of(cls, files: list[WrittenFile], counts: MergeCounts, *, streamed: bool) -> RewrittenGroup:
+        """Return the result of a task that wrote these files."""
+        stats = tuple(stat for stat, _ in files)
+        facts = tuple(found for _, found in files if found is not None)
+        return cls(stats, facts, counts, sum(stat.num_writes for stat in stats), streamed)
