@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from hudi_ops import Table
+from hudi_ops.errors import Conflict
 from hudi_ops.services.indexing.filling import build as building
 from hudi_ops.services.indexing.filling.catch_up import CatchUp
 from hudi_ops.timeline.active import load_timeline
@@ -157,19 +159,23 @@ def test_apache_hudi_writes_in_each_phase_of_a_build(
     shared = Shared(tmp_path / "table", peer_of(request, version), version, kind)
     table = shared.create(metadata=True)
     planned = table.indexing.plan(partitions=KEYS)
-    # A writer that is to build an index by itself when none is announced would build ours.
-    shared.theirs({} if writer == "carrying" else options)
+    # A writer that names indexes builds those that are not announced.
+    shared.theirs({} if writer in {"carrying", "building by itself"} else options)
     shared.check(hudi_rs)
     moves = {"announcement": lambda: shared.theirs({}), "catch-up": lambda: shared.theirs(options)}
     if writer != "building by itself":
         # Release 1.0 rolls back the delta of catch-up before it writes.
         moves["decision"] = lambda: shared.theirs(options)
     before_each(monkeypatch, moves)
-    Table.open(str(shared.path)).indexing.run(partitions=KEYS, timeout_s=60)
+    assert planned.instant is not None
+    # A writer without a metadata table drops it, and the next one with it begins it again: the build says so and begins again, too.
+    drops = writer == "without a metadata table"
+    for _ in range(1 + len(moves) if drops else 1):
+        with suppress(*([Conflict] if drops and moves else [])):
+            Table.open(str(shared.path)).indexing.run(partitions=KEYS, timeout_s=60)
     assert moves == {}
     shared.check_ended()
     assert {*KEYS} <= {*load_config(table.context.storage).metadata_partitions}
-    assert planned.instant is not None
     shared.check(hudi_rs)
     for _ in range(2):
         shared.theirs({**NAMED, **STATISTICS}, index="RECORD_INDEX" if version == 9 or kind == "cow" else "SIMPLE")
@@ -216,10 +222,11 @@ def test_each_executes_the_plans_of_the_other(
 
 
 @pytest.mark.parametrize("end", ["finished", "removed"])
-@pytest.mark.parametrize("version", [9, 8] if SOAK else [9])
+@pytest.mark.parametrize("version", [9])
 def test_a_build_that_apache_hudi_left_inflight_is_finished_or_removed(
     tmp_path: Path, hudi_rs: HudiRsReader, request: pytest.FixtureRequest, version: int, end: str
 ) -> None:
+    """Its indexer is made to fail by an empty schema, which that of 1.0.2 does not read."""
     peer = peer_of(request, version)
     shared = Shared(tmp_path / "table", peer, version)
     table = shared.create(metadata=True)

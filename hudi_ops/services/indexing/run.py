@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,8 @@ from hudi_ops.services.indexing.secondary import columns_asked, defined, with_co
 from hudi_ops.services.indexing.service import INDEXING
 from hudi_ops.services.indexing.wanted import refuse_unbuildable, wanted_partitions
 from hudi_ops.timeline.state import TableState
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -145,12 +148,20 @@ def _ready(session: Session) -> TableState:
 def _execute_left(session: Session, how: Execution, restored: Sequence[str]) -> tuple[IndexResult, ...]:
     """Execute pending builds without a live executor.
 
-    `restored` are partitions that a rebuild dropped.
+    `restored` are partitions that a rebuild dropped. A plan of partitions that another program built makes way.
+
+    Raises:
+        Conflict: catch-up took too long, or another process changed the metadata table.
     """
     done: list[IndexResult] = []
     try:
         while (instant := left_plan(session, INDEXING)) is not None:
-            done.append(execute_build(session, instant, how))
+            try:
+                done.append(execute_build(session, instant, how))
+            except Conflict as error:
+                if not error.details.get("has_built") or left_plan(session, INDEXING) == instant:
+                    raise
+                logger.warning("%s", error)
     except HudiOpsError as error:
         raise (say_dropped(session, error, restored) if restored else error) from error
     return tuple(done)
@@ -189,6 +200,9 @@ def execute_build(session: Session, instant: str | None, how: Execution) -> Inde
             end_builds(session, None, "catch-up took too long", only=error.instant)
             error.what += "; the build was removed"
             error.next_step = "build the index again at a quieter time, or with a longer --timeout"
+        # No other try can build these: without an end the plan would keep every later one from its partitions.
+        if error.details.get("has_built") and end_builds(session, None, error.what, only=error.instant or ""):
+            error.what += "; the plan was removed"
         raise
     return done
 

@@ -21,6 +21,7 @@ from hudi_ops.services.indexing.run import execute_build
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, FaultyStorage
+from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.verify import verify_table
 from tests.protocol.foreign_table import set_properties
@@ -309,6 +310,25 @@ def test_15b_a_partition_that_a_foreign_writer_lists_beside_a_put_delta_stops_th
     assert {info.path for info in storage.list(f"{FOLDER}/record_index")} == theirs
 
 
+@pytest.mark.parametrize("call", ["execute", "run"])
+def test_15c_a_plan_of_a_partition_that_a_foreign_writer_built_makes_way_for_the_others(call: str) -> None:
+    """It is removed: no execution could ever end it, and it would keep later plans from its partitions."""
+    clock = ticking()
+    storage = make_table(WITH_METADATA).copy(clock)
+    plan = plan_build(storage, clock)
+    theirs = _lists_record_index(storage, others="")
+    if call == "execute":
+        with pytest.raises(Conflict, match="has built record_index; the plan was removed"):
+            execute(storage, clock)
+        assert table_of(storage, clock, "second").indexing.plan(partitions=["bloom_filters"]).instant is not None
+    else:
+        done = table_of(storage, clock, "second").indexing.run(partitions=KEYS)
+        assert done.partitions == ("bloom_filters",)
+        assert {*KEYS} <= {*load_config(storage).metadata_partitions}
+    assert load_timeline(storage, load_config(storage)).find(plan) is None
+    assert {info.path for info in storage.list(f"{FOLDER}/record_index")} == theirs
+
+
 def _announced_beside_a_gap() -> tuple[MemoryStorage, ManualClock]:
     """A table whose build died after its announcement; it lacks a write that completed right before that."""
     base = make_table(WITH_METADATA).copy(ticking())
@@ -324,13 +344,16 @@ def _announced_beside_a_gap() -> tuple[MemoryStorage, ManualClock]:
     return storage, clock
 
 
-def _lists_record_index(storage: MemoryStorage) -> set[str]:
-    """As a writer of Apache Hudi does it that names the index: it deletes the folder, makes groups of its own, and lists it."""
+def _lists_record_index(storage: MemoryStorage, others: str = "bloom_filters") -> set[str]:
+    """As a writer of Apache Hudi does it that names the index: it deletes the folder, makes groups of its own, and lists it.
+
+    `others` are the partitions that stay announced.
+    """
     for info in storage.list(f"{FOLDER}/record_index"):
         storage.delete(info.path)
     begin_partition(storage, 9, Beginning(MetadataPartition.RECORD_INDEX, INIT, completion_time=INIT, groups=3), NOW_MS)
     listed = (*load_config(storage).metadata_partitions, "record_index")
-    names = {"hoodie.table.metadata.partitions": ",".join(listed), METADATA_PARTITIONS_INFLIGHT: "bloom_filters"}
+    names = {"hoodie.table.metadata.partitions": ",".join(listed), METADATA_PARTITIONS_INFLIGHT: others}
     set_properties(storage, names)
     return {info.path for info in storage.list(f"{FOLDER}/record_index")}
 

@@ -103,6 +103,7 @@ def _refuse_built(state: TableState, wanted: tuple[str, ...]) -> None:
             expected=f"a metadata table without {', '.join(wanted)}",
             found=", ".join(state.config.metadata_partitions),
             next_step="run the same call again to build the others",
+            has_built=True,
         )
 
 
