@@ -124,8 +124,8 @@ class Run(Generic[Plan, Inputs, Task, Outcome]):
     seconds: float = 0.0
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """Return what the result of every kind says, by field."""
+    def result_fields(self) -> dict[str, Any]:
+        """Return the fields that results of all kinds have in common."""
         return {
             "table": self.attempt.begun.config.name,
             "instant": self.attempt.instant,

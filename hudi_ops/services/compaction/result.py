@@ -53,7 +53,7 @@ def result_of(run: Run[CompactionPlan, PlanInputs, CompactTask, CompactedSlice])
     expected = estimate(run.inputs.sizes, tasks_at_a_time(run.engine), run.task_bytes)
     actual = run.cost(run.inputs.bytes_in, sum(done.stat.file_size_in_bytes for done in slices))
     return CompactResult(
-        **run.facts,
+        **run.result_fields,
         slices=len(slices),
         replaced=run.inputs.replaced,
         log_files=sum(len(each.logs) for each in run.inputs.slices),

@@ -231,7 +231,7 @@ class IndexBuild(TableService[IndexRequest, IndexPlan, IndexInputs, NoTask, None
             )
         drop_checkpoints(session.ctx.storage, build.attempt.instant)
         return IndexResult(
-            **run.facts,
+            **run.result_fields,
             built_at=build.instant,
             partitions=names,
             files=len(run.inputs.seen.described),

@@ -155,6 +155,7 @@ def test_a_delta_that_apache_hudi_rolls_back_before_it_counts_is_put_again(is_wh
     beside = RolledBack(storage, 4, before, lambda: None)
     table_of(FaultyStorage(storage, beside), clock, "executor").indexing.run(partitions=(f"{INDEX}=city",))
     assert beside.acted == ["before", "after", "rolled back"]
+    assert {one.kind for one in load_metadata_timeline(storage) if not one.is_completed} <= {"rollback"}
     assert verify_table(storage, index=True).errors == ()
     found = table_of(storage, clock, "reader").read(["id"], where="city = 'Bergen'")
     assert sorted(found["id"].to_pylist()) == ["k1", "k2"]

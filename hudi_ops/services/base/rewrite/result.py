@@ -55,7 +55,7 @@ def rewrite_result(
     stats = [stat for done in run.done for stat in done.stats]
     actual = run.cost(sum(task.bytes_in for task in run.tasks), sum(stat.file_size_in_bytes for stat in stats))
     return made(
-        **run.facts,
+        **run.result_fields,
         groups=len(run.tasks),
         left_out=len(run.left_out),
         replaced=sum(len(task.sources) for task in run.tasks),

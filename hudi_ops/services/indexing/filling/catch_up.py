@@ -201,6 +201,7 @@ class CatchUp:
             logger.warning(
                 "a foreign writer rolled back catch-up at %s of the metadata table: put again", delta.instant
             )
+            undo_delta(storage, [delta.instant])  # a rollback that has only begun leaves its instant and some files
             delta = self.delta = self.put_again(state, own)
         completion = build.session.next_time(newest_known(state.timeline, state.log) | {own.newest_time}, state)
         if self.above:

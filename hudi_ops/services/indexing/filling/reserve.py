@@ -227,7 +227,7 @@ def _clear(
 ) -> None:
     """Delete the folders of partitions that readers do not use, and instants of builds.
 
-    Call it under the lock, under which state and `own` timeline were read; `attempt` is the one that begins a build.
+    Call it under the lock, with `state` and the metadata table's timeline `own` read under it; `attempt` begins a build.
 
     Raises:
         Busy: another process listed or announced partitions since the files were listed. Raised by `_refuse_named`.
