@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hudi_ops import Table
-from hudi_ops.errors import Conflict
+from hudi_ops.errors import Busy, Conflict
 from hudi_ops.services.indexing.filling import build as building
 from hudi_ops.services.indexing.filling.catch_up import CatchUp
 from hudi_ops.timeline.active import load_timeline
@@ -39,6 +39,10 @@ RECORDS = {"hoodie.metadata.record.index.enable": "true", "hoodie.metadata.globa
 NAMED = {**RECORDS, "hoodie.metadata.index.bloom.filter.enable": "true"}
 ASYNC = {"hoodie.metadata.index.async": "true"}
 STATISTICS = {"hoodie.metadata.index.column.stats.enable": "true"}
+WITHOUT_STATISTICS = {
+    "hoodie.metadata.index.column.stats.enable": "false",
+    "hoodie.metadata.index.partition.stats.enable": "false",
+}
 WRITERS = {
     "silent": {},
     "carrying": {**NAMED, **ASYNC, **STATISTICS},
@@ -178,11 +182,52 @@ def test_apache_hudi_writes_in_each_phase_of_a_build(
     shared.check_ended()
     assert {*KEYS} <= {*load_config(table.context.storage).metadata_partitions}
     shared.check(hudi_rs)
+    if drops:
+        # A writer of Apache Hudi that builds column statistics right after an index build breaks them: see the next test.
+        Table.open(str(shared.path)).ingest(shared.batch({"k05": 5}))
     for _ in range(2):
         shared.theirs({**NAMED, **STATISTICS}, index="RECORD_INDEX" if version == 9 or kind == "cow" else "SIMPLE")
         Table.open(str(shared.path)).ingest(shared.batch({"k02": shared.time, f"k{40 + shared.time}": 5}))
     shared.check(hudi_rs)
     assert {*KEYS} <= {*load_config(table.context.storage).metadata_partitions}
+
+
+@pytest.mark.parametrize("builder", ["ours", "theirs"] if SOAK else ["ours"])
+@pytest.mark.parametrize(("version", "kind"), [(9, "mor"), (8, "cow")] if SOAK else [(8, "cow")])
+def test_statistics_that_apache_hudi_broke_after_a_build_are_found_and_built_again(
+    tmp_path: Path, hudi_rs: HudiRsReader, request: pytest.FixtureRequest, version: int, kind: str, builder: str
+) -> None:
+    """A writer that builds two partitions right after an index build, also one by its own indexer, loses the first of them."""
+    peer = peer_of(request, version)
+    shared = Shared(tmp_path / "table", peer, version, kind)
+    shared.create(metadata=False)
+    shared.theirs(WITHOUT_STATISTICS)
+    if builder == "ours":
+        Table.open(str(shared.path)).indexing.run(partitions=["record_index"])
+    else:
+        options = {**table_options(shared.path), **SHARED, **RECORDS, **WITHOUT_STATISTICS}
+        indexer = {"path": str(shared.path), "table": "shared", "options": options}
+        assert peer.call(
+            "index", instant=peer.call("schedule_index", partitions=["record_index"], **indexer), **indexer
+        )
+    before = dict(shared.model)
+    if version == 8:
+        with pytest.raises(HudiPeerError, match="FileGroup count for MDT partition column_stats should be > 0"):
+            shared.theirs({**RECORDS, **STATISTICS})
+        shared.model = before
+    else:
+        shared.theirs({**RECORDS, **STATISTICS})
+    table = Table.open(str(shared.path))
+    assert verify_table(table.context.storage, deep=True, index=True).errors
+    if version == 8:
+        with pytest.raises(Busy, match="pending without a heartbeat") as raised:
+            table.indexing.run(partitions=["column_stats"], rebuild=True)
+        assert "column_stats" in load_config(table.context.storage).metadata_partitions, "nothing was dropped"
+        table.rollback(raised.value.instant, abandoned=True)
+    table.indexing.run(partitions=["column_stats"], rebuild=True)
+    shared.check(hudi_rs)
+    shared.theirs({**RECORDS, **STATISTICS})
+    shared.check(hudi_rs)
 
 
 @pytest.mark.parametrize("version", [9, 8] if SOAK else [9])

@@ -9,22 +9,33 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
+from hudi_ops.concurrency.lock.in_process import InProcessLock
 from hudi_ops.config.table import TableType
-from hudi_ops.errors import Conflict
+from hudi_ops.errors import Busy, Conflict
 from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_timeline
 from hudi_ops.metadata.reader.slices import list_partition
 from hudi_ops.metadata.records.file_lists import FileChanges, files_records
 from hudi_ops.metadata.records.partitions import TIMELINE_FOLDER, MetadataPartition
 from hudi_ops.metadata.writer.commit import apply_delta
-from hudi_ops.metadata.writer.compaction import commit_bytes, compaction_plan_bytes, inputs_at, merged_group
+from hudi_ops.metadata.writer.compaction import (
+    commit_bytes,
+    compaction_plan_bytes,
+    compaction_time,
+    completion_of,
+    inputs_at,
+    merged_group,
+)
 from hudi_ops.metadata.writer.delta import make_delta
 from hudi_ops.read.plan import Opened
 from hudi_ops.services.write.batch import Batch
 from hudi_ops.services.write.ingest import ingest
 from hudi_ops.services.write.operations import parse_operation
 from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
+from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.content.archived import ArchivedTimes
 from hudi_ops.timeline.log.entries import Void
 from hudi_ops.timeline.names import instant_of_ms
@@ -130,9 +141,10 @@ def begun(storage: MemoryStorage) -> None:
     )
 
 
-def compacted(storage: MemoryStorage) -> None:
-    """The metadata table is compacted at a fresh time, above the write's completion time."""
-    time, done = instant_of_ms(NOW + 5_000), instant_of_ms(NOW + 5_100)
+def compacted(storage: MemoryStorage, at: str = "") -> None:
+    """The metadata table is compacted at a time, or at a fresh one, above the write's completion time."""
+    time = at or instant_of_ms(NOW + 5_000)
+    done = completion_of(time) if at else instant_of_ms(NOW + 5_100)
     instants = MetadataInstants(load_metadata_timeline(storage), Opened.of(storage).timeline, ArchivedTimes(storage))
     held = (MetadataPartition.FILES, MetadataPartition.COLUMN_STATS, MetadataPartition.PARTITION_STATS)
     inputs = inputs_at(time, instants, [(one, list_partition(storage, one)) for one in held])
@@ -176,6 +188,69 @@ def test_a_write_that_is_applied_late_is_voided_where_the_metadata_table_is_anot
     once(storage, NOW + 30_000, MINE)
     assert {"mine0", "mine7"} <= set(ids(storage))
     assert ids(storage) == ids(storage, listing="storage")
+
+
+class OtherLock(InProcessLock):
+    """The lock of a process elsewhere, which excludes no process here."""
+
+    address = "in-process:elsewhere:7"
+
+
+class WakingClock(ManualClock):
+    """A clock beside which another process goes on as soon as this one waits."""
+
+    def __init__(self, start_ms: int, move: Callable[[], object]) -> None:
+        super().__init__(start_ms, tick_ms=1)
+        self.move = move
+
+    def sleep_s(self, seconds: float) -> None:
+        super().sleep_s(seconds)
+        self.move()
+
+
+def decided_under_another_lock(storage: MemoryStorage) -> Table:
+    """A write is decided and not visible; then a compaction of the metadata table completes that had begun before."""
+    faulty = FaultyStorage(storage, DiesUndone())
+    context = simulated_context(faulty, ManualClock(NOW, tick_ms=1), "elsewhere")
+    writer = Table(replace(context, locks=OtherLock("elsewhere")))
+    began = compaction_time(load_metadata_timeline(storage), Opened.of(storage).timeline)
+    with contextlib.suppress(Crash):
+        ingest(writer._session, Batch(parse_operation("upsert"), rows=MINE), context.engine, "", 0.0)
+    compacted(storage, began)
+    return Table(replace(context, storage=storage, clock=ManualClock(NOW + 1_000, tick_ms=1), locks=context.locks))
+
+
+def voids_of(table: Table) -> list[Void]:
+    return [one for one in table._session.loader.load().log.entries if isinstance(one, Void)]
+
+
+def test_a_write_of_a_live_process_under_another_lock_is_not_voided_after_it_reported_success() -> None:
+    storage = make_table(WITH_METADATA, batches=(FIRST, MINE.slice(0, 0), rows(("k6", "p0", 66, 4, None))))
+    writer = decided_under_another_lock(storage)
+    # It goes on while the helper waits for it, or else right before the helper's VOID.
+    plan = MoveBefore("put_if_absent:.hoodie/.commit_log/00000000/", writer.recover)
+    clock = WakingClock(NOW + 1_000, writer.recover)
+    helper = table_of(FaultyStorage(storage, plan), clock, "helper")
+    helper.recover()
+    assert voids_of(helper) == []
+    assert {"mine0", "mine7"} <= set(ids(storage))
+    check(storage)
+
+
+def test_a_live_process_under_another_lock_that_does_not_go_on_is_named_and_its_write_voided_once_it_is_dead() -> None:
+    storage = make_table(WITH_METADATA, batches=(FIRST, MINE.slice(0, 0), rows(("k6", "p0", 66, 4, None))))
+    decided_under_another_lock(storage)
+    clock = ManualClock(NOW + 5_000, tick_ms=1)
+    helper = table_of(storage, clock, "helper")
+    with pytest.raises(Busy, match="its writer is alive") as raised:
+        helper.recover()
+    assert "simulated-elsewhere:1 under the lock in-process:elsewhere:7" in raised.value.found
+    assert voids_of(helper) == []
+    clock.sleep_s(EXPIRY_MS / 1000)
+    helper.recover()
+    assert len(voids_of(helper)) == 1
+    assert ids(storage) == ids(storage, listing="storage")
+    once(storage, NOW + 200_000, MINE)
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,10 @@ from hudi_ops.commit.apply.properties import apply_properties
 from hudi_ops.commit.apply.put_back import refuse_lost, was_applied
 from hudi_ops.commit.apply.savepoints import apply_savepoint
 from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writes
+from hudi_ops.concurrency.lease.lease import is_under_other_lock, read_lease
 from hudi_ops.concurrency.transaction import Applier
 from hudi_ops.context import TableContext
-from hudi_ops.errors import NotFound
+from hudi_ops.errors import Busy, NotFound
 from hudi_ops.index.ring_files import commit_rings, delete_rings, new_rings, put_rings
 from hudi_ops.metadata.writer.commit import apply_delta, undo_delta
 from hudi_ops.metadata.writer.delta import MetadataDelta
@@ -40,6 +41,9 @@ from hudi_ops.timeline.names import WRITE_ACTIONS, completed_name, completes_as,
 from hudi_ops.timeline.state import CommitReader, StateLoader, TableState
 
 logger = logging.getLogger(__name__)
+
+DECIDER_WAIT_S, DECIDER_STEP_S = 10.0, 0.05
+"""How long, and how often, a process looks whether a live writer under another lock completes what it decided."""
 
 
 class TimelineApplier(Applier):
@@ -139,7 +143,7 @@ class TimelineApplier(Applier):
                 reason = stale_beside_foreign_writers(self._ctx, self._commits, state, entry)
             if reason is None:
                 return self._put_completed(state, slot, entry, body)
-            if self._is_completed_by_now(state, entry):
+            if self._await_decider(state, entry, reason):
                 return True
             if self._void(state, slot, entry, reason):
                 return False
@@ -160,6 +164,33 @@ class TimelineApplier(Applier):
             state = self._loader.reload(state)
         refuse_lost(self._ctx.storage, self._commits, state, entry)
         return self._put_completed(state, slot, entry, self._bytes(entry.payload))
+
+    def _await_decider(self, state: TableState, entry: Complete, reason: str) -> bool:
+        """Wait for a live decider under another table lock; return whether the entry is complete.
+
+        The decider may have read the log for a VOID already, and report success: a VOID would undo an acknowledged write.
+
+        Raises:
+            Busy: it is alive, and has not completed it in time.
+        """
+        until_s = self._ctx.clock.monotonic_s() + DECIDER_WAIT_S
+        while True:
+            # Before the timeline: its owner drops the lease once the completed file is there.
+            lease = read_lease(self._ctx.storage, entry.instant)
+            if self._is_completed_by_now(state, entry):
+                return True
+            if lease is None or not is_under_other_lock(self._ctx, lease):
+                return False
+            if self._ctx.clock.monotonic_s() >= until_s:
+                raise Busy(
+                    f"{entry.action} {entry.instant} is decided, cannot become visible ({reason}), and its writer is alive",
+                    table=state.config.name,
+                    instant=entry.instant,
+                    expected="that its writer completes or ends it: it uses another table lock, and may report success",
+                    found=f"{lease.owner} under the lock {lease.lock}, alive after {DECIDER_WAIT_S:g} s",
+                    next_step="try again; give all writers of the table the same `lock`",
+                )
+            self._ctx.clock.sleep_s(DECIDER_STEP_S)
 
     def _is_completed_by_now(self, state: TableState, entry: Complete) -> bool:
         """Return whether another process completed it without the lock; then no verdict applies."""

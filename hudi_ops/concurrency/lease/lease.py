@@ -171,16 +171,20 @@ def discard(storage: Storage, instant: str, facts: Mapping[str, Any]) -> None:
 
 def warn_other_lock(ctx: TableContext, lease: Lease) -> None:
     """Warn about a live lease under another table lock: safe, but the writers lose work."""
-    mine = lock_of_table(ctx).address
-    if not lease.lock or lease.lock == mine or lease.owner == ctx.owner or lease.is_dead(ctx.clock):
-        return
-    logger.warning(
-        "%s works on %s under the lock %s, this process under %s: they do not exclude each other. Give both the same `lock`",
-        lease.owner,
-        lease.instant,
-        lease.lock,
-        mine,
-    )
+    if is_under_other_lock(ctx, lease):
+        logger.warning(
+            "%s works on %s under the lock %s, this process under %s: they do not exclude each other. Give both the same `lock`",
+            lease.owner,
+            lease.instant,
+            lease.lock,
+            lock_of_table(ctx).address,
+        )
+
+
+def is_under_other_lock(ctx: TableContext, lease: Lease) -> bool:
+    """Return whether a lease is live, and its owner uses another table lock than this process."""
+    is_other = lease.lock not in {"", lock_of_table(ctx).address} and lease.owner != ctx.owner
+    return is_other and not lease.is_dead(ctx.clock)
 
 
 def drop_lease(ctx: TableContext, instant: str) -> None:

@@ -93,7 +93,8 @@ def build_metadata(
     Raises:
         InvalidRequest: an unknown partition, or one that the table cannot have.
         Unsupported: the table cannot be written.
-        Busy: another build is running, a cancelled resize is being removed, or the lock is held.
+        Busy: another build is running, a cancelled resize is being removed, the lock is held, or a foreign write is pending
+            without a heartbeat.
         Conflict: another process changed the metadata table, or a foreign writer did not end in time; the plan stays.
         Cancelled: the build was cancelled, or another process took it for dead.
     """
@@ -106,6 +107,7 @@ def build_metadata(
     left: tuple[IndexResult, ...] = ()
     if not dry_run:
         if rebuild:
+            session.silent.refuse(state)  # no plan could follow the drop
             end_builds(session, None, "its partitions are built again")
         else:
             left = _execute_left(session, how, restored)
@@ -212,7 +214,7 @@ def plan_build(session: Session, request: IndexRequest) -> PlanResult:
 
     Raises:
         InvalidRequest: an unknown partition, or one that the table cannot have.
-        Busy: a plan of one of the partitions is pending.
+        Busy: a plan of one of the partitions is pending, or a foreign write without a heartbeat.
     """
     if request.resume and (left := left_plan(session, INDEXING)) is not None:
         return left_plan_result(session, INDEXING, request, left)
@@ -232,6 +234,7 @@ def plan_build(session: Session, request: IndexRequest) -> PlanResult:
     wanted = wanted_partitions(after, names)
     # Refuses wrong columns before a build is cancelled or a partition dropped.
     columns = columns_asked(session, after, request.partitions, wanted)
+    session.silent.refuse(state)
     end_builds(session, None, "its partitions are built again")
     if dropped:
         drop_metadata(session, dropped, to_build=tuple(map(str, wanted)))
