@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import random
 import uuid
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from hudi_ops.clock import Clock
-from hudi_ops.concurrency.lock.in_process import in_process_lock
+from hudi_ops.concurrency.lock.in_process import InProcessLock
 from hudi_ops.context import Owner, TableContext
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.storage.protocol import Storage
+
+SIMULATED_LOCK = "in-process:simulated"
+"""Address of the lock that all simulated processes share, whichever process of the tests made their leases."""
+
+_locks: weakref.WeakValueDictionary[str, SimulatedLock] = weakref.WeakValueDictionary()
+
+
+class SimulatedLock(InProcessLock):
+    """Lock of one simulated process."""
+
+    address = SIMULATED_LOCK
 
 
 class SeededIds:
@@ -44,10 +56,17 @@ def simulated_context(storage: Storage, clock: Clock, actor: str) -> TableContex
     """
     return TableContext(
         storage=storage,
-        locks=in_process_lock(f"{storage.uri}#{actor}"),
+        locks=_lock_of(f"{storage.uri}#{actor}"),
         clock=clock,
         engine=LocalEngine(threads=1),
         ids=SeededIds(actor),
         owner=Owner(host=f"simulated-{actor}", pid=1, started=""),
         beats=NoBeats(),
     )
+
+
+def _lock_of(name: str) -> SimulatedLock:
+    lock = _locks.get(name)
+    if lock is None:
+        lock = _locks[name] = SimulatedLock(name)
+    return lock

@@ -18,7 +18,7 @@ from hudi_ops.errors import AlreadyExists, HudiOpsError, OutcomeUnknown, Unavail
 from hudi_ops.storage.protocol import Bytes, FileInfo, Folder, NewFiles, new_files
 from hudi_ops.testing.faults import Crash, Fault
 from hudi_ops.testing.process import Beat, Process
-from hudi_ops.testing.simulated import simulated_context
+from hudi_ops.testing.simulated import SIMULATED_LOCK, simulated_context
 from hudi_ops.testing.steps import LOCK, Event, PendingCall, Step
 from hudi_ops.testing.world import Acquisition, LateEffect, fold
 
@@ -214,7 +214,7 @@ class SteppedBeats:
 class SteppedLock:
     """The world's lock as one process sees it."""
 
-    address = "simulated"
+    address = SIMULATED_LOCK
 
     def __init__(self, process: Process) -> None:
         self._process = process

@@ -19,7 +19,7 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
-from hudi_ops.testing.simulated import simulated_context
+from hudi_ops.testing.simulated import SIMULATED_LOCK, simulated_context
 from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.content.commit_metadata import WriteStat
 from hudi_ops.timeline.content.footprint import Footprint
@@ -38,7 +38,7 @@ class NoLock:
     """A lock that always grants, to everybody at once: what a lost lock is to those who still believe in it."""
 
     token = 0
-    address = "none"
+    address = SIMULATED_LOCK
 
     def still_mine(self) -> bool:
         return True

@@ -21,6 +21,7 @@ from hudi_ops.commit.undo.rollback_files import delete_files, delete_own_notes, 
 from hudi_ops.commit.undo.unclaimed_files import files_of
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, read_lease
 from hudi_ops.concurrency.markers import FOLDER, delete_markers, list_markers, marker_path
+from hudi_ops.metadata.reader.instants import load_metadata_timeline
 from hudi_ops.metadata.writer.commit import undo_delta
 from hudi_ops.timeline.cancel.aborted import mark_swept
 from hudi_ops.timeline.instant import Instant
@@ -304,12 +305,23 @@ def _release_vanished(session: Session, state: TableState, instant: str) -> None
         remove_zombie_files(session, state, instant)
     elif fate is not None:
         session.release(instant)
+    elif _is_of_build(session, state, instant):
+        # Its writer gave it up when its lease could not be put; the put landed after a build had taken the instant and ended.
+        session.drop_name(instant)
     else:
         # A foreign writer rolled it back, or it died or pauses before its first file or its slot. Cancel before deleting: a slot
         # must not name deleted bytes.
         reason = "its writer is gone, and it is not on the timeline"
         if cancel_write(session, instant, reason, still=lambda: _has_dead_lease(session, instant)):
             remove_zombie_files(session, session.loader.load(), instant)
+
+
+def _is_of_build(session: Session, state: TableState, instant: str) -> bool:
+    """Return whether an instant without a slot is on the metadata table's timeline: an index build put it there.
+
+    A writer puts its delta after its slot.
+    """
+    return bool(state.config.all_metadata_partitions) and instant in load_metadata_timeline(session.ctx.storage).by_time
 
 
 def _has_dead_lease(session: Session, instant: str) -> bool:

@@ -190,11 +190,6 @@ def _execute_taken(session: Session, service: Service, attempt: Attempt, how: Ex
                         continue
                     if not leave_out_touched(service, run) and not waits.for_running(conflict):
                         raise
-        release_completed(session, attempt.instant, list(service.files_written(run)))
-        service.settled(session)
-        if entry is None:
-            return None
-        run.entry = entry
     except Overtaken as overtaken:
         reason = CancelReason(overtaken.what, cause="ingestion", requester=str(session.ctx.owner))
         rollback_attempt(session, attempt.instant, overtaken, reason=reason)
@@ -207,6 +202,15 @@ def _execute_taken(session: Session, service: Service, attempt: Attempt, how: Ex
         if not is_deciding:
             release_plan(session, attempt, error)
         raise error.at(table=name, instant=attempt.instant) from error
+    # It is complete: an error from here on does not give the plan back.
+    release_completed(session, attempt.instant, list(service.files_written(run)))
+    try:
+        service.settled(session)
+    except HudiOpsError as error:
+        raise error.at(table=name, instant=attempt.instant) from error
+    if entry is None:
+        return None
+    run.entry = entry
     run.seconds = session.ctx.clock.monotonic_s() - started_s
     return run
 

@@ -6,9 +6,10 @@ import contextlib
 
 import pytest
 
-from hudi_ops.concurrency.lease.lease import EXPIRY_MS
-from hudi_ops.errors import Corrupt
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS, list_leases, take_lease
+from hudi_ops.errors import Busy, Corrupt
 from hudi_ops.metadata.records.partitions import FOLDER
+from hudi_ops.services.indexing import service as indexing_service
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
@@ -16,7 +17,7 @@ from hudi_ops.timeline.builds import checkpoint as build_checkpoint
 from hudi_ops.timeline.settings.properties_file import load_config
 from tests.bounds import bound
 from tests.protocol.metadata_table import LATER, faults_of, make_table, read_rows, table_of
-from tests.services.indexing.built import EVERY, KEYS, VALUES, Moves, execute, plan_build
+from tests.services.indexing.built import EVERY, KEYS, VALUES, Moves, execute, plan_build, whole
 from tests.tables import DEFINITION, MERGE_ON_READ, NOW_MS, WITH_METADATA, rows
 
 STEP = bound(3, 1, 1)
@@ -170,3 +171,40 @@ def test_a_torn_checkpoint_is_refused_and_the_build_can_be_cancelled() -> None:
     assert load_config(storage).metadata_partitions_inflight == ()
     assert table.build_metadata(list(KEYS)).partitions == KEYS
     assert faults_of(storage, clock) == []
+
+
+def test_a_lease_that_lands_late_on_the_instant_of_an_ended_build_removes_no_file() -> None:
+    """A writer could not put its lease, took another instant, and a build took the first; then the put landed."""
+    clock = ManualClock(NOW_MS, tick_ms=1)
+    storage = make_table(WITH_METADATA).copy(clock)
+    plan_build(storage, clock)
+    done = execute(storage, clock)
+    gone = table_of(storage, clock, "gave up").context
+    assert done.built_at is not None
+    assert take_lease(gone, done.built_at, "write")
+    late = ManualClock(NOW_MS + EXPIRY_MS + 60_000, tick_ms=1)
+    table_of(storage, late, "recovers").recover()
+    assert list_leases(storage) == []
+    whole(storage, late)
+    table_of(storage, late, "writer").ingest(LATER)
+    whole(storage, late)
+
+
+def test_a_complete_build_that_could_not_be_listed_keeps_its_files_and_the_next_write_lists_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = ManualClock(NOW_MS, tick_ms=1)
+    storage = make_table(WITH_METADATA).copy(clock)
+    plan_build(storage, clock)
+
+    def busy(session: object) -> None:
+        raise Busy("the lock was not free")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(indexing_service, "list_built_indexes", busy)
+        with pytest.raises(Busy, match="the lock was not free"):
+            execute(storage, clock)
+    assert load_config(storage).metadata_partitions_inflight == KEYS
+    assert len([info for info in storage.list(".hoodie/timeline") if ".indexing" in info.name]) == 3
+    table_of(storage, clock, "writer").ingest(LATER)
+    whole(storage, clock)
