@@ -317,9 +317,9 @@ def _release_vanished(session: Session, state: TableState, instant: str) -> None
 
 
 def _is_of_build(session: Session, state: TableState, instant: str) -> bool:
-    """Return whether an instant without a slot is on the metadata table's timeline: an index build put it there.
+    """Return whether an instant without a slot is on the metadata table's timeline.
 
-    A writer puts its delta after its slot.
+    An index build put it there: a writer puts its delta after its slot.
     """
     return bool(state.config.all_metadata_partitions) and instant in load_metadata_timeline(session.ctx.storage).by_time
 
