@@ -250,7 +250,6 @@ def test_a_live_process_under_another_lock_that_does_not_go_on_is_named_and_its_
     helper.recover()
     assert len(voids_of(helper)) == 1
     assert ids(storage) == ids(storage, listing="storage")
-    once(storage, NOW + 200_000, MINE)
 
 
 @pytest.mark.parametrize(
