@@ -83,7 +83,7 @@ LEFT_OUT: dict[str, str | None] = {
     "services/clean/test_incremental.py::test_calls_do_not_grow_with_the_partitions[1000]": _LARGE,
     **{
         f"services/archive/test_crashes.py::test_an_archiver_that_goes_wrong_anywhere_is_continued[mor-mdt-{fault}]": _SWEEP
-        for fault in ("CRASH_BEFORE", "CRASH_AFTER", "ERROR_BEFORE", "ERROR_AFTER", "LANDS_LATER")
+        for fault in ("CRASH_AFTER", "ERROR_AFTER")
     },
     **{
         "services/archive/test_crashes.py::test_an_archiver_of_aborted_plans_that_goes_wrong_anywhere_is_continued"
@@ -148,13 +148,12 @@ LEFT_OUT: dict[str, str | None] = {
     "services/indexing/test_simulated.py": _SEARCH,
     "services/indexing/test_simulated.py::test_no_schedule_loses_a_row_of_an_index[abort and executor]": None,
     "services/indexing/test_simulated.py::test_without_a_guard_the_search_finds_what_it_prevents[the announcement]": None,
+    "services/indexing/test_cancel.py::test_a_cancel_at_any_moment_leaves_nothing_of_the_build[a secondary index]": _LIKE,
+    "services/indexing/test_resume.py::test_a_death_amid_catch_up_loses_nothing[MERGE_ON_READ-upsert]": _LIKE,
+    "services/indexing/test_resume.py::test_an_executor_that_slept_removes_what_it_puts_after_others_went_on": _SWEEP,
     **{
-        f"services/indexing/test_cancel.py::test_a_cancel_at_any_moment_leaves_nothing_of_the_build[{case}]": _LIKE
-        for case in ("a secondary index", "two more")
-    },
-    **{
-        f"services/indexing/test_resume.py::test_a_death_amid_catch_up_loses_nothing[{case}]": _LIKE
-        for case in ("MERGE_ON_READ-upsert", "MERGE_ON_READ-delete", "COPY_ON_WRITE-upsert")
+        f"services/indexing/test_resume.py::test_an_executor_that_slept_removes_what_it_puts_after_others_went_on[{case}]": None
+        for case in ("taken over-keys", "cancelled-keys")
     },
     "services/clean/test_incremental.py::test_random_histories_leave_what_a_full_clean_leaves": _SEARCH,
     "unit/cli/test_repair.py::test_a_damage_is_repaired": _SWEEP,
@@ -365,6 +364,40 @@ SOAK_ONLY: dict[str, str] = {
     "services/indexing/test_resume.py::test_a_build_that_died_after_its_announcement_reads_no_file_again[a secondary index]": (
         "full kills builds of all other indexes here, and of a secondary one in the next test"
     ),
+    "services/indexing/test_cancel.py::test_a_cancel_at_any_moment_leaves_nothing_of_the_build[two more]": (
+        "full cancels the build of a secondary index and of its record index"
+    ),
+    **{
+        f"services/indexing/test_resume.py::test_a_death_amid_catch_up_loses_nothing[{case}]": (
+            "full has each operation once, and each kind of table once"
+        )
+        for case in ("MERGE_ON_READ-delete", "COPY_ON_WRITE-upsert")
+    },
+    "services/cancel/test_simulated.py::test_without_a_guard_the_search_finds_what_it_prevents[the slot]": (
+        "pairs of writers prove this guard in full"
+    ),
+    **{
+        f"services/archive/test_crashes.py::test_an_archiver_that_goes_wrong_anywhere_is_continued[mor-mdt-{fault}]": (
+            "full goes wrong in this way with a copy-on-write table"
+        )
+        for fault in ("CRASH_BEFORE", "ERROR_BEFORE", "LANDS_LATER")
+    },
+    **{
+        f"services/cancel/test_crashes.py::test_a_cancel_goes_wrong_at_every_storage_operation[metadata-{state}-Fault.{fault}]": (
+            "full goes wrong in this way with a plan that was begun"
+        )
+        for state in ("planned", "requested")
+        for fault in ("ERROR_BEFORE", "ERROR_AFTER", "LANDS_LATER", "EXISTS_THOUGH_ABSENT", "EXISTS_BY_ITSELF")
+    },
+    "services/clean/test_crashes.py::test_the_second_executor_is_crashed_too[Fault.CRASH_BEFORE]": (
+        "full crashes it after the same operations"
+    ),
+    **{
+        f"services/histories/test_histories.py::test_what_the_policy_promises_is_readable_and_nothing_else_is_left[{case}]": (
+            "full has the other kind of table, and each with and without a metadata table once"
+        )
+        for case in ("mor", "cow-mdt")
+    },
 }
 """Place -> why only the soak has it."""
 

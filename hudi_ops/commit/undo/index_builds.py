@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 
 from hudi_ops.commit.session import Session
+from hudi_ops.commit.undo.cancel import cancel_write
 from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.config.table import INDEX_DEFINITIONS_PATH
 from hudi_ops.errors import Busy, Corrupt
@@ -46,6 +47,9 @@ def remove_index_build(session: Session, plan: Instant) -> None:
         checkpoints = []
     names = _names(session, plan, checkpoints)
     announced = withdraw_announcement(session, plan.time, names)
+    # No later build gets these instants: an executor that slept may still put files at its own, of an older snapshot.
+    for instant in sorted({one.built_at for one in (*checkpoints, *announced)}):
+        cancel_write(session, instant, f"the index build {plan.time} was removed")
     is_foreign = not checkpoints and not announced and _withdraw_foreign(session, plan, names)
     if checkpoints or announced or is_foreign or any(map(is_secondary, names)):
         _delete(session, plan, names, checkpoints, announced)

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import pyarrow as pa
+
+from hudi_ops.commit.apply.delta_maker import DeltaMaker
 from hudi_ops.commit.undo.cancel import CancelReason
-from hudi_ops.config.table import INDEX_DEFINITIONS_PATH
+from hudi_ops.config.table import INDEX_DEFINITIONS_PATH, METADATA_PARTITIONS_INFLIGHT
+from hudi_ops.files.names import parse_data_file
+from hudi_ops.metadata.reader.instants import load_metadata_timeline
 from hudi_ops.metadata.reader.layout import load_index_definitions
 from hudi_ops.metadata.records.partitions import FOLDER, TIMELINE_FOLDER
 from hudi_ops.services.base.service import Execution
@@ -18,6 +23,7 @@ from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault, FaultyStorage
 from hudi_ops.timeline.builds import checkpoint as build_checkpoint
 from hudi_ops.timeline.settings.properties_file import load_config
+from tests.protocol.foreign_table import set_properties
 from tests.protocol.metadata_table import LATER, faults_of, make_table, read_rows, table_of
 from tests.tables import NOW_MS, rows
 
@@ -142,6 +148,27 @@ def whole(storage: MemoryStorage, clock: ManualClock, names=KEYS) -> None:
     table_of(storage, clock, "next").ingest(LATER)
     assert read_rows(storage, clock) == {**found, "k6": 66, "n4": 4}
     assert [one for one in faults_of(storage, clock) if one.severity == "error"] == []
+
+
+def silent_write(storage: MemoryStorage, clock: ManualClock, given: pa.Table, operation: str = "upsert") -> None:
+    """Write as a process that read the properties before the announcement: its delta commit lacks the partitions."""
+    named = load_config(storage).metadata_partitions_inflight
+    assert named != ()
+    set_properties(storage, {METADATA_PARTITIONS_INFLIGHT: ""})
+    fits, DeltaMaker.partitions = DeltaMaker.partitions, property(lambda self: ())
+    try:
+        table_of(storage, clock, "stale").ingest(given, operation)
+    finally:
+        DeltaMaker.partitions = fits
+    set_properties(storage, {METADATA_PARTITIONS_INFLIGHT: ",".join(named)})
+
+
+def strays(storage: MemoryStorage) -> list[str]:
+    """Files of the metadata table's partitions whose instant is not complete there."""
+    own = load_metadata_timeline(storage)
+    completed = {one.time for one in own if one.is_completed}
+    files = [(info.path, parse_data_file(info.name)) for info in storage.list(FOLDER)]
+    return [path for path, name in files if name is not None and name.instant not in completed]
 
 
 def foreign_writer(storage: MemoryStorage, clock: ManualClock) -> None:

@@ -7,20 +7,39 @@ import contextlib
 import pytest
 
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, list_leases, take_lease
-from hudi_ops.errors import Busy, Corrupt
+from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt
 from hudi_ops.metadata.records.partitions import FOLDER
 from hudi_ops.services.indexing import service as indexing_service
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
+from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.builds import checkpoint as build_checkpoint
 from hudi_ops.timeline.settings.properties_file import load_config
+from hudi_ops.verify import verify_table
 from tests.bounds import bound
 from tests.protocol.metadata_table import LATER, faults_of, make_table, read_rows, table_of
-from tests.services.indexing.built import EVERY, KEYS, VALUES, Moves, execute, plan_build, whole
+from tests.protocol.scenarios.actors import Recovers, Writes
+from tests.protocol.scenarios.between import clock_of, context
+from tests.protocol.scenarios.builds import ExecutesBuild, planned_listed
+from tests.protocol.scenarios.indexed_hudi import HudiWritesLate
+from tests.protocol.scenarios.worlds import UPSERT_A, Job, at
+from tests.services.indexing.built import (
+    EVERY,
+    KEYS,
+    VALUES,
+    At,
+    Moves,
+    execute,
+    plan_build,
+    strays,
+    whole,
+)
 from tests.tables import DEFINITION, MERGE_ON_READ, NOW_MS, WITH_METADATA, rows
 
 STEP = bound(3, 1, 1)
+SLEEPS_EVERY = bound(12, 6, 1)
+"""Interval of the operations before which an executor sleeps."""
 OTHER = rows(("k0", "p0", 11, 5, None), ("other", "p4", 4, 5, None))
 
 
@@ -152,6 +171,71 @@ def test_a_death_amid_catch_up_loses_nothing(definition, operation: str) -> None
         assert {*names} <= {*load_config(storage).metadata_partitions}, story
 
 
+def test_a_key_that_was_inserted_and_deleted_beside_a_build_that_died_leaves_the_index() -> None:
+    """The insert carried the partitions, Apache Hudi's delete did not: the next executor adds it alone, as the dead one did."""
+    base = planned_listed()
+
+    def played(dies_at: int | None) -> tuple[MemoryStorage, list[str]]:
+        storage = at(base, NOW_MS)
+
+        def meanwhile() -> None:
+            Writes(UPSERT_A)(context(storage, "one"))
+            assert HudiWritesLate("theirs", Job("delete", (("a3", 0),)))(context(storage, "theirs")) is not None
+
+        faulty = FaultyStorage(storage, Moves({began + 2: meanwhile} | ({dies_at: None} if dies_at else {})))
+        with contextlib.suppress(Crash):
+            ExecutesBuild()(simulated_context(faulty, clock_of(storage), "two"))
+        return storage, list(faulty.history)
+
+    began = 10**9
+    began = announced_at(played(None)[1])
+    undisturbed, history = played(None)
+    assert left_in_indexes(undisturbed) == []
+    assert any(one.startswith("put:.hoodie/metadata/record_index/") for one in history[began:])
+    for number in range(began + 3, len(history) + 1, STEP):
+        storage = at(played(number)[0], NOW_MS + EXPIRY_MS + 60_000)
+        Recovers()(context(storage, "recovers"))
+        if not {*KEYS} <= {*load_config(storage).metadata_partitions}:
+            ExecutesBuild()(context(storage, "second"))
+        assert left_in_indexes(storage) == [], f"died before operation {number}, {history[number - 1]}"
+
+
+def left_in_indexes(storage: MemoryStorage) -> list[str]:
+    """Differences of the metadata table and the files."""
+    found = verify_table(storage, deep=True, index=True, clock=clock_of(storage)).findings
+    return [str(one) for one in found if one.invariant.startswith("metadata")]
+
+
+@pytest.mark.parametrize("names", [KEYS, VALUES], ids=["keys", "a secondary index"])
+@pytest.mark.parametrize("ends", ["taken over", "cancelled"])
+def test_an_executor_that_slept_removes_what_it_puts_after_others_went_on(ends: str, names) -> None:
+    """It sleeps before each of its operations, from its first file on; a successor builds the partitions meanwhile."""
+    base, history = planned(MERGE_ON_READ, names)
+    first = next(at for at, one in enumerate(history, 1) if one.startswith("put_if_absent:.hoodie/metadata/"))
+    slot = [at for at, one in enumerate(history, 1) if one.startswith("put_if_absent:.hoodie/.commit_log/0")][1]
+    for number in range(first - 3, slot, SLEEPS_EVERY):
+        clock = ManualClock(NOW_MS + 1_000, tick_ms=1)
+        storage = base.copy(clock)
+
+        def others_go_on(storage=storage, clock=clock) -> None:
+            clock.advance_ms(EXPIRY_MS + 60_000)
+            table = table_of(storage, clock, "other")
+            if ends == "cancelled":
+                (plan,) = [one.instant for one in table.plans()]
+                table.cancel(plan, reason="asleep", force=True)
+                table.ingest(OTHER)
+                plan_build(storage, clock, names)
+            execute(storage, clock, actor="second")
+
+        story = f"slept before operation {number}, {history[number - 1]}"
+        sleeper = FaultyStorage(storage, At(number, others_go_on))
+        with pytest.raises((Cancelled, Conflict)):
+            execute(sleeper, clock)
+        assert faults_of(storage, clock) == [], story
+        assert strays(storage) == [], story
+        whole(storage, clock, names)
+
+
 def test_a_torn_checkpoint_is_refused_and_the_build_can_be_cancelled() -> None:
     base, history = planned(WITH_METADATA)
     storage = died(base, announced_at(history) + 2)
@@ -182,12 +266,12 @@ def test_a_lease_that_lands_late_on_the_instant_of_an_ended_build_removes_no_fil
     gone = table_of(storage, clock, "gave up").context
     assert done.built_at is not None
     assert take_lease(gone, done.built_at, "write")
-    late = ManualClock(NOW_MS + EXPIRY_MS + 60_000, tick_ms=1)
-    table_of(storage, late, "recovers").recover()
+    after = ManualClock(NOW_MS + EXPIRY_MS + 60_000, tick_ms=1)
+    table_of(storage, after, "recovers").recover()
     assert list_leases(storage) == []
-    whole(storage, late)
-    table_of(storage, late, "writer").ingest(LATER)
-    whole(storage, late)
+    whole(storage, after)
+    table_of(storage, after, "writer").ingest(LATER)
+    whole(storage, after)
 
 
 def test_a_complete_build_that_could_not_be_listed_keeps_its_files_and_the_next_write_lists_it(

@@ -18,9 +18,10 @@ from hudi_ops.commit.checks import refuse_changed_columns, refuse_pending_restor
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.attempt_status import refuse_closed
+from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.config.table import INDEX_DEFINITIONS, INDEX_DEFINITIONS_PATH
 from hudi_ops.engine.progress import Progress
-from hudi_ops.errors import Cancelled, Conflict
+from hudi_ops.errors import Busy, Cancelled, Conflict
 from hudi_ops.metadata.definitions import with_definitions
 from hudi_ops.metadata.index_definitions import encode_index_definitions
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
@@ -206,18 +207,40 @@ def fill(build: Build) -> None:
     storage = build.session.ctx.storage
     put_properties(storage, build.begun.config, build.session.ctx.clock.now_ms())
     begin(build)
-    definitions = load_index_definitions(storage)
-    statistics = build.building.statistics
-    defined = with_definitions(definitions, build.partitions, statistics.columns, build.begun.config.version)
-    build.defined = tuple(sorted(defined.keys() - definitions.keys()))
-    build.put_checkpoint()
-    storage.put(INDEX_DEFINITIONS_PATH, encode_index_definitions(defined))
+    _define(build)
     for _ in range(ROUNDS_MAX):
         state = build.session.loader.load()
         if not needs_round(build, state):
             return
         refuse_changed_columns(build.session, build.begun, state)
         _add_round(build, state)
+
+
+def _define(build: Build) -> None:
+    """Add the partitions to the index definitions, under the lock.
+
+    An executor that slept would otherwise put back what others have changed since.
+
+    Raises:
+        Cancelled: the plan was cancelled, or taken over.
+        Busy: the lock was not free in time, or was lost.
+    """
+    session = build.session
+    columns, version = build.building.statistics.columns, build.begun.config.version
+    with hold_lock(session.ctx, "define new partitions of the metadata table") as held:
+        refuse_closed(session.ctx.storage, build.attempt, session.loader.load())
+        definitions = load_index_definitions(session.ctx.storage)
+        defined = with_definitions(definitions, build.partitions, columns, version)
+        build.defined = tuple(sorted(defined.keys() - definitions.keys()))
+        build.put_checkpoint()
+        if not held.still_mine():
+            raise Busy(
+                "the table lock was lost before the new partitions were defined",
+                table=build.begun.config.name,
+                instant=build.attempt.instant,
+                next_step="run the same call again, which builds them anew",
+            )
+        session.ctx.storage.put(INDEX_DEFINITIONS_PATH, encode_index_definitions(defined))
 
 
 def begin(build: Build) -> None:

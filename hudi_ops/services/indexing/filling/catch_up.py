@@ -88,7 +88,9 @@ class CatchUp:
     def begin(self) -> None:
         """Note the time of the announcement."""
         session = self.build.session
-        self.newest = max((self.build.instant, *self.build.deltas))
+        own = load_metadata_timeline(session.ctx.storage)
+        counts = [one for one in self.build.deltas if (found := own.find(one)) is not None and found.is_completed]
+        self.newest = max((self.build.instant, *counts))
         newest = max(newest_known(session.loader.load().timeline, None))
         after_ms = max(session.ctx.clock.now_ms(), ms_of_instant(newest, self.build.begun.zone))
         self.settled_from = instant_of_ms(after_ms + UNSETTLED_MS, self.build.begun.zone)
@@ -114,9 +116,8 @@ class CatchUp:
         self.newest = max(self.newest, self._compactions.newest(own, build.names))
         judged = list(self._judged(state, own))
         new = sorted(changing(state.timeline) - build.seen.completed, key=lambda one: one.completion_time)
-        is_undone = any(one.verdict == "undone" for one in judged)
-        lead, run, rest = ([], new, []) if is_undone else first_run(new, judged)
-        if not run and not is_undone:
+        lead, run, rest = first_run(new, judged)
+        if not run and not any(one.verdict == "undone" for one in judged):
             return
         self._refuse_late(state)
         if lead:

@@ -24,7 +24,7 @@ from hudi_ops.errors import Busy, Conflict, HudiOpsError, InvalidRequest, NotFou
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.metadata.reader.instants import INIT_PREFIX, load_metadata_timeline
 from hudi_ops.metadata.records.partitions import FOLDER, TIMELINE_FOLDER
-from hudi_ops.metadata.writer.commit import ACTION
+from hudi_ops.metadata.writer.commit import ACTION, undo_delta
 from hudi_ops.services.indexing.wanted import refuse_unbuildable
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.builds.checkpoint import BuildCheckpoint, checkpoints_of, planned_builds, put_checkpoint
@@ -133,16 +133,37 @@ def clear_build(session: Session, reserved: BuildReservation) -> None:
     try:
         with hold_lock(session.ctx, "remove an unfinished build"):
             state = session.loader.load()
-            # An abort drops the checkpoint, and another executor cancels the instant: the folder is theirs then. So it is where
-            # a successor took the same instant and announced the partitions.
+            builds = _by_instant(session)
+            # A successor may have taken the same instant, and announced the partitions.
             is_taken = bool({*reserved.partitions} & {*state.config.all_metadata_partitions})
-            is_cancelled = session.was_cancelled(state, reserved.instant)
-            if reserved.instant in _by_instant(session) and not is_cancelled and not is_taken:
+            if session.was_cancelled(state, reserved.instant):
+                _clear_cancelled(
+                    session, state, reserved, [one for one in builds.values() if one.built_at != reserved.instant]
+                )
+            elif reserved.instant in builds and not is_taken:
                 own = load_metadata_timeline(session.ctx.storage)
                 _clear(session, state, own, reserved.partitions, [reserved.instant])
         session.drop_name(reserved.instant)
     except HudiOpsError as error:
         logger.warning("files of the build at %s stay until the next build: %s", reserved.instant, error)
+
+
+def _clear_cancelled(
+    session: Session, state: TableState, reserved: BuildReservation, others: Collection[BuildCheckpoint]
+) -> None:
+    """Delete what this executor put at an instant that was cancelled while it slept.
+
+    No other build has the instant. Folders are deleted whole where they belong to no other build and to no reader.
+    """
+    storage, named = session.ctx.storage, {*state.config.all_metadata_partitions}
+    used = named | {name for one in others for name in one.partitions}
+    undo_delta(storage, [reserved.instant])
+    for folder in [f"{FOLDER}/{name}" for name in reserved.partitions] if used else [FOLDER]:
+        is_used = folder.removeprefix(f"{FOLDER}/") in used
+        for info in storage.list(folder):
+            name = parse_data_file(info.name)
+            if not is_used or (name is not None and name.instant == reserved.instant):
+                storage.delete(info.path)
 
 
 def _unfinished(session: Session, attempt: Attempt, state: TableState, own: Timeline) -> list[str]:

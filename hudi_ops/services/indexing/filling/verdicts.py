@@ -94,11 +94,23 @@ def is_rolled_back(own: Timeline, instant: str) -> bool:
 
 
 def first_run(new: Sequence[Instant], judged: Sequence[Verdict]) -> tuple[list[Instant], list[Instant], list[Instant]]:
-    """Return the completions carried first, the next ones that were not, and the others.
+    """Return the completions carried first, the next ones to add, and the others.
 
-    Each is in order of completion.
+    Each is in order of completion. One that lacks the partitions is never added together with one before it that has records in them. A key that the earlier one
+    inserted and the later one deleted would be in neither snapshot, and stay in the index.
+
+    Args:
+        new: completions since the snapshot, in order of completion.
+        judged: their verdicts; with an undone one none is carried, since the snapshot names files that are gone.
     """
-    carried = {one.instant for one in judged if one.verdict == "carried"}
-    lead = list(takewhile(lambda one: one.time in carried, new))
-    run = list(takewhile(lambda one: one.time not in carried, new[len(lead) :]))
+    verdicts = {one.instant: one.verdict for one in judged}
+    is_undone = "undone" in verdicts.values()
+    lead = [] if is_undone else list(takewhile(lambda one: verdicts[one.time] == "carried", new))
+    run: list[Instant] = []
+    for one in new[len(lead) :]:
+        is_carried = verdicts[one.time] == "carried" and not is_undone
+        follows_records = bool(run) and verdicts[one.time] == "missing" != verdicts[run[-1].time]
+        if is_carried or follows_records:
+            break
+        run.append(one)
     return lead, run, list(new[len(lead) + len(run) :])
