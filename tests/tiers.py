@@ -150,11 +150,6 @@ LEFT_OUT: dict[str, str | None] = {
     "services/indexing/test_simulated.py::test_without_a_guard_the_search_finds_what_it_prevents[the announcement]": None,
     "services/indexing/test_cancel.py::test_a_cancel_at_any_moment_leaves_nothing_of_the_build[a secondary index]": _LIKE,
     "services/indexing/test_resume.py::test_a_death_amid_catch_up_loses_nothing[MERGE_ON_READ-upsert]": _LIKE,
-    "services/indexing/test_resume.py::test_an_executor_that_slept_removes_what_it_puts_after_others_went_on": _SWEEP,
-    **{
-        f"services/indexing/test_resume.py::test_an_executor_that_slept_removes_what_it_puts_after_others_went_on[{case}]": None
-        for case in ("taken over-keys", "cancelled-keys")
-    },
     "services/clean/test_incremental.py::test_random_histories_leave_what_a_full_clean_leaves": _SEARCH,
     "unit/cli/test_repair.py::test_a_damage_is_repaired": _SWEEP,
     "unit/cli/test_repair.py::test_a_damage_is_repaired[file that a rollback left]": None,
@@ -372,6 +367,12 @@ SOAK_ONLY: dict[str, str] = {
             "full has each operation once, and each kind of table once"
         )
         for case in ("MERGE_ON_READ-delete", "COPY_ON_WRITE-upsert")
+    },
+    **{
+        f"services/indexing/test_resume.py::test_an_executor_that_slept_removes_what_it_puts_after_others_went_on[{case}]": (
+            "full has each kind of table once, and each end of the build once"
+        )
+        for case in ("taken over-a secondary index", "cancelled-keys")
     },
     "services/cancel/test_simulated.py::test_without_a_guard_the_search_finds_what_it_prevents[the slot]": (
         "pairs of writers prove this guard in full"

@@ -48,7 +48,7 @@ def remove_index_build(session: Session, plan: Instant) -> None:
     names = _names(session, plan, checkpoints)
     announced = withdraw_announcement(session, plan.time, names)
     # No later build gets these instants: an executor that slept may still put files at its own, of an older snapshot.
-    for instant in sorted({one.built_at for one in (*checkpoints, *announced)}):
+    for instant in sorted({one.built_at for one in checkpoints} | {one.built_at for one in announced}):
         cancel_write(session, instant, f"the index build {plan.time} was removed")
     is_foreign = not checkpoints and not announced and _withdraw_foreign(session, plan, names)
     if checkpoints or announced or is_foreign or any(map(is_secondary, names)):

@@ -46,19 +46,23 @@ def complete_delta(storage: Storage, delta: MetadataDelta, completion_time: str)
     ensure(storage, _path(completed_name(delta.instant, ACTION, completion_time)), delta.commit)
 
 
-def undo_delta(storage: Storage, instants: Iterable[str], check: Callable[[], None] = lambda: None) -> list[str]:
+def undo_delta(
+    storage: Storage, instants: Iterable[str], check: Callable[[], None] = lambda: None, *, also_vanished: bool = False
+) -> list[str]:
     """Remove the files of instants, complete or not, from a metadata table; return the paths.
 
     The data instants, of any writer, must still be pending, or never have been: readers ignore their blocks then. `check` is called
     between listing and deleting, and raises if another process completed one of the instants in between. Files that this process
     puts later have other names: its completion time, and its epoch in the names of the log files. Source: docs/format.md §14.4: the
     log files have to go physically, since a rolled-back instant counts as valid.
+
+    `also_vanished`: look for files of instants that are not on the metadata table's timeline, too.
     """
     undone = frozenset(instants)
     noted = [
         instant for instant in load_metadata_timeline(storage) if instant.time in undone and instant.kind == ACTION
     ]
-    if not noted:
+    if not undone or not (noted or also_vanished):
         return []
     # The completed file first: from then on its logs are those of a write that never ended.
     gone = [_path(instant.file_name) for instant in noted if instant.is_completed]

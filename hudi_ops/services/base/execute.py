@@ -19,7 +19,7 @@ from hudi_ops.commit.complete import complete_write
 from hudi_ops.commit.completion import Body, complete_action, landed
 from hudi_ops.commit.recover.recover import recover
 from hudi_ops.commit.recover.sweep import release_completed
-from hudi_ops.commit.session import Session
+from hudi_ops.commit.session import Session, best_effort
 from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.commit.takeover import (
     clear_foreign_attempts,
@@ -34,11 +34,10 @@ from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.concurrency.lease.monitor import LeaseMonitor, refuse_superseded
 from hudi_ops.errors import (
-    Busy,
+    NOTHING_LANDED,
     Cancelled,
     Conflict,
     HudiOpsError,
-    InvalidRequest,
     OutcomeUnknown,
     Overtaken,
     Unsupported,
@@ -168,6 +167,7 @@ def _execute_taken(session: Session, service: Service, attempt: Attempt, how: Ex
         Conflict: it cannot complete as it is; it stays.
     """
     is_deciding = False
+    run: AnyRun | None = None
     name = attempt.begun.config.name
     started_s = session.ctx.clock.monotonic_s()
     try:
@@ -194,7 +194,10 @@ def _execute_taken(session: Session, service: Service, attempt: Attempt, how: Ex
         reason = CancelReason(overtaken.what, cause="ingestion", requester=str(session.ctx.owner))
         rollback_attempt(session, attempt.instant, overtaken, reason=reason)
         raise
-    except (InvalidRequest, Unsupported, Conflict, Busy, Cancelled) as error:
+    except NOTHING_LANDED as error:
+        if run is not None:
+            with best_effort(attempt.instant):
+                service.gave_up(run)
         release_plan(session, attempt, error)
         raise error.at(table=name, instant=attempt.instant) from error
     except HudiOpsError as error:

@@ -275,6 +275,9 @@ class TableService(ABC, Generic[Request, Plan, Inputs, Task, Outcome, Result]):
         """Return the data files that the completed run wrote."""
         return ()
 
+    def gave_up(self, run: Run[Plan, Inputs, Task, Outcome]) -> None:
+        """Remove what an execution that did not complete put outside the files of its plan."""
+
     def settled(self, session: Session) -> None:
         """Follow up a completed run, for example compact the metadata table. Never fails the run."""
 

@@ -35,7 +35,7 @@ from hudi_ops.services.indexing.filling.build import Build
 from hudi_ops.services.indexing.filling.catch_up import CatchUp
 from hudi_ops.services.indexing.filling.diff import TableSnapshot, snapshot
 from hudi_ops.services.indexing.filling.reserve import BuildReservation, clear_build, reserve_build
-from hudi_ops.services.indexing.filling.resume import ResumedBuild, resumed_build
+from hudi_ops.services.indexing.filling.resume import ResumedBuild, remove_uncounted, resumed_build
 from hudi_ops.services.indexing.filling.tasks import FactReader
 from hudi_ops.services.indexing.result import IndexResult
 from hudi_ops.services.indexing.wanted import partition_named, refuse_unbuildable
@@ -154,25 +154,16 @@ class IndexBuild(TableService[IndexRequest, IndexPlan, IndexInputs, NoTask, None
         return []
 
     def outcome(self, run: IndexRun) -> Body:
-        """Fill and announce once, add what completed since, return the completed file's maker.
-
-        Raises:
-            NOTHING_LANDED: filling or announcing failed; the files of the build are removed.
-        """
+        """Fill and announce once, add what completed since, return the completed file's maker."""
         found = run.inputs
         if found.build is None:
             found.build = _build_of(run)
         build = found.build
         if not build.is_announced:
             found.catch_up = None
-            try:
-                if not build.announcements:
-                    building.fill(build)
-                building.announce(build)
-            except NOTHING_LANDED:
-                if found.reserved is not None and not build.is_announced:
-                    clear_build(run.session, found.reserved)
-                raise
+            if not build.announcements:
+                building.fill(build)
+            building.announce(build)
         if found.catch_up is None:
             limit_s = run.how.request.timeout_s if isinstance(run.how.request, IndexRequest) else TIMEOUT_S
 
@@ -200,6 +191,14 @@ class IndexBuild(TableService[IndexRequest, IndexPlan, IndexInputs, NoTask, None
     def goes_on(self, run: IndexRun, conflict: Conflict) -> bool:
         """Return whether a refused completion is tried again after one more round of catch-up."""
         return bool(conflict.details.get("behind"))
+
+    def gave_up(self, run: IndexRun) -> None:
+        """Remove files of a build that was not announced, or uncounted records of catch-up."""
+        build, reserved, catch_up = run.inputs.build, run.inputs.reserved, run.inputs.catch_up
+        if build is not None and build.is_announced:
+            remove_uncounted(build, catch_up.delta if catch_up is not None else None)
+        elif reserved is not None:
+            clear_build(run.session, reserved)
 
     def settled(self, session: Session) -> None:
         """List the partitions whose build has completed."""

@@ -82,6 +82,7 @@ class Build:
         is_announced: whether writers add to the partitions.
         defined: names that the build added to the index definitions.
         deltas: instants of catch-up that have been completed.
+        recorded: writes whose empty delta commits the build put.
         doubled_keys: number of record keys in more than one file group when it was announced; None: not counted.
         verdicts: what each instant since the announcement means for the partitions, by instant.
         pace: of catch-up and of other writers.
@@ -104,6 +105,7 @@ class Build:
     is_announced: bool = False
     defined: tuple[str, ...] = ()
     deltas: tuple[str, ...] = ()
+    recorded: list[str] = field(default_factory=list)
     doubled_keys: int | None = None
     verdicts: dict[str, str] = field(default_factory=dict)
     pace: Pace = field(default_factory=Pace)

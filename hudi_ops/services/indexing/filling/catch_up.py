@@ -359,14 +359,14 @@ class CatchUp:
 
         Readers pass over a metadata table whose timeline lacks a completed write.
         """
-        build = self.build
-        version, storage = build.begun.config.version, build.session.ctx.storage
+        build, storage = self.build, self.build.session.ctx.storage
         for one in missing:
             write = state.timeline.find(one.instant, one.action)
             found = own.find(one.instant)
             if write is not None and write.is_write and (found is None or not found.is_completed):
                 request_beginning(storage, write.time)
-                complete_beginning(storage, version, write.time, write.completion_time, ())
+                build.recorded.append(write.time)
+                complete_beginning(storage, build.begun.config.version, write.time, write.completion_time, ())
 
     def _put(
         self, state: TableState, own: Timeline, *, records: Sequence[Records], missing: Sequence[Verdict]

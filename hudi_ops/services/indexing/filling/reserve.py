@@ -153,17 +153,18 @@ def _clear_cancelled(
 ) -> None:
     """Delete what this executor put at an instant that was cancelled while it slept.
 
-    No other build has the instant. Folders are deleted whole where they belong to no other build and to no reader.
+    No other build has the instant. A folder goes whole where no reader, no other build and no file of another instant uses it.
     """
     storage, named = session.ctx.storage, {*state.config.all_metadata_partitions}
     used = named | {name for one in others for name in one.partitions}
     undo_delta(storage, [reserved.instant])
     for folder in [f"{FOLDER}/{name}" for name in reserved.partitions] if used else [FOLDER]:
+        files = [(info.path, parse_data_file(info.name)) for info in storage.list(folder)]
         is_used = folder.removeprefix(f"{FOLDER}/") in used
-        for info in storage.list(folder):
-            name = parse_data_file(info.name)
-            if not is_used or (name is not None and name.instant == reserved.instant):
-                storage.delete(info.path)
+        is_shared = is_used or any(name is not None and name.instant != reserved.instant for _, name in files)
+        for path, name in files:
+            if not is_shared or (name is not None and name.instant == reserved.instant):
+                storage.delete(path)
 
 
 def _unfinished(session: Session, attempt: Attempt, state: TableState, own: Timeline) -> list[str]:

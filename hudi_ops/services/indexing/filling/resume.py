@@ -15,12 +15,14 @@ from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.errors import Conflict, Corrupt
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
 from hudi_ops.metadata.writer.commit import undo_delta
+from hudi_ops.metadata.writer.delta import MetadataDelta
 from hudi_ops.services.indexing.filling.build import Build, missing_names
 from hudi_ops.services.indexing.filling.diff import TableSnapshot, snapshot, without
 from hudi_ops.services.indexing.filling.pace import Pace
 from hudi_ops.timeline.builds.announced import announced_plan
 from hudi_ops.timeline.builds.checkpoint import BuildCheckpoint, checkpoints_of
 from hudi_ops.timeline.completed import changing
+from hudi_ops.timeline.names import State
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
@@ -87,6 +89,25 @@ def resumed_build(session: Session, attempt: Attempt, partitions: tuple[str, ...
         logger.warning("%s is built from the start: %s", ", ".join(partitions), error.what)
         return None
     return ResumedBuild(last, entry.doubled_keys, began, seen, built.completion_time)
+
+
+def remove_uncounted(build: Build, pending: MetadataDelta | None) -> None:
+    """Remove records of catch-up that do not count, after an execution that did not complete.
+
+    An executor that slept may put files of a delta that its successor has undone, and complete it without its requested file.
+    """
+    session = build.session
+    own = load_metadata_timeline(session.ctx.storage)
+    found = [one for time in build.deltas if (one := own.find(time)) is not None]
+    late = {one.time for one in found if one.is_completed and State.REQUESTED not in one.states}
+    if pending is not None:
+        late.add(pending.instant)
+    if session.was_cancelled(session.loader.load(), build.instant):
+        # The metadata table that these belong to is gone. In a newer one they would stand for all writes since.
+        late |= {*build.recorded}
+    undo_delta(session.ctx.storage, late, also_vanished=True)
+    for time in sorted(late):
+        session.drop_name(time)
 
 
 def _as_of(state: TableState, last: BuildCheckpoint) -> TableState | None:

@@ -96,8 +96,8 @@ def is_rolled_back(own: Timeline, instant: str) -> bool:
 def first_run(new: Sequence[Instant], judged: Sequence[Verdict]) -> tuple[list[Instant], list[Instant], list[Instant]]:
     """Return the completions carried first, the next ones to add, and the others.
 
-    Each is in order of completion. One that lacks the partitions is never added together with one before it that has records in them. A key that the earlier one
-    inserted and the later one deleted would be in neither snapshot, and stay in the index.
+    Each is in order of completion. One that lacks the partitions is never added together with one before it that has records in
+    them. A key that the earlier one inserted and the later one deleted would be in neither snapshot, and stay in the index.
 
     Args:
         new: completions since the snapshot, in order of completion.
