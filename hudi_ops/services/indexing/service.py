@@ -39,7 +39,7 @@ from hudi_ops.services.indexing.filling.resume import ResumedBuild, remove_uncou
 from hudi_ops.services.indexing.filling.tasks import FactReader
 from hudi_ops.services.indexing.result import IndexResult
 from hudi_ops.services.indexing.wanted import partition_named, refuse_unbuildable
-from hudi_ops.timeline.builds.checkpoint import drop_checkpoints
+from hudi_ops.timeline.builds.checkpoint import drop_checkpoint, drop_checkpoints
 from hudi_ops.timeline.builds.plan_bytes import encode_index_result
 from hudi_ops.timeline.content.plans import IndexPlan
 from hudi_ops.timeline.settings.properties_file import load_config
@@ -194,11 +194,15 @@ class IndexBuild(TableService[IndexRequest, IndexPlan, IndexInputs, NoTask, None
 
     def gave_up(self, run: IndexRun) -> None:
         """Remove files of a build that was not announced, or uncounted records of catch-up."""
-        build, reserved, catch_up = run.inputs.build, run.inputs.reserved, run.inputs.catch_up
-        if build is not None and build.is_announced:
-            remove_uncounted(build, catch_up.delta if catch_up is not None else None)
-        elif reserved is not None:
-            clear_build(run.session, reserved)
+        session, found = run.session, run.inputs
+        if found.build is not None and found.build.is_announced:
+            remove_uncounted(found.build, found.catch_up.delta if found.catch_up is not None else None)
+        elif found.reserved is not None:
+            clear_build(session, found.reserved)
+        began = found.build or found.reserved
+        if began is not None and session.was_cancelled(session.loader.load(), began.instant):
+            # It may have been put after others removed it.
+            drop_checkpoint(session.ctx.storage, run.attempt.instant, run.attempt.epoch)
 
     def settled(self, session: Session) -> None:
         """List the partitions whose build has completed."""

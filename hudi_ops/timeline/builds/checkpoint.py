@@ -132,5 +132,10 @@ def drop_checkpoints(storage: Storage, plan: str) -> None:
         storage.delete(info.path)
 
 
+def drop_checkpoint(storage: Storage, plan: str, epoch: int) -> None:
+    """Delete the checkpoint of one execution."""
+    storage.delete(_path(plan, epoch))
+
+
 def _path(plan: str, epoch: int) -> str:
     return f"{FOLDER}/{plan}/{epoch:06d}.json"

@@ -11,6 +11,7 @@ from functools import cache
 
 from hudi_ops.commit.session import Session
 from hudi_ops.context import TableContext
+from hudi_ops.errors import Busy
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.metadata.records.file_lists import FileChanges, files_records
 from hudi_ops.metadata.records.partitions import MetadataPartition
@@ -27,9 +28,12 @@ from hudi_ops.timeline.names import completed_name, inflight_name, instant_of_ms
 from hudi_ops.timeline.settings.properties_file import load_config
 from tests.protocol.scenarios.actors import Landed
 from tests.protocol.scenarios.between import context
-from tests.protocol.scenarios.hudi import HEARTBEATS, Writer
+from tests.protocol.scenarios.hudi import HEARTBEATS, WriteConflict, Writer
 from tests.protocol.scenarios.worlds import Job, at, small_table
 from tests.tables import NOW_MS
+
+LOOKS = 300
+"""How often a writer looks, once a second, whether the write that it waits for has completed."""
 
 
 class FilesWriter(Writer):
@@ -50,9 +54,17 @@ class FilesWriter(Writer):
         return all(one.time in log.completed for one in self._timeline().pending if one.kind == "indexing")
 
     def go_on(self, time: str) -> None:
-        """Beat for an instant that an earlier run took."""
-        self._storage.put(f"{HEARTBEATS}/{time}", b"")
-        self._beaten_ms = self._ctx.clock.now_ms()
+        """Beat for an instant that an earlier run took, unless it has missed a heartbeat.
+
+        Raises:
+            WriteConflict: another program took it for dead.
+        """
+        heartbeat = f"{HEARTBEATS}/{time}"
+        beaten = self._storage.head(heartbeat)
+        if beaten is None:
+            raise WriteConflict(f"{time} has no heartbeat any more")
+        self._beaten_ms = beaten.modified_ms
+        self._beat(heartbeat)
 
     def _index(self, time: str, changes: Mapping[str, FileChanges]) -> None:
         version = self._config.version
@@ -103,10 +115,16 @@ class HudiWrites:
     name: str
     job: Job
 
-    def __call__(self, ctx: TableContext) -> Landed:
-        """Do it, once."""
+    def __call__(self, ctx: TableContext) -> Landed | None:
+        """Do it, once; returns None if others took it for dead and rolled it back.
+
+        Raises:
+            WriteConflict: it has missed its own heartbeat.
+        """
         timeline = load_timeline(ctx.storage, load_config(ctx.storage))
-        pending = next(one for one in timeline.pending if one.kind == "commit")  # the oldest
+        pending = next((one for one in timeline.pending if one.kind == "commit"), None)  # the oldest
+        if pending is None:
+            return None
         writer = FilesWriter(ctx, self.name)
         writer.go_on(pending.time)
         return writer.finish(self.job, pending.time)
@@ -115,6 +133,8 @@ class HudiWrites:
 @dataclass(frozen=True)
 class HudiWritesLate:
     """Writes a job after another write has completed, and while the build is not listed; else returns None.
+
+    The other write may fail; then it gives up after `LOOKS` seconds.
 
     It read the properties before the announcement, and takes its instant after it.
     """
@@ -126,8 +146,12 @@ class HudiWritesLate:
         """Do it, once."""
         writer = FilesWriter(ctx, self.name)
         began = instant_of_ms(NOW_MS)
-        while load_timeline(ctx.storage, load_config(ctx.storage)).completed_writes[-1].completion_time < began:
+        for _ in range(LOOKS):
+            if load_timeline(ctx.storage, load_config(ctx.storage)).completed_writes[-1].completion_time >= began:
+                break
             ctx.clock.sleep_s(1.0)
+        else:
+            return None
         time = writer.begin(unless_built=True)
         return writer.finish(self.job, time) if time else None
 
@@ -139,8 +163,12 @@ class HudiCleans:
     name: str
 
     def __call__(self, ctx: TableContext) -> str:
-        """Do it, once."""
-        return FilesWriter(ctx, self.name).clean_planned()
+        """Do it, once; waits for the lock for as long as others hold it."""
+        while True:
+            try:
+                return FilesWriter(ctx, self.name).clean_planned()
+            except Busy:
+                ctx.clock.sleep_s(1.0)
 
 
 @cache

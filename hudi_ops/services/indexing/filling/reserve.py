@@ -20,14 +20,20 @@ from hudi_ops.concurrency.attempt_status import refuse_closed
 from hudi_ops.concurrency.lease.lease import read_lease, take_lease
 from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.config.table import TableConfig
-from hudi_ops.errors import Busy, Conflict, HudiOpsError, InvalidRequest, NotFound
+from hudi_ops.errors import Busy, Cancelled, Conflict, HudiOpsError, InvalidRequest, NotFound
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.metadata.reader.instants import INIT_PREFIX, load_metadata_timeline
 from hudi_ops.metadata.records.partitions import FOLDER, TIMELINE_FOLDER
 from hudi_ops.metadata.writer.commit import ACTION, undo_delta
 from hudi_ops.services.indexing.wanted import refuse_unbuildable
 from hudi_ops.timeline.active import Timeline
-from hudi_ops.timeline.builds.checkpoint import BuildCheckpoint, checkpoints_of, planned_builds, put_checkpoint
+from hudi_ops.timeline.builds.checkpoint import (
+    BuildCheckpoint,
+    checkpoints_of,
+    drop_checkpoint,
+    planned_builds,
+    put_checkpoint,
+)
 from hudi_ops.timeline.content.archived import load_history
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.log.reserve import free_at_or_below, known_times
@@ -60,6 +66,7 @@ def reserve_build(session: Session, attempt: Attempt, wanted: tuple[str, ...]) -
     _cancel_dead_builds(session, attempt)
     with hold_lock(ctx, "begin to build the metadata table") as held:
         state = session.finish_decided()
+        refuse_closed(ctx.storage, attempt, state)
         refuse_unbuildable(session, state)
         _refuse_built(state, wanted)
         own = load_metadata_timeline(ctx.storage)
@@ -85,7 +92,11 @@ def reserve_build(session: Session, attempt: Attempt, wanted: tuple[str, ...]) -
         )
         put_checkpoint(ctx.storage, checkpoint)
     # A process that slept since it took the lock may meet the files of its successor, at the same instant.
-    refuse_closed(ctx.storage, attempt, session.loader.load())
+    try:
+        refuse_closed(ctx.storage, attempt, session.loader.load())
+    except (Cancelled, Conflict):
+        drop_checkpoint(ctx.storage, attempt.instant, attempt.epoch)
+        raise
     return BuildReservation(instant, wanted, state)
 
 
