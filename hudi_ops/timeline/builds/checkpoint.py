@@ -30,6 +30,7 @@ class BuildCheckpoint(BaseModel):
         looked_at: file names of the completed instants that the build's files cover.
         defined: names that the build added to the table's index definitions.
         deltas: instants of catch-up on the metadata table's timeline.
+        looked_at_last: file names of the completed instants that are covered once the last of these is complete.
         rounds: rounds that added completions.
         records: number of records of the first base files, by partition.
         at_ms: time of this checkpoint in ms since 1970.
@@ -55,6 +56,7 @@ class BuildCheckpoint(BaseModel):
     looked_at: tuple[str, ...] = ()
     defined: tuple[str, ...] = ()
     deltas: tuple[str, ...] = ()
+    looked_at_last: tuple[str, ...] = ()
     rounds: int = 0
     records: dict[str, int] = {}
     at_ms: int = 0

@@ -171,29 +171,39 @@ def test_a_death_amid_catch_up_loses_nothing(definition, operation: str) -> None
         assert {*names} <= {*load_config(storage).metadata_partitions}, story
 
 
-def test_a_key_that_was_inserted_and_deleted_beside_a_build_that_died_leaves_the_index() -> None:
-    """The insert carried the partitions, Apache Hudi's delete did not: the next executor adds it alone, as the dead one did."""
-    base = planned_listed()
+@pytest.mark.parametrize("is_carried", [True, False], ids=["carried", "missing"])
+def test_a_key_that_was_inserted_and_deleted_beside_a_build_that_died_leaves_the_index(is_carried: bool) -> None:
+    """Apache Hudi deletes what a write inserted: after the announcement, or after the death what was inserted before it.
 
-    def played(dies_at: int | None) -> tuple[MemoryStorage, list[str]]:
+    What counts of the dead executor's catch-up must not be taken for missing, nor what does not count for done.
+    """
+    base = planned_listed()
+    deletes = HudiWritesLate("theirs", Job("delete", (("a3", 0),)))
+
+    def played(dies_at: int | None, inserts_at: int) -> tuple[MemoryStorage, list[str]]:
         storage = at(base, NOW_MS)
 
         def meanwhile() -> None:
             Writes(UPSERT_A)(context(storage, "one"))
-            assert HudiWritesLate("theirs", Job("delete", (("a3", 0),)))(context(storage, "theirs")) is not None
+            if is_carried:
+                assert deletes(context(storage, "theirs")) is not None
 
-        faulty = FaultyStorage(storage, Moves({began + 2: meanwhile} | ({dies_at: None} if dies_at else {})))
+        faulty = FaultyStorage(storage, Moves({inserts_at: meanwhile} | ({dies_at: None} if dies_at else {})))
         with contextlib.suppress(Crash):
             ExecutesBuild()(simulated_context(faulty, clock_of(storage), "two"))
         return storage, list(faulty.history)
 
-    began = 10**9
-    began = announced_at(played(None)[1])
-    undisturbed, history = played(None)
+    history = played(None, 10**9)[1]
+    slot = [at for at, one in enumerate(history, 1) if one.startswith("put_if_absent:.hoodie/.commit_log/0")][1]
+    inserts_at = announced_at(history) + 2 if is_carried else slot - 8
+    undisturbed, history = played(None, inserts_at)
     assert left_in_indexes(undisturbed) == []
-    assert any(one.startswith("put:.hoodie/metadata/record_index/") for one in history[began:])
-    for number in range(began + 3, len(history) + 1, STEP):
-        storage = at(played(number)[0], NOW_MS + EXPIRY_MS + 60_000)
+    assert any(one.startswith("put:.hoodie/metadata/record_index/") for one in history[announced_at(history) :])
+    for number in range(announced_at(history) + 3, len(history) + 1, STEP):
+        storage = played(number, inserts_at)[0]
+        if not is_carried:
+            deletes(context(storage, "theirs"))
+        storage = at(storage, NOW_MS + EXPIRY_MS + 60_000)
         Recovers()(context(storage, "recovers"))
         if not {*KEYS} <= {*load_config(storage).metadata_partitions}:
             ExecutesBuild()(context(storage, "second"))

@@ -134,6 +134,7 @@ class Build:
             looked_at=tuple(sorted(instant.file_name for instant in self.covered)),
             defined=self.defined,
             deltas=self.deltas,
+            looked_at_last=tuple(sorted(one.file_name for one in self.seen.completed)) if self.deltas else (),
             rounds=self.rounds,
             records=self.records,
             at_ms=now_ms,

@@ -7,6 +7,7 @@ of that executor and the announcement may be missing.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from hudi_ops.commit.session import Session
@@ -76,7 +77,9 @@ def resumed_build(session: Session, attempt: Attempt, partitions: tuple[str, ...
     if not checkpoints or built is None or not built.is_completed:
         return None
     last = checkpoints[-1]
-    began = _as_of(state, last)
+    newest = own.find(last.deltas[-1]) if last.deltas else None
+    # The executor may have died after its delta was complete, and before its next checkpoint.
+    began = _as_of(state, last.looked_at_last if newest is not None and newest.is_completed else last.looked_at)
     if began is None:
         logger.warning("%s is built from the start: a write that it covers was undone", ", ".join(partitions))
         return None
@@ -110,10 +113,9 @@ def remove_uncounted(build: Build, pending: MetadataDelta | None) -> None:
         session.drop_name(time)
 
 
-def _as_of(state: TableState, last: BuildCheckpoint) -> TableState | None:
-    """Return the table as a checkpoint covers it; None: a completion that it covers was undone."""
-    covered = {*last.looked_at}
+def _as_of(state: TableState, covered: Collection[str]) -> TableState | None:
+    """Return the table with some completed files alone; None: one of them was undone."""
     now = {one.file_name for one in changing(state.timeline)}
-    if any(name.split("_")[0] >= state.timeline.start for name in covered - now):
+    if any(name.split("_")[0] >= state.timeline.start for name in {*covered} - now):
         return None
     return without(state, {one for one in changing(state.timeline) if one.file_name not in covered})
