@@ -9,6 +9,8 @@ Source: docs/protocol.md §8, §14; docs/format.md §3.1.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -167,12 +169,12 @@ def _execute_taken(session: Session, service: Service, attempt: Attempt, how: Ex
         Conflict: it cannot complete as it is; it stays.
     """
     is_deciding = False
-    run: AnyRun | None = None
     name = attempt.begun.config.name
     started_s = session.ctx.clock.monotonic_s()
     try:
-        with session.keep(attempt.instant, "execute", epoch=attempt.epoch) as monitor:
+        with session.keep(attempt.instant, "execute", epoch=attempt.epoch) as monitor, _cleared(service) as runs:
             run = _work(session, service, attempt, how, monitor)
+            runs.append(run)
             waits = Waits(session.ctx.clock, session.conflicts.wait_s)
             while True:
                 is_deciding = False
@@ -195,9 +197,6 @@ def _execute_taken(session: Session, service: Service, attempt: Attempt, how: Ex
         rollback_attempt(session, attempt.instant, overtaken, reason=reason)
         raise
     except NOTHING_LANDED as error:
-        if run is not None:
-            with best_effort(attempt.instant):
-                service.gave_up(run)
         release_plan(session, attempt, error)
         raise error.at(table=name, instant=attempt.instant) from error
     except HudiOpsError as error:
@@ -216,6 +215,23 @@ def _execute_taken(session: Session, service: Service, attempt: Attempt, how: Ex
     run.entry = entry
     run.seconds = session.ctx.clock.monotonic_s() - started_s
     return run
+
+
+@contextmanager
+def _cleared(service: Service) -> Iterator[list[AnyRun]]:
+    """Let the service clear up after a refused run, which the caller adds to the list, while its lease is kept.
+
+    Raises:
+        NOTHING_LANDED: the run was refused.
+    """
+    runs: list[AnyRun] = []
+    try:
+        yield runs
+    except NOTHING_LANDED:
+        for run in runs:
+            with best_effort(run.attempt.instant):
+                service.clear_refused(run)
+        raise
 
 
 def _work(session: Session, service: Service, attempt: Attempt, how: Execution, monitor: LeaseMonitor) -> AnyRun:

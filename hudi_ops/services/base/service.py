@@ -275,7 +275,7 @@ class TableService(ABC, Generic[Request, Plan, Inputs, Task, Outcome, Result]):
         """Return the data files that the completed run wrote."""
         return ()
 
-    def gave_up(self, run: Run[Plan, Inputs, Task, Outcome]) -> None:
+    def clear_refused(self, run: Run[Plan, Inputs, Task, Outcome]) -> None:
         """Remove what an execution that did not complete put outside the files of its plan."""
 
     def settled(self, session: Session) -> None:

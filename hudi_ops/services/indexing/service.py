@@ -192,14 +192,17 @@ class IndexBuild(TableService[IndexRequest, IndexPlan, IndexInputs, NoTask, None
         """Return whether a refused completion is tried again after one more round of catch-up."""
         return bool(conflict.details.get("behind"))
 
-    def gave_up(self, run: IndexRun) -> None:
+    def clear_refused(self, run: IndexRun) -> None:
         """Remove files of a build that was not announced, or uncounted records of catch-up."""
         session, found = run.session, run.inputs
-        if found.build is not None and found.build.is_announced:
-            remove_uncounted(found.build, found.catch_up.delta if found.catch_up is not None else None)
-        elif found.reserved is not None:
-            clear_build(session, found.reserved)
-        began = found.build or found.reserved
+        build, reserved = found.build, found.reserved
+        if build is not None and build.is_announced:
+            remove_uncounted(build, found.catch_up.delta if found.catch_up is not None else None)
+        elif build is not None:
+            clear_build(session, BuildReservation(build.instant, build.partitions, build.begun))
+        elif reserved is not None:
+            clear_build(session, reserved)
+        began = build or reserved
         if began is not None and session.was_cancelled(session.loader.load(), began.instant):
             # It may have been put after others removed it.
             drop_checkpoint(session.ctx.storage, run.attempt.instant, run.attempt.epoch)

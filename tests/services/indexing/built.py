@@ -163,6 +163,11 @@ def silent_write(storage: MemoryStorage, clock: ManualClock, given: pa.Table, op
     set_properties(storage, {METADATA_PARTITIONS_INFLIGHT: ",".join(named)})
 
 
+def announced_at(history: list[str]) -> int:
+    """Number of the operation that names the partitions for writers."""
+    return next(number for number, one in enumerate(history, 1) if one == "put:.hoodie/hoodie.properties")
+
+
 def strays(storage: MemoryStorage) -> list[str]:
     """Files of the metadata table's partitions whose instant is not complete there."""
     own = load_metadata_timeline(storage)

@@ -8,7 +8,8 @@ from hudi_ops.services.indexing.filling.verdicts import Verdict, first_run
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import State
 
-NAMES = {"C": "carried", "O": "out of order", "M": "missing"}
+NAMES = {"C": "carried", "O": "out of order", "M": "missing", "P": "missing"}
+"""P: it has records in some of the partitions."""
 
 
 @pytest.mark.parametrize(
@@ -24,6 +25,9 @@ NAMES = {"C": "carried", "O": "out of order", "M": "missing"}
         ("", True, "", ""),
         ("CCOM", True, "", "CCO"),
         ("MCM", True, "", "MC"),
+        ("PM", False, "", "P"),
+        ("MPOM", False, "", "MPO"),
+        ("CPP", False, "C", "P"),
     ],
 )
 def test_a_completion_that_lacks_the_partitions_is_not_added_with_records_before_it(
@@ -33,7 +37,10 @@ def test_a_completion_that_lacks_the_partitions_is_not_added_with_records_before
         Instant(f"2030031717464{number:04}", "commit", State.COMPLETED, f"2030031717465{number:04}")
         for number in range(len(completions))
     ]
-    judged = [Verdict(one.time, one.kind, NAMES[said]) for one, said in zip(new, completions, strict=True)]
+    judged = [
+        Verdict(one.time, one.kind, NAMES[said], has_records=said != "M")
+        for one, said in zip(new, completions, strict=True)
+    ]
     if undone:
         judged.append(Verdict("20300317174600000", "commit", "undone"))
     found = first_run(new, judged)

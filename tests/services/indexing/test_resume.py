@@ -30,6 +30,7 @@ from tests.services.indexing.built import (
     MORE,
     VALUES,
     Moves,
+    announced_at,
     execute,
     plan_build,
     strays,
@@ -46,11 +47,6 @@ OTHER = rows(("k0", "p0", 11, 5, None), ("other", "p4", 4, 5, None))
 def data_reads(history: list[str]) -> list[str]:
     """Reads of data files among the operations of a run."""
     return [one for one in history if one.startswith(("open_input:p", "get:p")) and ".hoodie" not in one]
-
-
-def announced_at(history: list[str]) -> int:
-    """Number of the operation that names the partitions for writers."""
-    return next(number for number, one in enumerate(history, 1) if one == "put:.hoodie/hoodie.properties")
 
 
 def died(base: MemoryStorage, number: int) -> MemoryStorage:

@@ -25,6 +25,7 @@ from hudi_ops.testing.steps import Event
 from tests.bounds import SOAK
 from tests.protocol.scenarios.actors import Writes
 from tests.protocol.scenarios.builds import (
+    KEYS,
     AbortsBuild,
     Builds,
     ExecutesBuild,
@@ -154,7 +155,7 @@ def without_announcement(patch: pytest.MonkeyPatch) -> None:
 def without_verdicts(patch: pytest.MonkeyPatch) -> None:
     """Pending writers are not waited for, and a delta commit is taken as proof that its writer carried the partitions."""
     patch.setattr(CatchUp, "_foreign", lambda self, state: [])
-    patch.setattr(catch_up, "wrote_each", lambda storage, own, one, names: own and own.find(one.time) is not None)
+    patch.setattr(catch_up, "wrote", lambda storage, own, one: {*KEYS} if own and own.find(one.time) else set())
 
 
 def without_raised_instants(patch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,8 @@ from functools import partial
 
 from hudi_ops.commit.checks import refuse_changed_columns
 from hudi_ops.commit.recover.dead_writers import is_foreign
-from hudi_ops.concurrency.lease.lease import read_lease, take_lease
+from hudi_ops.concurrency.attempt_status import refuse_closed
+from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.engine.progress import Progress
 from hudi_ops.errors import Conflict
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
@@ -30,13 +31,14 @@ from hudi_ops.metadata.writer.commit import apply_delta, complete_delta, undo_de
 from hudi_ops.metadata.writer.delta import MetadataDelta, make_delta
 from hudi_ops.services.indexing.filling.build import Build, missing_names
 from hudi_ops.services.indexing.filling.diff import TableSnapshot, cleaned, diff, snapshot, without
+from hudi_ops.services.indexing.filling.reserve import take_above
 from hudi_ops.services.indexing.filling.verdicts import (
     Compactions,
     Verdict,
     first_run,
     is_rolled_back,
     until_words,
-    wrote_each,
+    wrote,
 )
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.completed import changing
@@ -51,7 +53,6 @@ LOOK_EVERY_S = 1.0
 """Interval of looks at a foreign writer that may not know the announcement."""
 UNSETTLED_MS = 5_000
 """A foreign instant that was requested so soon after the announcement may have read the properties before it."""
-
 _WITHOUT_ROWS = frozenset({"indexing", "savepoint"})
 """Kinds of instants that change no row of the table: catch-up has nothing to add for them."""
 
@@ -199,6 +200,8 @@ class CatchUp:
         own = load_metadata_timeline(storage)
         self.newest = max(self.newest, self._compactions.newest(own, build.names))
         if self.put_again is not None and is_rolled_back(own, delta.instant):
+            # The successor of an executor that slept undoes its delta in the same way.
+            refuse_closed(storage, build.attempt, build.session.loader.load())
             logger.warning(
                 "a foreign writer rolled back catch-up at %s of the metadata table: put again", delta.instant
             )
@@ -264,15 +267,15 @@ class CatchUp:
 
     def _judged(self, state: TableState, own: Timeline | None) -> Iterator[Verdict]:
         """Yield a verdict for each completion, and each undone one, since the snapshot."""
+        storage, names = self.build.session.ctx.storage, self.build.names
         for one in sorted(changing(state.timeline) - self.build.seen.completed, key=lambda one: one.time):
-            if not self._carries(state, one) and not wrote_each(
-                self.build.session.ctx.storage, own, one, self.build.names
-            ):
-                yield Verdict(one.time, one.kind, "missing", "it completed without the new partitions")
+            has = names if self._carries(state, one) else names & wrote(storage, own, one)
+            if has != names:
+                yield Verdict(one.time, one.kind, "missing", "it completed without the new partitions", bool(has))
             elif one.time < self.newest:
-                yield Verdict(one.time, one.kind, "out of order", f"it was requested before {self.newest}")
+                yield Verdict(one.time, one.kind, "out of order", f"it was requested before {self.newest}", True)
             else:
-                yield Verdict(one.time, one.kind, "carried")
+                yield Verdict(one.time, one.kind, "carried", has_records=True)
         for one in self._undone(state):
             yield Verdict(one.time, one.kind, "undone", "the new partitions may name its files")
         for file in self.build.seen.undone_ahead(state):
@@ -391,10 +394,6 @@ class CatchUp:
         return make_delta(records, self.build.groups, instant=instant, version=version, token=token)
 
     def _free_above(self, floor: str, state: TableState, own: Timeline) -> str:
-        """Return the first time above `floor` that no instant has; its lease keeps others from it."""
+        """Return a free time above `floor` that no other executor takes."""
         taken = known_times(state.timeline, state.log) | own.known_times
-        instant = floor
-        while True:
-            instant = instant_of_ms(ms_of_instant(instant) + 1)
-            if instant not in taken and take_lease(self.build.session.ctx, instant, "build"):
-                return instant
+        return take_above(self.build.session.ctx, floor, taken, self.build.attempt.epoch)

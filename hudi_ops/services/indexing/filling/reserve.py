@@ -18,8 +18,9 @@ from hudi_ops.commit.undo.cancel import cancel_write
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.attempt_status import refuse_closed
 from hudi_ops.concurrency.lease.lease import read_lease, take_lease
-from hudi_ops.concurrency.lock.locks import hold_lock
+from hudi_ops.concurrency.lock.locks import Held, hold_lock
 from hudi_ops.config.table import TableConfig
+from hudi_ops.context import TableContext
 from hudi_ops.errors import Busy, Cancelled, Conflict, HudiOpsError, InvalidRequest, NotFound
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.metadata.reader.instants import INIT_PREFIX, load_metadata_timeline
@@ -37,11 +38,14 @@ from hudi_ops.timeline.builds.checkpoint import (
 from hudi_ops.timeline.content.archived import load_history
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.log.reserve import free_at_or_below, known_times
-from hudi_ops.timeline.names import completed_name, inflight_name, requested_name
+from hudi_ops.timeline.names import completed_name, inflight_name, instant_of_ms, ms_of_instant, requested_name
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
+
+EPOCHS = 8
+"""Number of epochs, one after another, that share no instant of catch-up."""
 
 
 @dataclass(frozen=True)
@@ -142,15 +146,14 @@ def _is_dead(session: Session, attempt: Attempt, instant: str) -> bool:
 def clear_build(session: Session, reserved: BuildReservation) -> None:
     """Remove the files of a build that readers do not use; log a failure."""
     try:
-        with hold_lock(session.ctx, "remove an unfinished build"):
+        with hold_lock(session.ctx, "remove an unfinished build") as held:
             state = session.loader.load()
             builds = _by_instant(session)
-            # A successor may have taken the same instant, and announced the partitions.
+            # Until the instant is cancelled, a successor may have taken it, too, and announced the partitions.
             is_taken = bool({*reserved.partitions} & {*state.config.all_metadata_partitions})
             if session.was_cancelled(state, reserved.instant):
-                _clear_cancelled(
-                    session, state, reserved, [one for one in builds.values() if one.built_at != reserved.instant]
-                )
+                others = [one for one in builds.values() if one.built_at != reserved.instant]
+                _clear_cancelled(session, state, reserved, others, held)
             elif reserved.instant in builds and not is_taken:
                 own = load_metadata_timeline(session.ctx.storage)
                 _clear(session, state, own, reserved.partitions, [reserved.instant])
@@ -160,22 +163,32 @@ def clear_build(session: Session, reserved: BuildReservation) -> None:
 
 
 def _clear_cancelled(
-    session: Session, state: TableState, reserved: BuildReservation, others: Collection[BuildCheckpoint]
+    session: Session,
+    state: TableState,
+    reserved: BuildReservation,
+    others: Collection[BuildCheckpoint],
+    held: Held,
 ) -> None:
     """Delete what this executor put at an instant that was cancelled while it slept.
 
-    No other build has the instant. A folder goes whole where no reader, no other build and no file of another instant uses it.
+    No other build gets a cancelled instant. A folder goes whole where no reader, no other build and no file of another instant uses
+    it.
+
+    Raises:
+        Busy: another process listed or announced partitions since. Raised by `_refuse_named`.
     """
     storage, named = session.ctx.storage, {*state.config.all_metadata_partitions}
+    undo_delta(storage, [reserved.instant], also_vanished=True)
     used = named | {name for one in others for name in one.partitions}
-    undo_delta(storage, [reserved.instant])
-    for folder in [f"{FOLDER}/{name}" for name in reserved.partitions] if used else [FOLDER]:
-        files = [(info.path, parse_data_file(info.name)) for info in storage.list(folder)]
-        is_used = folder.removeprefix(f"{FOLDER}/") in used
-        is_shared = is_used or any(name is not None and name.instant != reserved.instant for _, name in files)
-        for path, name in files:
-            if not is_shared or (name is not None and name.instant == reserved.instant):
-                storage.delete(path)
+    gone: list[str] = []
+    for folder in [f"{FOLDER}/{name}" for name in reserved.partitions if name not in used] if used else [FOLDER]:
+        files = storage.list(folder)
+        if all(parse_data_file(info.name) is None for info in files):
+            gone += [info.path for info in files]
+    if gone and held.still_mine():
+        _refuse_named(load_config(storage), named)
+        for path in gone:
+            storage.delete(path)
 
 
 def _unfinished(session: Session, attempt: Attempt, state: TableState, own: Timeline) -> list[str]:
@@ -336,3 +349,16 @@ def _take_instant(session: Session, state: TableState, own: Timeline) -> str:
         if not session.was_cancelled(state, instant) and take_lease(session.ctx, instant, "build"):
             return instant
         taken |= {instant}
+
+
+def take_above(ctx: TableContext, floor: str, taken: Collection[str], epoch: int) -> str:
+    """Return a time above `floor` that is not taken, and that no executor of another epoch gets.
+
+    One that slept cannot put files at an instant of its successor, nor remove them. Its lease keeps writers from it.
+    """
+    at_ms = ms_of_instant(floor) + 1
+    while True:
+        instant = instant_of_ms(at_ms)
+        if at_ms % EPOCHS == epoch % EPOCHS and instant not in taken and take_lease(ctx, instant, "build"):
+            return instant
+        at_ms += 1

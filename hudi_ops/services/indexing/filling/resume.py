@@ -15,14 +15,18 @@ from hudi_ops.commit.undo.index_builds import stray_deltas
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.errors import Conflict, Corrupt
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
+from hudi_ops.metadata.records.partitions import FOLDER
 from hudi_ops.metadata.writer.commit import undo_delta
 from hudi_ops.metadata.writer.delta import MetadataDelta
 from hudi_ops.services.indexing.filling.build import Build, missing_names
 from hudi_ops.services.indexing.filling.diff import TableSnapshot, snapshot, without
 from hudi_ops.services.indexing.filling.pace import Pace
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.builds.announced import announced_plan
 from hudi_ops.timeline.builds.checkpoint import BuildCheckpoint, checkpoints_of
 from hudi_ops.timeline.completed import changing
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.names import State
 from hudi_ops.timeline.state import TableState
 
@@ -77,9 +81,9 @@ def resumed_build(session: Session, attempt: Attempt, partitions: tuple[str, ...
     if not checkpoints or built is None or not built.is_completed:
         return None
     last = checkpoints[-1]
-    newest = own.find(last.deltas[-1]) if last.deltas else None
     # The executor may have died after its delta was complete, and before its next checkpoint.
-    began = _as_of(state, last.looked_at_last if newest is not None and newest.is_completed else last.looked_at)
+    is_newer = bool(last.deltas) and is_whole(storage, own, last.deltas[-1])
+    began = _as_of(state, last.looked_at_last if is_newer else last.looked_at)
     if began is None:
         logger.warning("%s is built from the start: a write that it covers was undone", ", ".join(partitions))
         return None
@@ -101,16 +105,29 @@ def remove_uncounted(build: Build, pending: MetadataDelta | None) -> None:
     """
     session = build.session
     own = load_metadata_timeline(session.ctx.storage)
-    found = [one for time in build.deltas if (one := own.find(time)) is not None]
-    late = {one.time for one in found if one.is_completed and State.REQUESTED not in one.states}
+    completed = {one.time for one in own if one.is_completed} & {*build.deltas}
+    uncounted = {time for time in completed if not is_whole(session.ctx.storage, own, time)}
     if pending is not None:
-        late.add(pending.instant)
+        uncounted.add(pending.instant)
     if session.was_cancelled(session.loader.load(), build.instant):
         # The metadata table that these belong to is gone. In a newer one they would stand for all writes since.
-        late |= {*build.recorded}
-    undo_delta(session.ctx.storage, late, also_vanished=True)
-    for time in sorted(late):
+        uncounted |= {*build.recorded}
+    undo_delta(session.ctx.storage, uncounted, also_vanished=True)
+    for time in sorted(uncounted):
         session.drop_name(time)
+
+
+def is_whole(storage: Storage, own: Timeline, delta: str) -> bool:
+    """Return whether a delta of catch-up is complete and has its files.
+
+    An executor that slept may complete one whose files its successor has removed.
+    """
+    found = own.find(delta)
+    if found is None or not found.is_completed or State.REQUESTED not in found.states:
+        return False
+    path = own.path(found.file_name)
+    stats = CommitMetadata.from_bytes(storage.get(path), path).stats
+    return all(storage.head(f"{FOLDER}/{stat.path}") is not None for stat in stats)
 
 
 def _as_of(state: TableState, covered: Collection[str]) -> TableState | None:

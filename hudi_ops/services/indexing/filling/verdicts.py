@@ -30,6 +30,7 @@ class Verdict:
     action: str
     verdict: str
     why: str = ""
+    has_records: bool = False
 
 
 class Compactions:
@@ -64,16 +65,14 @@ def partitions_of(storage: Storage, instant: Instant) -> set[str]:
     return {stat.partition_path for stat in CommitMetadata.from_bytes(storage.get(path), path).stats}
 
 
-def wrote_each(storage: Storage, own: Timeline | None, one: Instant, names: AbstractSet[str]) -> bool:
-    """Return whether the delta commit of an instant has files in each of some partitions.
+def wrote(storage: Storage, own: Timeline | None, one: Instant) -> set[str]:
+    """Return the partitions of the metadata table in which the delta commit of an instant has files.
 
     Apache Hudi carries each partition by itself: it may have made `files` anew, and know nothing of the others. A writer that
     had nothing to put into one of them is taken for one that does not carry it; what it wrote is added once more.
     """
     found = own.find(one.time, "deltacommit") if own is not None else None
-    if found is None or not found.is_completed:
-        return False
-    return names <= partitions_of(storage, found)
+    return partitions_of(storage, found) if found is not None and found.is_completed else set()
 
 
 def until_words(storage: Storage, writer: Instant, zone: str) -> str:
@@ -103,13 +102,14 @@ def first_run(new: Sequence[Instant], judged: Sequence[Verdict]) -> tuple[list[I
         new: completions since the snapshot, in order of completion.
         judged: their verdicts; with an undone one none is carried, since the snapshot names files that are gone.
     """
-    verdicts = {one.instant: one.verdict for one in judged}
-    is_undone = "undone" in verdicts.values()
-    lead = [] if is_undone else list(takewhile(lambda one: verdicts[one.time] == "carried", new))
+    verdicts = {one.instant: one for one in judged}
+    is_undone = any(one.verdict == "undone" for one in judged)
+    lead = [] if is_undone else list(takewhile(lambda one: verdicts[one.time].verdict == "carried", new))
     run: list[Instant] = []
     for one in new[len(lead) :]:
-        is_carried = verdicts[one.time] == "carried" and not is_undone
-        follows_records = bool(run) and verdicts[one.time] == "missing" != verdicts[run[-1].time]
+        said = verdicts[one.time]
+        is_carried = said.verdict == "carried" and not is_undone
+        follows_records = said.verdict == "missing" and any(verdicts[before.time].has_records for before in run)
         if is_carried or follows_records:
             break
         run.append(one)
