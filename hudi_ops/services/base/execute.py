@@ -219,7 +219,9 @@ def _execute_taken(session: Session, service: Service, attempt: Attempt, how: Ex
 
 @contextmanager
 def _cleared(service: Service) -> Iterator[list[AnyRun]]:
-    """Let the service clear up after a refused run, which the caller adds to the list, while its lease is kept.
+    """Let the service clear up after a refused run, while its lease is kept.
+
+    The caller adds the run to the list.
 
     Raises:
         NOTHING_LANDED: the run was refused.

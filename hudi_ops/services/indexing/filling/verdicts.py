@@ -66,7 +66,7 @@ def partitions_of(storage: Storage, instant: Instant) -> set[str]:
 
 
 def wrote(storage: Storage, own: Timeline | None, one: Instant) -> set[str]:
-    """Return the partitions of the metadata table in which the delta commit of an instant has files.
+    """Return the partitions in which the metadata delta of an instant has files.
 
     Apache Hudi carries each partition by itself: it may have made `files` anew, and know nothing of the others. A writer that
     had nothing to put into one of them is taken for one that does not carry it; what it wrote is added once more.
