@@ -84,7 +84,6 @@ def table(tmp_path: Path, server: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyP
         stop.touch()
         assert writer.wait(timeout=DEADLINE_S) == 0, (tmp_path / "writer.err").read_text()[-3_000:]
         assert int((tmp_path / "writer.out").read_text().split()[-1]) >= 5
-        # Beside the writer a check may list files that a clean removes before it reads the metadata table.
         with closing(Table.at(locate_table("t"))) as opened:
             assert verify_table(opened.context.storage, deep=True, index=True).errors == ()
     finally:

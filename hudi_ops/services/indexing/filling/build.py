@@ -81,7 +81,7 @@ class Build:
         announcements: number of decisions that announced the partitions, or tried to.
         is_announced: whether writers add to the partitions.
         defined: names that the build added to the index definitions.
-        deltas: instants of catch-up that have been completed.
+        deltas: instants of catch-up, in order; the last may be pending.
         recorded: writes whose empty delta commits the build put.
         doubled_keys: number of record keys in more than one file group when it was announced; None: not counted.
         verdicts: what each instant since the announcement means for the partitions, by instant.
