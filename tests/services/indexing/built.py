@@ -23,8 +23,10 @@ from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault, FaultyStorage
 from hudi_ops.timeline.builds import checkpoint as build_checkpoint
 from hudi_ops.timeline.settings.properties_file import load_config
+from hudi_ops.verify import verify_table
 from tests.protocol.foreign_table import set_properties
 from tests.protocol.metadata_table import LATER, faults_of, make_table, read_rows, table_of
+from tests.protocol.scenarios.between import clock_of
 from tests.tables import NOW_MS, rows
 
 KEYS = ("bloom_filters", "record_index")
@@ -166,6 +168,12 @@ def silent_write(storage: MemoryStorage, clock: ManualClock, given: pa.Table, op
 def announced_at(history: list[str]) -> int:
     """Number of the operation that names the partitions for writers."""
     return next(number for number, one in enumerate(history, 1) if one == "put:.hoodie/hoodie.properties")
+
+
+def index_faults(storage: MemoryStorage) -> list[str]:
+    """Differences of the metadata table and the files, and files of completed instants that are gone."""
+    found = verify_table(storage, deep=True, index=True, clock=clock_of(storage)).findings
+    return [str(one) for one in found if one.invariant.startswith(("metadata", "file-missing"))]
 
 
 def strays(storage: MemoryStorage) -> list[str]:

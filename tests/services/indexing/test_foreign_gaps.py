@@ -21,14 +21,13 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.names import ms_of_instant
-from hudi_ops.verify import verify_table
 from tests.bounds import bound
 from tests.protocol.scenarios.actors import Writes
 from tests.protocol.scenarios.between import clock_of, context
 from tests.protocol.scenarios.builds import ExecutesBuild, planned_listed
 from tests.protocol.scenarios.indexed_hudi import FilesWriter, HudiWritesLate
 from tests.protocol.scenarios.worlds import UPSERT_A, Job, at
-from tests.services.indexing.built import Moves, announced_at, strays
+from tests.services.indexing.built import Moves, announced_at, index_faults, strays
 from tests.tables import NOW_MS
 
 STEP = bound(6, 2, 1)
@@ -67,12 +66,6 @@ def played(moves: Mapping[int, Callable[[MemoryStorage], object]]) -> tuple[Memo
     return storage, list(faulty.history)
 
 
-def wrong(storage: MemoryStorage) -> list[str]:
-    """Differences of the metadata table and the files."""
-    found = verify_table(storage, deep=True, index=True, clock=clock_of(storage)).findings
-    return [str(one) for one in found if one.invariant.startswith(("metadata", "file-missing"))]
-
-
 def test_a_key_that_a_write_with_some_of_the_partitions_inserted_and_another_deleted_leaves_the_index() -> None:
     def meanwhile(storage: MemoryStorage) -> None:
         Writes(UPSERT_A)(context(storage, "one"))
@@ -82,7 +75,7 @@ def test_a_key_that_a_write_with_some_of_the_partitions_inserted_and_another_del
         silent.finish(Job("delete", (("a9", 0),)), silent.begin())
 
     storage, _ = played({announced_at(played({})[1]) + 2: meanwhile})
-    assert wrong(storage) == []
+    assert index_faults(storage) == []
 
 
 def test_an_executor_that_slept_in_catch_up_leaves_the_delta_of_its_successor() -> None:
@@ -95,14 +88,14 @@ def test_an_executor_that_slept_in_catch_up_leaves_the_delta_of_its_successor() 
     def successor(storage: MemoryStorage) -> None:
         clock_of(storage).advance_ms(EXPIRY_MS + 60_000)
         ExecutesBuild()(context(storage, "second"))
-        assert wrong(storage) == []
+        assert index_faults(storage) == []
 
     gap = announced_at(played({})[1]) + 2
     whole, history = played({gap: meanwhile})
-    assert wrong(whole) == []
+    assert index_faults(whole) == []
     complete = [number for number, one in enumerate(history, 1) if "put_if_absent:.hoodie/.commit_log/0" in one][2]
     for number in range(gap + 1, complete, STEP):
         storage, _ = played({gap: meanwhile, number: successor})
         story = f"slept before operation {number}, {history[number - 1]}"
-        assert wrong(storage) == [], story
+        assert index_faults(storage) == [], story
         assert strays(storage) == [], story

@@ -16,7 +16,6 @@ from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.builds import checkpoint as build_checkpoint
 from hudi_ops.timeline.settings.properties_file import load_config
-from hudi_ops.verify import verify_table
 from tests.bounds import bound
 from tests.protocol.metadata_table import LATER, faults_of, make_table, read_rows, table_of
 from tests.protocol.scenarios.actors import Recovers, Writes
@@ -32,6 +31,7 @@ from tests.services.indexing.built import (
     Moves,
     announced_at,
     execute,
+    index_faults,
     plan_build,
     strays,
     whole,
@@ -193,7 +193,7 @@ def test_a_key_that_was_inserted_and_deleted_beside_a_build_that_died_leaves_the
     slot = [at for at, one in enumerate(history, 1) if one.startswith("put_if_absent:.hoodie/.commit_log/0")][1]
     inserts_at = announced_at(history) + 2 if is_carried else slot - 8
     undisturbed, history = played(None, inserts_at)
-    assert left_in_indexes(undisturbed) == []
+    assert index_faults(undisturbed) == []
     assert any(one.startswith("put:.hoodie/metadata/record_index/") for one in history[announced_at(history) :])
     for number in range(announced_at(history) + 3, len(history) + 1, STEP):
         storage = played(number, inserts_at)[0]
@@ -203,13 +203,7 @@ def test_a_key_that_was_inserted_and_deleted_beside_a_build_that_died_leaves_the
         Recovers()(context(storage, "recovers"))
         if not {*KEYS} <= {*load_config(storage).metadata_partitions}:
             ExecutesBuild()(context(storage, "second"))
-        assert left_in_indexes(storage) == [], f"died before operation {number}, {history[number - 1]}"
-
-
-def left_in_indexes(storage: MemoryStorage) -> list[str]:
-    """Differences of the metadata table and the files."""
-    found = verify_table(storage, deep=True, index=True, clock=clock_of(storage)).findings
-    return [str(one) for one in found if one.invariant.startswith("metadata")]
+        assert index_faults(storage) == [], f"died before operation {number}, {history[number - 1]}"
 
 
 @pytest.mark.parametrize(
@@ -217,7 +211,7 @@ def left_in_indexes(storage: MemoryStorage) -> list[str]:
 )
 @pytest.mark.parametrize("ends", ["taken over", "cancelled"])
 def test_an_executor_that_slept_removes_what_it_puts_after_others_went_on(ends: str, definition, names) -> None:
-    """It sleeps before each of its operations, from its first file to its COMPLETE; a successor builds the partitions meanwhile."""
+    """It sleeps before each of its operations, from its first file to its COMPLETE, while a successor builds the partitions."""
     base, undisturbed = planned(definition, names)
     gap = [number for number, one in enumerate(undisturbed, 1) if "put_if_absent:.hoodie/.commit_log/0" in one][1] - 8
 

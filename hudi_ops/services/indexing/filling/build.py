@@ -222,7 +222,8 @@ def fill(build: Build) -> None:
 def _define(build: Build) -> None:
     """Add the partitions to the index definitions, under the lock.
 
-    An executor that slept would otherwise put back what others have changed since.
+    Without it an executor that slept would put back what others have changed since. One that sleeps right before its put still
+    does.
 
     Raises:
         Cancelled: the plan was cancelled, or taken over.
