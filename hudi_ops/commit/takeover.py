@@ -76,7 +76,7 @@ def take_over(
     # After the slot: a lease without a slot proves nothing.
     inherit_lease(session.ctx, instant, "rollback" if action == "rollback" else "execute")
     logger.info("took over %s %s, epoch %s", action, instant, decided.entry.epoch)
-    return Attempt(instant, action, chosen[-1], decided.entry.epoch)
+    return Attempt(instant, action, chosen[-1], decided.entry.epoch, takeover=decided.slot)
 
 
 def refuse_leased(session: Session, state: TableState, lease: Lease | None, instant: str) -> None:

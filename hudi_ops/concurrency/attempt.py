@@ -37,7 +37,8 @@ class Attempt:
 
     `begun` was read before the instant was reserved: later completions must be validated. `epoch` is 0 for a fresh instant; higher
     ones come from TAKEOVER slots only. `leased_s` is the monotonic time just before its lease was taken, `seen` the state read
-    after it was put on the timeline, `is_shared` whether there were foreign writers then.
+    after it was put on the timeline, `is_shared` whether there were foreign writers then. `takeover` is the slot that gave the
+    epoch, -1 without one: no two executors share a slot, while the epochs of each plan begin at 1.
     """
 
     instant: str
@@ -47,6 +48,7 @@ class Attempt:
     leased_s: float | None = None
     seen: TableState | None = None
     is_shared: bool = False
+    takeover: int = -1
 
 
 @dataclass(frozen=True)

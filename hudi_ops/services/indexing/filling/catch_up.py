@@ -396,4 +396,4 @@ class CatchUp:
     def _free_above(self, floor: str, state: TableState, own: Timeline) -> str:
         """Return a free time above `floor` that no other executor takes."""
         taken = known_times(state.timeline, state.log) | own.known_times
-        return take_above(self.build.session.ctx, floor, taken, self.build.attempt.epoch)
+        return take_above(self.build.session.ctx, floor, taken, self.build.attempt.takeover)

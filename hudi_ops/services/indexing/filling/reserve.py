@@ -44,8 +44,8 @@ from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
 
-EPOCHS = 8
-"""Number of epochs, one after another, that share no instant of catch-up."""
+EXECUTORS = 8
+"""Number of slots, one after another, whose executors share no instant of catch-up."""
 
 
 @dataclass(frozen=True)
@@ -351,14 +351,15 @@ def _take_instant(session: Session, state: TableState, own: Timeline) -> str:
         taken |= {instant}
 
 
-def take_above(ctx: TableContext, floor: str, taken: Collection[str], epoch: int) -> str:
-    """Return a time above `floor` that is not taken, and that no executor of another epoch gets.
+def take_above(ctx: TableContext, floor: str, taken: Collection[str], takeover: int) -> str:
+    """Return a time above `floor`, not taken, that no executor of another slot gets.
 
-    One that slept cannot put files at an instant of its successor, nor remove them. Its lease keeps writers from it.
+    An executor that slept cannot put files at an instant of its successor, nor remove them. The lease of the instant keeps writers
+    from it.
     """
     at_ms = ms_of_instant(floor) + 1
     while True:
         instant = instant_of_ms(at_ms)
-        if at_ms % EPOCHS == epoch % EPOCHS and instant not in taken and take_lease(ctx, instant, "build"):
+        if at_ms % EXECUTORS == takeover % EXECUTORS and instant not in taken and take_lease(ctx, instant, "build"):
             return instant
         at_ms += 1
