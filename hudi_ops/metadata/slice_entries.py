@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hudi_ops.files.slice.slice_keys import SliceKeysTask, keyed_rows_of_slice
-from hudi_ops.formats.large_arrays import joined
+from hudi_ops.formats.large_arrays import joined, places_in
 from hudi_ops.metadata.records.keys import secondary_keys
 
 
@@ -22,9 +22,15 @@ def is_indexable(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_int32(kind) or pa.types.is_int64(kind))
 
 
-def without(keys: pa.Array, others: pa.Array) -> pa.Array:
-    """Return the keys, or entries, that are not among others."""
-    return keys.filter(pc.invert(pc.is_in(keys, others)))
+def added_and_removed(now: pa.Array, before: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Return the keys, or entries, that only `now` has, and those that only `before` has.
+
+    Each is returned once. `before` must hold each once; `now` may hold some twice. One look-up tells both.
+    """
+    at = places_in(now, before)
+    is_gone = np.ones(len(before), bool)
+    is_gone[at.drop_null().to_numpy()] = False
+    return pc.unique(now.filter(at.is_null())), before.filter(pa.array(is_gone))
 
 
 def entries_of_slice(task: SliceKeysTask, version: int) -> tuple[pa.Array, ...]:
@@ -35,10 +41,18 @@ def entries_of_slice(task: SliceKeysTask, version: int) -> tuple[pa.Array, ...]:
     Raises:
         Corrupt: a file cannot be read. Others as `keys_of_slice`.
     """
+    return tuple(pc.unique(each) for each in entries_of_rows(task, version))
+
+
+def entries_of_rows(task: SliceKeysTask, version: int) -> tuple[pa.Array, ...]:
+    """Return the record key of each row of a slice after merging, then its entry of each column.
+
+    Raises:
+        Corrupt: a file cannot be read. Others as `keys_of_slice`.
+    """
     keys, rows = keyed_rows_of_slice(task)
     texts = [joined(column.cast(pa.string()).chunks, pa.string()) for column in rows.columns]
-    entries = [secondary_keys(each, keys, version) for each in texts]
-    return tuple(pc.unique(each) for each in (keys, *entries))
+    return (keys, *(secondary_keys(each, keys, version) for each in texts))
 
 
 @dataclass(frozen=True)
@@ -67,7 +81,7 @@ def changed_entries(changed: ChangedSlice, version: int) -> tuple[tuple[pa.Array
     old_keys, old_rows = keyed_rows_of_slice(changed.before)
     if any(pc.count_distinct(each).as_py() < len(each) for each in (keys, old_keys)):
         pairs = zip(entries_of_slice(changed.after, version), entries_of_slice(changed.before, version), strict=True)
-        return tuple((without(new, old), without(old, new)) for new, old in list(pairs)[1:])
+        return tuple(added_and_removed(new, old) for new, old in list(pairs)[1:])
     at = pc.index_in(keys, value_set=old_keys)
     is_known = at.is_valid().to_numpy(zero_copy_only=False)
     found = []

@@ -24,7 +24,7 @@ from hudi_ops.files.slice.slice_keys import SliceKeysTask
 from hudi_ops.formats.large_arrays import joined
 from hudi_ops.index.doubled_keys import key_tasks
 from hudi_ops.index.simple_bucket import computed_keys
-from hudi_ops.metadata.slice_entries import ChangedSlice, changed_entries, without
+from hudi_ops.metadata.slice_entries import ChangedSlice, added_and_removed, changed_entries
 from hudi_ops.timeline.content.commit_metadata import WriteStat
 from hudi_ops.timeline.content.footprint import is_child_log
 from hudi_ops.timeline.state import TableState
@@ -76,7 +76,7 @@ def _of_all(found: Sequence[tuple[pa.Array, pa.Array]]) -> tuple[pa.Array, pa.Ar
     An entry that one group adds and another one removes belongs to a row that moved: it stays.
     """
     added, removed = (joined([each[at] for each in found], pa.string()) for at in (0, 1))
-    return pc.unique(without(added, removed)), pc.unique(without(removed, added))
+    return added_and_removed(added, pc.unique(removed))
 
 
 @dataclass(frozen=True)

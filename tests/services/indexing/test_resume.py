@@ -232,8 +232,8 @@ def test_an_executor_that_slept_removes_what_it_puts_after_others_went_on(ends: 
         moves = {gap: lambda: table_of(storage, clock, "gap").ingest(OTHER)}
         sleeper = FaultyStorage(storage, Moves(moves | ({sleeps_at: others_go_on} if sleeps_at else {})))
         with contextlib.suppress(*((Cancelled, Conflict) if sleeps_at else ())):
-            execute(sleeper, clock)
-            assert sleeps_at is None, f"slept before operation {sleeps_at}"
+            done = execute(sleeper, clock)
+            assert sleeps_at is None or "completed it first" in done.note, f"slept before operation {sleeps_at}"
         return storage, clock, list(sleeper.history)
 
     history = played(None)[2]
@@ -241,7 +241,9 @@ def test_an_executor_that_slept_removes_what_it_puts_after_others_went_on(ends: 
     complete = [at for at, one in enumerate(history, 1) if "put_if_absent:.hoodie/.commit_log/0" in one][2]
     numbers = {number for number in range(first - 3, complete) if number != gap}
     deltas = {at for at, one in enumerate(history, 1) if ".deltacommit" in one and "put" in one}
-    for number in sorted({*sorted(numbers)[::SLEEPS_EVERY], *(deltas & numbers if SLEEPS_EVERY < 25 else ())}):
+    # Right before its last delta counts it has seen that no other process undid it.
+    chosen = {*sorted(numbers)[::SLEEPS_EVERY], max(deltas & numbers) - 2}
+    for number in sorted(chosen | (deltas & numbers if SLEEPS_EVERY < 25 else set())):
         storage, clock, _ = played(number)
         story = f"slept before operation {number}, {history[number - 1]}"
         assert faults_of(storage, clock) == [], story

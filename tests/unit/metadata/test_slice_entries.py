@@ -12,7 +12,7 @@ import pytest
 
 from hudi_ops.metadata import slice_entries
 from hudi_ops.metadata.records.keys import secondary_keys
-from hudi_ops.metadata.slice_entries import ChangedSlice, changed_entries
+from hudi_ops.metadata.slice_entries import ChangedSlice, added_and_removed, changed_entries
 from tests.bounds import examples
 
 VALUES = ("Oslo", "a$b", "c\\d", "", "\x00", None)
@@ -63,3 +63,15 @@ def test_changes_are_the_difference_of_whole_entries(
             ), (seed, column)
             changes += len(added) + len(removed)
     assert changes > 1_000
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()], ids=str)
+@pytest.mark.parametrize("other", [pa.string(), pa.large_string()], ids=str)
+def test_added_and_removed_keys_are_the_differences_of_sets(kind: pa.DataType, other: pa.DataType) -> None:
+    for seed in range(examples(200)):
+        chance = random.Random(seed)
+        now = [f"k{chance.randrange(12)}" for _ in range(chance.randrange(15))]
+        before = chance.sample([f"k{number}" for number in range(12)], chance.randrange(12))
+        added, removed = added_and_removed(pa.array(now, kind), pa.array(before, other))
+        assert sorted(added.to_pylist()) == sorted({*now} - {*before}), seed
+        assert removed.to_pylist() == [key for key in before if key not in now], seed

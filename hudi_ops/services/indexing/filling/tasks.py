@@ -9,6 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.lease.monitor import LeaseMonitor
@@ -24,7 +25,7 @@ from hudi_ops.metadata.definitions import Statistics
 from hudi_ops.metadata.index_kind import KeysAt
 from hudi_ops.metadata.kinds.registry import kinds_of, wanted_by
 from hudi_ops.metadata.records.records import no_keys
-from hudi_ops.metadata.slice_entries import entries_of_slice, without
+from hudi_ops.metadata.slice_entries import added_and_removed, entries_of_rows, entries_of_slice
 from hudi_ops.services.base.waves import in_waves
 from hudi_ops.services.indexing.filling.diff import Group
 from hudi_ops.timeline.names import ms_of_instant
@@ -90,6 +91,8 @@ class FactReader:
         self._columns = {name: partitions[name] for name in wanted.entries}
         self._read: dict[Group, tuple[pa.Array, ...]] = {}
         """Record keys of slices, then entries of each secondary index."""
+        self._repeating: set[Group] = set()
+        """Slices whose keys and entries may be there twice."""
 
     @property
     def _reads_rows(self) -> bool:
@@ -107,13 +110,9 @@ class FactReader:
         """Return the keys of slices if the build needs keys; keep them for later comparison."""
         if not self._reads_rows:
             return []
-        config = self.state.config
-        spec = computed_keys(config, self.state.log.properties.facts)
-        columns = tuple(self._columns.values())
-        tasks = key_tasks(self._session.ctx.storage, config, self.state.timeline, self._schema, spec, slices, columns)
-        found = self._map("keys", partial(entries_of_slice, version=config.version), tasks)
-        self._read |= {slice_.key: each for slice_, each in zip(slices, found, strict=True)}
-        return [self._at(slice_, each) for slice_, each in zip(slices, found, strict=True)]
+        found = self._entries(slices, entries_of_slice)
+        self._read |= found
+        return [self._at(slice_, found[slice_.key]) for slice_ in slices]
 
     def moved(self, changed: Sequence[tuple[Slice | None, Slice | None]]) -> Moved:
         """Return the new keys and entries of changed slices, and those that none has any more."""
@@ -123,18 +122,20 @@ class FactReader:
         self.located([before for before, _ in changed if before is not None and before.key not in self._read])
         nothing = (no_keys(),) * (1 + len(self._columns))
         groups = [slice_.key for pair in changed if (slice_ := pair[1] or pair[0]) is not None]
-        before = [self._read.pop(group, nothing) for group in groups]
-        new = {
-            (at.partition_path, at.file_id): at for at in self.located([now for _, now in changed if now is not None])
-        }
+        before = [self._once(group) or nothing for group in groups]
+        for group in groups:
+            self._read.pop(group, None)
+        new = {slice_.key: slice_ for _, slice_ in changed if slice_ is not None}
+        now = self._entries(list(new.values()), entries_of_rows)
+        pairs = [(now.get(group, nothing), old) for group, old in zip(groups, before, strict=True)]
         added: list[KeysAt] = []
         gone: list[tuple[pa.Array, ...]] = [nothing]
-        for group, old in zip(groups, before, strict=True):
-            now = self._read.get(group, nothing)
+        for group, (fresh, lost) in zip(groups, self._session.ctx.local_engine.map(_compared, pairs), strict=True):
             if group in new:
-                fresh = tuple(without(*pair) for pair in zip(now, old, strict=True))
-                added.append(replace(new[group], keys=fresh[0], entries=self._by_index(fresh)))
-            gone.append(tuple(without(*pair) for pair in zip(old, now, strict=True)))
+                added.append(self._at(new[group], fresh))
+            gone.append(lost)
+        self._read |= now
+        self._repeating |= now.keys()
         whole = tuple(joined(each, pa.string()) for each in zip(*gone, strict=True))
         return Moved(added, whole[0], self._by_index(whole))
 
@@ -147,7 +148,25 @@ class FactReader:
 
     def doubled_keys(self) -> int | None:
         """Return the number of keys in more than one of the slices; None if no keys are wanted."""
-        return count_doubled([each[0] for each in self._read.values()]) if self._wants_keys else None
+        return count_doubled([self._once(group)[0] for group in self._read]) if self._wants_keys else None
+
+    def _once(self, group: Group) -> tuple[pa.Array, ...]:
+        """Return the keys and entries of a slice that was read, each once; nothing if it was not."""
+        if group in self._repeating and group in self._read:
+            self._read[group] = tuple(pc.unique(each) for each in self._read[group])
+        self._repeating.discard(group)
+        return self._read.get(group, ())
+
+    def _entries(
+        self, slices: Sequence[Slice], read: Callable[..., tuple[pa.Array, ...]]
+    ) -> dict[Group, tuple[pa.Array, ...]]:
+        """Return the record keys of slices, then the entries of each secondary index."""
+        config = self.state.config
+        spec = computed_keys(config, self.state.log.properties.facts)
+        columns = tuple(self._columns.values())
+        tasks = key_tasks(self._session.ctx.storage, config, self.state.timeline, self._schema, spec, slices, columns)
+        found = self._map("keys", partial(read, version=config.version), tasks)
+        return {slice_.key: each for slice_, each in zip(slices, found, strict=True)}
 
     def _by_index(self, found: tuple[pa.Array, ...]) -> dict[str, pa.Array]:
         return dict(zip(self._columns, found[1:], strict=True))
@@ -166,3 +185,8 @@ class FactReader:
             found += outcomes
             logger.info("%s: read %s of %s", what, len(found), len(inputs))
         return found
+
+
+def _compared(pair: tuple[tuple[pa.Array, ...], tuple[pa.Array, ...]]) -> tuple[tuple[pa.Array, ...], ...]:
+    """Return the added keys and entries of a slice, then the removed ones."""
+    return tuple(zip(*(added_and_removed(*each) for each in zip(*pair, strict=True)), strict=True))
