@@ -243,6 +243,21 @@ LEFT_OUT: dict[str, str | None] = {
     "storage/test_bad_stores.py::test_a_network_that_drops_in_the_middle_of_a_read_is_asked_again": _WAITS,
     "storage/test_object_store.py::test_a_put_whose_replies_are_lost_is_unknown_and_claim_settles_it": _WAITS,
     "storage/test_claim.py::test_nobody_is_lied_to[more preemptions]": _SEARCH,
+    "services/indexing/test_secondary.py::test_reads_by_value_give_what_a_model_has_after_any_changes[merge-on-read]": _LIKE,
+    "services/indexing/test_cancel.py::test_an_abort_that_dies_anywhere_is_finished[filled-Fault.CRASH_AFTER]": _LIKE,
+    **{
+        f"services/clustering/test_simulated.py::test_no_schedule_of_a_clustering_loses_a_row[{case}-]": _LIKE
+        for case in (
+            "ingest and executor, with log files",
+            "overwrite and executor",
+            "planner of a higher priority, and executor",
+        )
+    },
+    "protocol/test_metadata_again.py::test_crash_at_every_change[all-Fault.CRASH_BEFORE]": _LIKE,
+    "protocol/test_metadata_compaction.py::test_crash_at_every_change[MERGE_ON_READ-Fault.CRASH_AFTER]": _LIKE,
+    "protocol/test_simulated_pairs.py::test_no_schedule_of_a_pair_loses_a_row[ingest and rollback of unwritten files-]": _LIKE,
+    "services/automatic/test_automatic.py::test_a_new_table_stays_small_and_keeps_what_is_promised[with metadata table]": _LIKE,
+    "unit/cli/test_progress.py::test_a_terminal_shows_what_is_done_of_the_total[command1-shown1]": _PROCESSES,
     "unit/cli/test_adopt.py::test_at_a_terminal_the_zone_is_asked_about": _PROCESSES,
     "unit/cli/test_restore.py::test_consent_is_asked_for": _PROCESSES,
 }

@@ -9,6 +9,7 @@ import logging
 import sys
 import traceback
 from collections.abc import Sequence
+from functools import cache
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -122,10 +123,9 @@ def main(arguments: Sequence[str]) -> int:
     Returns:
         The exit code; an error has been printed.
     """
-    command: Any = typer.main.get_command(app)
     as_json = "--json" in arguments
     try:
-        code = command.main(args=list(arguments), prog_name=PROGRAM, standalone_mode=False)
+        code = _command().main(args=list(arguments), prog_name=PROGRAM, standalone_mode=False)
     except HudiOpsError as error:
         return _fail(error, as_json)
     except _WrongCall as error:
@@ -142,6 +142,12 @@ def main(arguments: Sequence[str]) -> int:
     if code == INTERRUPTED_EXIT_CODE:
         _say_error({"error": "Interrupted", "exit_code": code, "message": "interrupted"}, as_json)
     return code if isinstance(code, int) else 0
+
+
+@cache
+def _command() -> Any:
+    """Return the program's commands, made once: callers in a process may run many."""
+    return typer.main.get_command(app)
 
 
 def run() -> NoReturn:

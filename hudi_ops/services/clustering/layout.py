@@ -63,7 +63,9 @@ def order_of(plan: ReplacePlan, table: str, instant: str) -> SortOrder:
     """
     if plan.strategy not in _SORTING | {SORT_IN_FILE}:
         raise Unsupported(
-            f"the plan wants the execution strategy {plan.strategy or 'that it does not name'}",
+            f"the plan names the unknown execution strategy {plan.strategy}"
+            if plan.strategy
+            else "the plan names no execution strategy",
             table=table,
             instant=instant,
             expected=", ".join(name.rpartition(".")[2] for name in sorted(_SORTING | {SORT_IN_FILE})),

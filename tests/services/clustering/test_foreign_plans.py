@@ -50,7 +50,7 @@ def test_known_strategy_is_executed_in_the_order_of_the_plan(name: str) -> None:
 def test_unknown_strategy_is_refused_by_name_and_changes_nothing(strategy: str) -> None:
     storage, table = with_plan(strategy)
     before = contents(storage)
-    with pytest.raises(Unsupported, match=strategy or "does not name") as caught:
+    with pytest.raises(Unsupported, match=strategy or "names no execution strategy") as caught:
         table.clustering.execute(instant=INSTANT)
     assert INSTANT in str(caught.value)
     assert "SparkSortAndSizeExecutionStrategy" in str(caught.value)
