@@ -12,7 +12,7 @@ import pytest
 
 from tests.groups import GROUPS, group_of
 from tests.meta.compare_ids import baseline, collected
-from tests.tiers import LEFT_OUT, SOAK_ONLY, places
+from tests.tiers import LEFT_OUT, SAMPLED, SOAK_ONLY, places
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,7 +31,7 @@ def test_full_holds_every_test_of_the_starting_commit(full: list[str]) -> None:
 def test_quick_is_a_subset_of_full(full: list[str]) -> None:
     quick = collected("quick")
     assert set(quick) <= set(full)
-    assert len(quick) >= 0.85 * len(full)
+    assert len(quick) >= 0.75 * len(full)
     # A kind of test is in quick, if not each of them: nothing of these folders is left out whole.
     folders = {nodeid.split("/")[1] for nodeid in quick}
     assert folders >= {"unit", "meta", "corruption", "property", "protocol", "storage", "airflow", "interop", "e2e"}
@@ -39,7 +39,7 @@ def test_quick_is_a_subset_of_full(full: list[str]) -> None:
 
 def test_every_place_that_quick_leaves_out_is_there(full: list[str]) -> None:
     there = {place for nodeid in full for place in places(nodeid)}
-    assert set(LEFT_OUT) - there == set()
+    assert (set(LEFT_OUT) | set(SAMPLED)) - there == set()
 
 
 def test_what_only_the_soak_has_is_not_in_full(full: list[str]) -> None:
