@@ -28,7 +28,7 @@ def add_tasks(service: ServiceDag) -> None:
     """Add the tasks that cancel, plan, execute the plan, and archive."""
     cancel = service.task("cancel", "--mode=cancel", hours=1, table="")  # it completes nothing
     plan, execute = service.plan_and_execute()
-    # A clean with nothing to delete is skipped; the timeline has grown all the same.
+    # A clean without files to delete is skipped; the timeline still has to be archived.
     dry_run = "--dry-run={{ 'true' if params.dry_run else '' }}"
     archive = service.task("archive", dry_run, hours=6, other=ARCHIVE, trigger_rule="none_failed")
     cancel >> plan

@@ -39,7 +39,7 @@ class SystemClock:
 
 
 class ToldTime(NamedTuple):
-    """Time that another machine told.
+    """Wall time that another machine reported.
 
     Attributes:
         by: the machine, for people.
@@ -53,17 +53,17 @@ class ToldTime(NamedTuple):
 
 
 class ToldTimes:
-    """Newest time that each other machine told, continued by the monotonic clock."""
+    """Newest time that each other machine reported, continued by the monotonic clock."""
 
     def __init__(self) -> None:
         self._told: dict[str, ToldTime] = {}
 
     def note(self, key: str, told: ToldTime) -> None:
-        """Keep a time in place of the last one under `key`."""
+        """Replace the time that is kept under `key`."""
         self._told[key] = told
 
     def forget(self) -> None:
-        """Drop all: the monotonic clock stands still while a machine sleeps."""
+        """Drop all times: the monotonic clock stands still while a machine sleeps."""
         self._told.clear()
 
     def __contains__(self, key: str) -> bool:

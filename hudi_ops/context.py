@@ -39,7 +39,7 @@ class RandomIds:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Working process: enough to name it, and to tell on the same machine whether it is gone.
+    """Identity of a working process; on the same machine it shows whether the process has ended.
 
     `started` is the process's start in clock ticks since boot: a process id alone is used again after a while.
     """
@@ -73,14 +73,14 @@ class Owner:
         return None
 
     def can_be_judged(self) -> bool:
-        """Return whether it is a process of this machine and boot.
+        """Return whether the process was started on this machine, since its last boot.
 
-        Only then does `is_gone` tell a living process from an ended one.
+        Only then can `is_gone` distinguish a living process from an ended one.
         """
         return bool(self.started) and self.host == _machine()
 
     def is_gone(self) -> bool:
-        """Return whether this was a process of this machine and boot that has certainly ended."""
+        """Return whether the process was started on this machine and boot, and has certainly ended."""
         if not self.can_be_judged():
             return False
         try:
@@ -92,7 +92,7 @@ class Owner:
         return _process_start(self.pid) != self.started
 
     def is_this_process(self) -> bool:
-        """Return whether it is the calling process; Airflow runs are not compared."""
+        """Return whether this is the calling process; Airflow runs are not compared."""
         return (self.host, self.pid, self.started) == (_machine(), os.getpid(), _process_start(os.getpid()))
 
     def __str__(self) -> str:
@@ -100,7 +100,7 @@ class Owner:
 
 
 class Beats(Protocol):
-    """Periodic calls beside the work; simulations make beating an actor of its own."""
+    """Periodic calls while work runs; in simulations the scheduler makes them."""
 
     def every(self, interval_s: float, beat: Callable[[], None]) -> AbstractContextManager[None]:
         """Call `beat` each `interval_s` seconds until the context ends."""
@@ -111,8 +111,8 @@ class Beats(Protocol):
 class TableContext:
     """Components for one table.
 
-    `locks` is typed as an object here because lock providers live a layer above; `concurrency` narrows it. `beats` are by
-    default those of a process beside this one (`concurrency.lease.lease`). `told` holds the times that other machines told.
+    `locks` is typed as an object here because lock providers live a layer above; `concurrency` narrows it. By default, a
+    second process makes the `beats` (`concurrency.lease.lease`). `told` holds the times that other machines reported.
     `follows_future`: new instants may follow one that lies in the future.
     """
 

@@ -149,9 +149,9 @@ class Unavailable(HudiOpsError):
 
 
 class PermissionDenied(Unavailable):
-    """Storage answers, and refuses a right that the call needs.
+    """The storage answers, but denies a right that the call needs.
 
-    Trying again gives the same: grant the right, or use other credentials. A subclass of `Unavailable`, since a write that is
+    A retry fails in the same way: grant the right, or use other credentials. A subclass of `Unavailable`, since a write that is
     refused in the middle is settled as one whose storage did not answer.
     """
 

@@ -23,9 +23,9 @@ _REWRITING = {
     "cluster": ("clustering", "groups"),
     "resize": ("resize", "groups"),
 }
-"""Applications that rewrite file groups: the action of their instants, and what their result counts when one completed.
+"""Applications that rewrite file groups: the action of their instants, and the field of a result that only a completed one has.
 
-One that has several services is named by the service.
+An application with several services is named by the service.
 """
 
 

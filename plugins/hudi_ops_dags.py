@@ -54,7 +54,7 @@ class Service:
         description: one line for the list of DAGs.
         doc: Markdown about it; the table of settings is added.
         offers: tables that the form offers; default: all.
-        needs: what `offers` asks for, for people; said where no table fits.
+        needs: the condition of `offers` in words; shown where no table fits.
         completes: whether it completes instants of the table, which are events of its asset.
         spark: whether its application is submitted to Spark; else it is a process of the worker's Python.
         kinds: requests by the values of the form field `service`, the first of them the default; default: the form has no such
@@ -273,7 +273,7 @@ def refuse_other_fields(fields: Iterable[str]) -> Callable[[Any], None]:
 
 
 def _on_stop() -> str:
-    """Return what the environment says of the plan that a killed task executes.
+    """Return what the environment sets for the plan of a killed task.
 
     Raises:
         InvalidRequest: neither `leave` nor `cancel`.
@@ -312,7 +312,7 @@ def _failure_callback() -> Callable[..., Any] | None:
 
 
 def _refuse_schedule(where: str, schedule: str) -> None:
-    """Refuse what Airflow could not run a DAG by.
+    """Refuse a schedule by which Airflow cannot run a DAG.
 
     Raises:
         InvalidRequest: neither a cron expression nor a preset.

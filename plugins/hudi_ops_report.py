@@ -48,7 +48,7 @@ def parse_result(line: str) -> dict[str, Any] | None:
 
 
 def service_of(result: Mapping[str, Any]) -> str:
-    """Return the name by which a result is told: `resize`, or that of the application."""
+    """Return the name of the service in a result: `resize`, or that of the application."""
     return "resize" if result.get("service") == "resize" else str(result.get("app"))
 
 

@@ -57,7 +57,7 @@ def answer_to(asked: Path, helper: Popen[str] | None, deadline: float) -> dict[s
     Args:
         asked: the stop file.
         helper: of `begin_cancel`; None: there is none.
-        deadline: until when the answer of the helper is waited for, on the monotonic clock.
+        deadline: end of the wait for the answer of the helper, on the monotonic clock.
     """
     answer = answer_file(asked)
     text = answer.read_text() if answer.exists() else "{}"
@@ -85,7 +85,7 @@ def drain_until_exit(
     Args:
         process: to wait for.
         deadline: on the monotonic clock.
-        until: what ends the waiting, too.
+        until: a further condition that ends the wait.
     """
     said = b""
     with selectors.DefaultSelector() as selector:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 FAIL_EXIT_CODES = frozenset({2, 3, 20, 70})
-"""Invalid request, unsupported, corrupt, internal: trying again gives the same. See `hudi_ops.errors`."""
+"""Invalid request, unsupported, corrupt, internal: a retry would fail in the same way. See `hudi_ops.errors`."""
 
 CANCELLED_EXIT_CODE = 12
 
@@ -196,7 +196,7 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
             self._log_answer(asked, helper, started_s + _CANCEL_END_S)
 
     def _ask_to_stop(self) -> Path | None:
-        """Put the stop file, whole; return it, or None if no application runs."""
+        """Put the stop file in one step, and return it; None: no application runs."""
         if self._stop_file is None or not self._stop_file.parent.is_dir():
             return None
         begun = self._stop_file.with_name("asked.part")

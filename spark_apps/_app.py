@@ -1,7 +1,7 @@
 """Share what all Spark applications need: arguments, stop request, last line, exit code.
 
-The last line on stdout is one JSON object, always, and the exit code follows from the error's class: the program that started
-the application needs neither to read its log nor to guess.
+The last line on stdout is one JSON object, always, and the exit code follows from the error's class, so the program that
+started the application does not need its log.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class SubmittedSpark:
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """Reports a wrong call as every other error: with a JSON line, not only with a usage text."""
+    """Parser that reports a wrong call as any other error: with a JSON line."""
 
     def error(self, message: str) -> NoReturn:
         """Report a wrong call.
@@ -147,7 +147,7 @@ class Job:
         return cancel_plan(self.location, Owner.of_this_process(), instant, accept_future=accept_future)
 
     def look(self, progress: Progress) -> None:
-        """Log the progress at times, and where other work begins; end here if that was asked for."""
+        """Log the progress periodically, and when other work begins; raise if a stop was requested."""
         now_s = time.monotonic()
         is_new = progress.what != self._logged
         if is_new or progress.done == progress.total or now_s - self._logged_s >= PROGRESS_EVERY_S:
@@ -321,11 +321,11 @@ def run(app: str, work: Callable[[], dict[str, Any]]) -> NoReturn:
         interrupted = Cancelled("interrupted from the keyboard")
         line, exit_code = _failure(app, interrupted), interrupted.exit_code
     except Exception as error:
-        # The edge of the process: whatever it is, the last line must say so.
+        # The edge of the process: the last line must report every error.
         logger.exception("unexpected %s", type(error).__name__)
         unexpected = Internal(f"unexpected {type(error).__name__}: {error}", next_step="report it, with the log above")
         line, exit_code = _failure(app, unexpected), unexpected.exit_code
-    # In a Spark application both streams are one, and libraries still log while the process ends: nothing may follow.
+    # In a Spark application both streams are one, and libraries log while the process ends: nothing may follow the last line.
     logging.disable()
     sys.stderr.flush()
     # A line of its own even if a library or the JVM wrote an unfinished one before.

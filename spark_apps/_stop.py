@@ -57,7 +57,7 @@ class StopRequest:
         self._answered: threading.Event | None = None
 
     def listen(self) -> None:
-        """From now on SIGTERM is a stop request, no longer the end of the process."""
+        """Treat SIGTERM as a stop request from now on; it no longer ends the process."""
         signal.signal(signal.SIGTERM, self._on_signal)
 
     def _on_signal(self, signum: int, frame: object) -> None:
@@ -72,7 +72,7 @@ class StopRequest:
         """Raise once if the application was asked to stop; the clean-up after the error passes.
 
         Args:
-            step: what would come next; named in the error.
+            step: the next step; named in the error.
 
         Raises:
             Cancelled: the application was asked to stop.
@@ -86,7 +86,7 @@ class StopRequest:
             )
 
     def cancel_by(self, cancel: Callable[[], dict[str, Any]]) -> None:
-        """Cancel the executed plan as soon as a stop is asked for that says so.
+        """Cancel the executed plan as soon as a stop request asks for it.
 
         A thread of its own does it, so that a long step does not delay the decision. It answers beside the stop file.
 
@@ -155,7 +155,7 @@ class StoppableLocks:
 
     @property
     def address(self) -> str:
-        """The lock's own: leases say under which lock this application writes."""
+        """Address of the lock; leases name it as the lock under which this application writes."""
         return self._locks.address
 
     @property
@@ -189,7 +189,7 @@ class StoppableLocks:
         return self._locks.holder()
 
     def close(self) -> None:
-        """Let go of the lock service, where one is connected."""
+        """Close the connection to the lock service, if there is one."""
         close = getattr(self._locks, "close", None)
         if close is not None:
             close()

@@ -29,7 +29,7 @@ def declared_names(incomplete: str) -> list[str]:
     try:
         return sorted(name for name in load_tables().tables if name.startswith(incomplete))
     except HudiOpsError:
-        return []  # the shell asks at every key press: the command itself will say what is wrong
+        return []  # completion runs at every key press; the command itself reports the error
 
 
 TableArgument = Annotated[
@@ -106,7 +106,7 @@ def open_table(location: TableLocation, *, accept_future: bool = False, **option
 
 
 def storage_of(location: TableLocation) -> Storage:
-    """Open the storage of the table at a location, for what needs no lock."""
+    """Open the storage of the table at a location, for commands that need no lock."""
     from hudi_ops.storage.open import open_storage
 
     return open_storage(location.path)

@@ -11,8 +11,8 @@ from hudi_ops.errors import Cancelled, InvalidRequest
 
 
 def can_ask(*, as_json: bool) -> bool:
-    """Whether a person is at a terminal to answer."""
-    return not as_json and sys.stdin is not None and sys.stdin.isatty()  # None: the caller closed it
+    """Return whether a person at a terminal can answer."""
+    return not as_json and sys.stdin is not None and sys.stdin.isatty()  # None: the caller closed the standard input
 
 
 def ask(
@@ -25,7 +25,7 @@ def ask(
     show: Callable[[], None] = lambda: None,
     verb: str = "remove",
 ) -> None:
-    """Go on only with consent.
+    """Ask for consent, and return only if it is given.
 
     Args:
         as_json: the output is for a program.

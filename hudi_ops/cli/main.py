@@ -135,7 +135,7 @@ def main(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         return BROKEN_PIPE_EXIT_CODE
     except Exception as error:  # noqa: BLE001
-        # The edge of the program: people get a sentence, and those who want to look into it the trace.
+        # The edge of the program: users get a sentence, and with --verbose the stack trace.
         if {"-v", "--verbose"} & set(arguments):
             sys.stderr.write(redacted(traceback.format_exc()))
         return _fail(_unexpected(error), as_json)

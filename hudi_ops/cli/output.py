@@ -26,7 +26,7 @@ BROKEN_PIPE_EXIT_CODE = 141
 _CELL_WIDTH_MAX = 36
 _ROWS_AT_A_TIME = 4096
 _NOT_TEXT = (None, "NaN", "Infinity", "-Infinity")
-# A value may hold what a terminal takes for a command.
+# A value may hold control characters, which a terminal executes.
 _CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127)} | {9: "\\t", 10: "\\n", 13: "\\r"}
 
 
@@ -60,7 +60,7 @@ def write_json(value: Mapping[str, Any]) -> None:
 
 
 def to_json(value: Mapping[str, Any]) -> str:
-    """One JSON object on one line; what JSON has no word for becomes text."""
+    """Return one JSON object on one line; values without a type in JSON become text."""
     return json.dumps(plain(value), allow_nan=False)
 
 
@@ -103,7 +103,7 @@ def write_lines(rows: Iterable[Mapping[str, Any]]) -> None:
 def write_json_with_rows(head: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> None:
     """Print one JSON object on one line, with `rows` as its last value, printed row by row.
 
-    An error while they come ends the line, so that what is printed of the error stands on a line of its own.
+    If an error stops the rows, the line is ended first, so that the error is printed on a line of its own.
     """
     write_part(to_json(head).removesuffix("}") + ', "rows": [')
     between, end = "", ""
@@ -177,7 +177,7 @@ def write_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 
 def write_facts(facts: Mapping[str, Any]) -> None:
-    """Print names and values below each other; values that say nothing are left out."""
+    """Print names and values below each other; empty values are left out."""
     said = {name: value for name, value in facts.items() if value not in (None, "", (), [])}
     width = max((len(name) for name in said), default=0)
     for name, value in said.items():

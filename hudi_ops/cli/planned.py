@@ -65,7 +65,7 @@ class Rewritten(Protocol):
 
     @property
     def engine_reason(self) -> str:
-        """Return why it was chosen."""
+        """Return why the engine was chosen."""
         ...
 
     @property
@@ -115,7 +115,7 @@ class ServiceCommand(Generic[D]):
     Attributes:
         service: returns the service of a table.
         doing: its work, for the progress bar: `compacting`.
-        tell_plan: prints a plan; its second argument says whether all verdicts are wanted.
+        tell_plan: prints a plan; its second argument says whether to print all verdicts.
         tell_done: returns the text of an execution.
     """
 
@@ -173,7 +173,7 @@ def refuse_mixed(mode: Mode, request: ServiceRequest) -> None:
             "an existing plan is executed unchanged",
             expected="--dry-run with run or plan",
             found="execute --dry-run",
-            next_step="`hudi-ops timeline TABLE` shows what a pending plan holds",
+            next_step="`hudi-ops plans TABLE` lists pending plans",
         )
 
 
@@ -225,7 +225,7 @@ def rewrite_notes(done: RewrittenGroups, larger: int, how: str) -> list[str]:
     Args:
         done: its result.
         larger: number of plan groups that did not fit into memory.
-        how: what was done with these: `sorted on disk`.
+        how: what was done with these plan groups: `sorted on disk`.
     """
     notes = []
     if done.left_out:
@@ -239,7 +239,7 @@ def rewrite_notes(done: RewrittenGroups, larger: int, how: str) -> list[str]:
 
 
 def note_text(done: ServiceResult) -> str:
-    """Return the text of a call that executed nothing: its note says why."""
+    """Return the text of a call that executed nothing: the reason, from its note."""
     at = f" {done.instant}" if done.instant else ""
     return f"{done.table}:{at} {done.note}"
 

@@ -1,4 +1,4 @@
-"""Progress of long work on a terminal: percentage, bytes, rate and remaining time.
+"""Show progress of long work on a terminal: percentage, bytes, rate and remaining time.
 
 Only the standard error shows it, and only where it is a terminal: programs, pipes and `--json` get nothing.
 """

@@ -1,7 +1,8 @@
-"""Begin of a write attempt: reserve an instant and put it on the timeline.
+"""Begin a write attempt: reserve an instant and put it on the timeline.
 
-The order makes a crash harmless: lease, requested, inflight, and only then data. An inflight file without its requested one makes
-the table unreadable for Apache Hudi (docs/format.md §2.3), so removal uses the reverse order.
+The order of files makes a crash harmless: first the lease, then the requested file, the inflight file, and only then data. An
+inflight file without its requested file makes the table unreadable for Apache Hudi (docs/format.md §2.3), so files are removed in
+reverse order.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ INSTANTS_TRIED_MAX = 1_000
 class Attempt:
     """A running write.
 
-    `begun` was read before the instant was reserved: later completions must be validated. `epoch` is 0 for a fresh instant; higher
-    ones come from TAKEOVER slots only. `leased_s` is the monotonic time just before its lease was taken, `seen` the state read
-    after it was put on the timeline, `is_shared` whether there were foreign writers then. `takeover` is the slot that gave the
-    epoch, -1 without one: no two executors share a slot, while the epochs of each plan begin at 1.
+    `begun` is the state read before the instant was reserved: the attempt is validated against all later completions. `epoch` is 0
+    for a new instant; only TAKEOVER slots give higher ones. `leased_s` is the monotonic time just before the lease was taken,
+    `seen` the state read after the instant was put on the timeline, and `is_shared` whether there were foreign writers then.
+    `takeover` is the TAKEOVER slot, -1 without one. It identifies the executor among all plans, as the epochs of each begin at 1.
     """
 
     instant: str
@@ -67,10 +68,11 @@ class Wanted:
 def reserve_instant(ctx: TableContext, loader: StateLoader, state: TableState, wanted: Wanted) -> str | None:
     """Take a unique instant by its lease, and put its requested file (docs/protocol.md §4).
 
-    A later instant is tried when a later time completed before the lease existed (a fenced reader has passed this one), and when
-    its requested file exists and has progressed (a deleted lease freed a used name).
+    The instant is above all times of `state`. A later instant is tried if a later time completed before the lease existed, since a
+    fenced reader has then passed this instant, or if the instant is already on the timeline beyond requested: its lease was
+    deleted, but its name was used.
 
-    The instant is above all times of `state`. Returns None when `state` came from an earlier decision and is outdated.
+    Returns None if `state` is left from an earlier decision of this process and is outdated.
 
     Raises:
         InvalidRequest: future instants were accepted beside foreign writers.
@@ -95,7 +97,7 @@ def reserve_instant(ctx: TableContext, loader: StateLoader, state: TableState, w
             is_outdated = loader.has_left(state) and loader.probed_head > state.log.head
             if not newer and not is_outdated and put_requested(ctx, state, instant, wanted.action, wanted.requested):
                 return instant
-        # Only after a check: a foreign writer in the same millisecond has replaced the lease by its heartbeat.
+        # `discard` checks the owner: a foreign writer with the same instant may have replaced the lease by its heartbeat.
         discard(ctx.storage, instant, lease_facts(ctx, wanted.role))
         if is_outdated:
             return None
@@ -128,16 +130,16 @@ def newer_decisions(log: Log, state: TableState, instant: str) -> frozenset[str]
 
 
 def newer_times(ctx: TableContext, state: TableState, instant: str) -> frozenset[str]:
-    """Return the times on the timeline at or above an instant; its own may have been used."""
+    """Return the times on the timeline at or above an instant, which may be used already."""
     times = load_timeline(ctx.storage, state.config).known_times
     return frozenset(time for time in times if len(time) == 17 and time >= instant)
 
 
 def put_requested(ctx: TableContext, state: TableState, instant: str, action: str, body: bytes) -> bool:
-    """Put an instant on the timeline; return False when it exists and has progressed.
+    """Put an instant's requested file; return False if the instant exists beyond requested.
 
     Raises:
-        OutcomeUnknown: it may exist.
+        OutcomeUnknown: the file may exist.
     """
     path = state.timeline.path(requested_name(instant, action))
     try:
@@ -146,7 +148,7 @@ def put_requested(ctx: TableContext, state: TableState, instant: str, action: st
         found = load_timeline(ctx.storage, state.config).find(instant)
         if found is not None and (found.action, found.states) != (action, frozenset({State.REQUESTED})):
             return False
-        # The lease is ours: a retried request may have put this very file.
+        # The lease is ours, so a retried request of this process may have put the file.
         ensure(ctx.storage, path, body)
     return True
 
@@ -204,17 +206,17 @@ def begin(
 
 
 def state_after(loader: StateLoader, state: TableState, *, beside_foreign_writers: bool) -> TableState:
-    """Return the state after an attempt's files appeared, relisted where others may write."""
+    """Return the state after an attempt's files were put; relist if others may write."""
     log = loader.probe()
     is_quiet = not beside_foreign_writers and log.head == state.log.head and not state.timeline.pending
     return TableState(state.config, log, state.timeline) if is_quiet else loader.relist(state)
 
 
 def was_passed(state: TableState, instant: str) -> bool:
-    """Return whether an instant was cancelled or archived before its files appeared.
+    """Return whether an instant was cancelled or archived before its files were put.
 
-    Below the timeline's start listing readers would take them for rows (docs/format.md §9.1); the start may be far above the
-    boundary.
+    Also true below the timeline's start, which may be far above the archive boundary: readers that list would show the data files
+    of such an instant (docs/format.md §9.1).
     """
     is_cancelled = cancel_of(state.log.fate(instant)) is not None
     return is_cancelled or instant <= state.log.boundary or instant < state.timeline.start
@@ -223,7 +225,7 @@ def was_passed(state: TableState, instant: str) -> bool:
 def beginning_of(before: TableState, after: TableState) -> TableState:
     """Return the state that an attempt is validated against: the one before its instant.
 
-    A completion in between may have a later instant, whose base files would hide those of this attempt. A function, so that a test
-    can replace it.
+    A write that completed in between may have a later instant, and its base files would hide those of this attempt. This is a
+    function so that a test can replace it.
     """
     return before

@@ -1,7 +1,7 @@
-"""Conflict rules over footprints, and the strategies that say which write gives way.
+"""Conflict rules over footprints, and the strategies that decide which write gives way.
 
-An overlapping write that completed first always wins: its rows would be lost otherwise. A strategy decides between writes that are
-planned or running.
+An overlapping write that completed first always wins: otherwise its rows would be lost. A strategy decides only about planned and
+running writes.
 
 Source: RFC-22 (order of completion); docs/protocol.md §5.
 """
@@ -33,10 +33,10 @@ _NAMED_MAX = 100
 class Contender:
     """A write as conflict rules see it.
 
-    `footprint` is None when unknown: it conflicts with everything then. `owner` is empty for writers that do not name themselves,
-    `is_foreign` marks foreign writers. Of a plan of ours, `on_overlap` and `is_cancellable` are those of its PLAN entry;
-    `is_cancelled` and `is_taken` say that a CANCEL, or a TAKEOVER, names it. A write ends it only once
-    it is `wait_s` seconds old; it was planned at `planned_ms`, in ms since 1970.
+    An unknown `footprint` is None and conflicts with everything. `owner` is empty for writers that do not name themselves;
+    `is_foreign` marks foreign writers. The other fields are about plans of ours: `on_overlap` and `is_cancellable` come from the
+    PLAN entry; `is_cancelled` and `is_taken` say that a CANCEL or a TAKEOVER names the plan. `planned_ms` is when it was planned,
+    in ms since 1970; a write cancels it only once it is `wait_s` seconds old.
     """
 
     instant: str
@@ -55,7 +55,7 @@ class Contender:
     planned_ms: int = 0
 
     def shared(self, other: Contender) -> tuple[str, ...]:
-        """Return what both touch, as text; empty when they do not overlap."""
+        """Return what both writes touch, as text; empty if they do not overlap."""
         if self.footprint is None or other.footprint is None:
             return (UNKNOWN,)
         return self.footprint.overlap(other.footprint)
@@ -63,7 +63,7 @@ class Contender:
     def ends(self, plan: Contender) -> bool:
         """Return whether this write cancels a pending plan before it completes (RFC-79).
 
-        A plan that leaves touched groups out is cancelled if it would have none left.
+        A plan that leaves out touched groups (`shrink`) is cancelled only if no group would be left.
         """
         if self.role != "ingest" or not plan.is_cancellable or plan.is_cancelled:
             return False
@@ -107,7 +107,7 @@ class ConflictStrategy(Protocol):
 
 
 class FirstCommitter:
-    """Strategy: the first write to complete wins; planned and running writes give way later."""
+    """Strategy: the first write to complete wins, against planned and running writes, too."""
 
     name = "first-committer"
 
@@ -123,7 +123,7 @@ class FirstCommitter:
 class IngestionFirst:
     """Strategy: a service gives way to overlapping ingestion; of two ingestions the first wins.
 
-    That includes ingestion which is only requested, or names partitions without file groups: it may touch any of them.
+    An ingestion that is only requested, or that names partitions without file groups, may touch any group, and so counts.
     """
 
     name = "ingestion-first"
@@ -173,9 +173,9 @@ def strategy_of(given: Any) -> ConflictStrategy:
 
 
 def refuse_completed(mine: Contender, others: Iterable[Contender], *, early: bool = False) -> None:
-    """Check an attempt against later completions, which no strategy may pass.
+    """Check an attempt against later completions, which win under every strategy.
 
-    `early`: the attempt still works, and saves the rest of its work.
+    `early`: the check runs before the work has ended, so a conflict saves the rest of it.
 
     Raises:
         Conflict: the first overlap, with both instants, what they share, and the other's owner.
@@ -277,9 +277,9 @@ _METADATA_KEYS = frozenset({METADATA_PARTITIONS, METADATA_PARTITIONS_INFLIGHT, I
 
 
 def refuse_changed_properties(before: dict[str, str], now: dict[str, str], instant: str) -> None:
-    """Check that the settings an attempt relied on still hold.
+    """Check that the settings on which an attempt relied are unchanged.
 
-    Partitions of the metadata table may change: the delta is made for those that exist at completion.
+    The partitions of the metadata table may change: the delta is made for those that exist at completion.
 
     Raises:
         Conflict: names the first property that changed.

@@ -1,7 +1,7 @@
 """Writes that an attempt may conflict with: later completions, pending plans, live writes.
 
-They are read from the timeline and the log, so foreign writes count too. Immutable facts are cached: under the lock one read
-remains per completion and plan that was not seen before.
+They are read from the timeline and the log, so foreign writes count, too. Immutable facts are cached: under the lock only one read
+remains for each completion and plan that is new.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class ContenderReader:
     def completed_since(self, begun: TableState, mine: Contender, now: TableState) -> Iterator[Contender]:
         """Yield writes that completed since an attempt began, with or without a slot, unordered.
 
-        Ingestion skips merges. A plan's instant is above every time known when it was published, so the plan did not see
-        what completed above it, whenever its execution began.
+        Merges are skipped if `mine` is ingestion. For the executor of a plan every write with a completion time above the plan's
+        instant counts, whenever the execution began: the plan was made without it.
         """
         instant = mine.instant
         decided = now.log.completed
@@ -117,10 +117,10 @@ class ContenderReader:
         *,
         reach_back: bool = False,
     ) -> Iterator[Contender]:
-        """Yield pending plans with an action in `exclusive`, or that a write ends; not `mine`.
+        """Yield pending plans with an action in `exclusive`, or that a write may end; not `mine`.
 
-        `reach_back`: also read older slots for the publisher of a plan; not under the lock, where the cached
-        publishers then tell hudi_ops plans from foreign ones.
+        `reach_back`: also search older slots for the PLAN entry, which distinguishes our plans from foreign ones. Not under the
+        lock: there the cached answers are used.
         """
         planned = [
             one for one in state.timeline.pending if one.action in REWRITING_ACTIONS and one.time != mine.instant
@@ -157,7 +157,7 @@ class ContenderReader:
         return self._ended[plan.time]
 
     def _publisher(self, state: TableState, instant: str) -> PlanEntry | None:
-        """Return the PLAN of an instant, or None; it cannot come later, so either answer is kept."""
+        """Return the PLAN of an instant, or None; cached, since no PLAN can be added later."""
         known = reaching_back(self.storage, state.log, instant)
         found = (entry for _, entry in known.own if isinstance(entry, PlanEntry) and entry.instant == instant)
         self._published[instant] = next(found, None)
@@ -200,8 +200,8 @@ class ContenderReader:
     ) -> Iterator[Contender]:
         """Yield pending writes that may still complete: not cancelled, and not known to be dead.
 
-        Only an expired lease, or one of an ended process, proves death: some foreign writers keep no lease. `mine` and the
-        `inspected` instants are skipped.
+        A write counts as dead only if its lease has expired or its process has ended; one without a lease counts as running, since
+        some foreign writers keep none. `mine` and the `inspected` instants are skipped.
         """
         for write in pending_writes(state.timeline, mine):
             if write.time in inspected:
@@ -217,8 +217,8 @@ class ContenderReader:
     def older(self, ctx: TableContext, timeline: Timeline, mine: Contender) -> Contender | None:
         """Return the first overlapping live write that began before an attempt, or None.
 
-        hudi_ops writes name their intent in the inflight file, foreign ones only by markers. Without a live lease a write counts as
-        dead: a mistake here costs only work. With an empty `mine.instant` every pending write began before.
+        The footprint of a hudi_ops write is the intent in its inflight file, that of a foreign write its markers. A write without a
+        live lease counts as dead: a mistake here costs only work. If `mine.instant` is empty, every pending write counts as older.
         """
         for write in pending_writes(timeline, mine.instant):
             if mine.instant and write.time > mine.instant:

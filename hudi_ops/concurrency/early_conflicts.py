@@ -1,7 +1,7 @@
-"""Early conflict detection, before and during the work, so that less of it is lost.
+"""Detect conflicts before and during the work, so that less work is lost.
 
-It decides nothing. The check at commit is never replaced and finds what is missed here. An attempt gives way only to older writers,
-so that two writers never stop each other, and only to live ones.
+This decides nothing: the check at commit always runs, and finds conflicts that are missed here. An attempt gives way only to live,
+older writers, so two writers never stop each other.
 
 Source: RFC-56.
 """
@@ -36,7 +36,7 @@ POLL_MAX_S = 0.5
 
 
 def jittered(ctx: TableContext, seconds: float) -> float:
-    """Return 0.5 to 1.5 times a duration, so that writers that met once do not meet again."""
+    """Return 0.5 to 1.5 times a duration, so that writers that collided do not collide again."""
     return seconds * (0.5 + int(ctx.ids.new_id().replace("-", "")[:8], 16) / 2**32)
 
 
@@ -44,8 +44,8 @@ def jittered(ctx: TableContext, seconds: float) -> float:
 class ConflictWatch:
     """Early conflict detection of one attempt.
 
-    The instant of `mine` is empty until the attempt has begun. `wait_s` limits the wait for older writers before that.
-    `minds_completed`: check later completions. `minds_running`: check older live writers too; off after `wait_s`.
+    The instant of `mine` is empty until the attempt has begun. `wait_s` limits the wait for older writers before that, in seconds.
+    `minds_completed`: check later completions. `minds_running`: check older live writers, too; off after `wait_s`.
     """
 
     ctx: TableContext
@@ -64,7 +64,7 @@ class ConflictWatch:
         """Wait for overlapping live writers, before an instant is taken.
 
         Returns:
-            Whether time has passed, and `state`, just read, must be read again.
+            Whether it waited, so that `state` must be read again.
 
         Raises:
             Busy: a foreign write is pending without a heartbeat.
@@ -89,7 +89,7 @@ class ConflictWatch:
         return waited
 
     def begin(self, attempt: Attempt) -> None:
-        """Run the first check, after the instant is reserved; no storage call for an only writer.
+        """Run the first check, after the instant is reserved; no storage call without other writers.
 
         Raises:
             Conflict: an overlapping write completed since, or began earlier.
@@ -107,7 +107,9 @@ class ConflictWatch:
             self._check_running(self._now)
 
     def between(self) -> None:
-        """Check again between tasks, once per interval; thread-safe; one listing if alone.
+        """Check again between tasks, once per interval; thread-safe.
+
+        Without other writers this costs one listing.
 
         Raises:
             Conflict: as `begin` does.
@@ -115,7 +117,7 @@ class ConflictWatch:
         if self._now is None or self.ctx.clock.monotonic_s() < self._next_s:
             return
         self._next_s = self.ctx.clock.monotonic_s() + INTERVAL_S
-        # Markers before the timeline: a write that completes in between and deletes its markers is on the timeline.
+        # Read markers before the timeline: a write that completes in between deletes its markers, but is then on the timeline.
         self._check_running(self._now)
         self._now = replace(self._now, timeline=load_timeline(self.ctx.storage, self._now.config))
         self._check_completed(self._now)

@@ -1,6 +1,6 @@
-"""Failed attempts of this process, whose leases name a live process.
+"""Record failed attempts of this process, whose leases still name a live process.
 
-They are kept in memory only: an attempt that failed on a full disk cannot write it down. Attempts of other processes are judged by
+The record is kept in memory only: an attempt that failed on a full disk cannot store it. Attempts of other processes are judged by
 their leases.
 """
 
@@ -20,7 +20,7 @@ def has_ended(uri: str, instant: str, owner: Owner) -> bool:
 
 
 def begins(ctx: TableContext, instant: str) -> None:
-    """Record that this process works on an instant of its own from now on."""
+    """Record that an attempt of this process at an instant begins."""
     _ended.discard((ctx.storage.uri, instant))
 
 

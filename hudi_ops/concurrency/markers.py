@@ -1,4 +1,4 @@
-"""Markers: an empty file per data file, put before it, which names it for a rollback.
+"""Markers: empty files that name each data file for a rollback, and are put before it.
 
 They are Apache Hudi's direct markers, type CREATE or MERGE, without a `MARKERS.type` file: the form that its own rollback reads
 (docs/format.md §8.1).
@@ -15,7 +15,7 @@ from hudi_ops.storage.protocol import Storage
 
 FOLDER = ".hoodie/.temp"
 SHOWN_BYTES_MAX = 200
-"""Shown length of a line that names no data file."""
+"""Number of characters that are shown of a line that names no data file."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _MARKER = re.compile(r"(?P<data>.+)\.marker\.(?P<kind>CREATE|MERGE|APPEND)")
@@ -31,7 +31,7 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """Markers of an attempt by path, and as text the lines that name no data file of the table."""
+    """Markers of an attempt by path, and the lines that name no data file of the table, as text."""
 
     markers: tuple[Marker, ...] = ()
     set_aside: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ def delete_markers(storage: Storage, instant: str) -> None:
 
 
 def _read_lines(storage: Storage, path: str, found: set[Marker], set_aside: list[str]) -> None:
-    """Read a file of markers, one per line; a damaged line spoils no other."""
+    """Read a file of markers, one per line; a damaged line does not affect the others."""
     try:
         lines = storage.get(path).splitlines()
     except NotFound:

@@ -1,7 +1,7 @@
-"""Decision of a commit log entry: the whole critical section.
+"""Decide a commit log entry: the whole critical section.
 
-Lock, reload, finish earlier decisions, validate, claim the next slot, apply. It lists no partitions and reads no data. The lock
-spares retries; the slot decides (docs/protocol.md §5).
+Steps: lock, reload, finish earlier decisions, validate, claim the next slot, apply. It lists no partitions and reads no data. The
+lock spares retries; the slot decides (docs/protocol.md §5).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from hudi_ops.timeline.state import StateLoader, TableState
 logger = logging.getLogger(__name__)
 
 SLOTS_LOST_MAX = 1_000
-"""Slots lost in a row after which contention is no explanation."""
+"""Most slots lost in a row; contention does not explain more."""
 SETTLE_TRIES = 3
 """Tries to settle an unknown outcome, and to apply a won decision."""
 
@@ -66,10 +66,10 @@ class Decided:
 
 @dataclass(frozen=True)
 class First:
-    """An entry that has to hold a slot first; then the decision is prepared again.
+    """An entry that must win a slot first; then the decision is prepared again.
 
-    `before` is called under the lock before the slot is claimed; it gets a function that tells whether the lock is still held.
-    `won` is called once the slot is held.
+    `before` is called under the lock before the slot is claimed; its argument is a function that returns whether the lock is still
+    held. `won` is called once the entry has the slot.
     """
 
     entry: Cancel
@@ -78,14 +78,14 @@ class First:
 
 
 Prepare = Callable[[TableState, int], Entry | First | None]
-"""Validates a state and makes the entry for the given slot, or one that comes first; None: nothing to decide."""
+"""Validates a state and returns the entry for the given slot, or an entry to decide `First`; None: nothing to decide."""
 
 
 def decide(ctx: TableContext, loader: StateLoader, applier: Applier, prepare: Prepare, purpose: str) -> Decided | None:
     """Claim the next slot of the commit log for an entry, and apply it.
 
-    `prepare` is called with the state just read, again after each lost slot and after each entry that it wants `First`; it raises
-    `Conflict` when the entry must not be decided any more. `purpose` is shown to processes that wait for the lock.
+    `prepare` is called with the state just read, again after each lost slot and after each entry that it returned as `First`. It
+    raises `Conflict` if the entry must not be decided any more. `purpose` is shown to processes that wait for the lock.
 
     Returns:
         The decision, or None when `prepare` found nothing to decide.
@@ -112,7 +112,7 @@ def decide(ctx: TableContext, loader: StateLoader, applier: Applier, prepare: Pr
                 wanted.before(held.still_mine)
             entry = wanted.entry if isinstance(wanted, First) else wanted
             if not held.still_mine():
-                # Between hudi_ops writers the slot is safe without the lock; foreign writers know no slots.
+                # Between hudi_ops writers the slot is safe without the lock, but foreign writers know no slots.
                 raise Busy(
                     f"the table lock was lost before {purpose} could be decided",
                     table=state.config.name,
@@ -135,9 +135,9 @@ def decide(ctx: TableContext, loader: StateLoader, applier: Applier, prepare: Pr
 
 
 def _mark_newest(applier: Applier, log: Log) -> None:
-    """Mark a CANCEL that is the newest decision.
+    """Mark the CANCEL that is the newest decision, if it is one.
 
-    An entry above it may hide it from later readers of the log.
+    Readers that load only the newest part of the log may miss it once entries follow it.
     """
     slot, entry = newest_decision(log)
     if isinstance(entry, Cancel):
@@ -145,11 +145,11 @@ def _mark_newest(applier: Applier, log: Log) -> None:
 
 
 def _taken(ctx: TableContext, slot: int, entry: Entry, *, is_first: bool) -> Claimed:
-    """Claim a slot; an unknown outcome of an entry that comes first leaves the decision untried.
+    """Claim a slot; if a `First` entry's outcome is unknown, the decision itself is not tried.
 
     Raises:
         OutcomeUnknown: storage did not say whether the decision holds the slot.
-        Unavailable: storage did not say whether an entry that comes first holds the slot.
+        Unavailable: storage did not say whether a `First` entry holds the slot.
     """
     try:
         return take_slot(ctx, slot, entry)
@@ -167,8 +167,8 @@ def _taken(ctx: TableContext, slot: int, entry: Entry, *, is_first: bool) -> Cla
 def take_slot(ctx: TableContext, slot: int, entry: Entry) -> Claimed:
     """Claim a slot for an entry; settle an unknown outcome by a CANCEL in the same slot.
 
-    A put whose reply was lost may still be under way, but only into this slot. So the slot's holder settles it: a CANCEL of the
-    instant, after which nothing of it can land, or the entry itself.
+    A put whose reply was lost may still land, but only in this slot. So the slot's content settles the outcome: either the entry
+    itself, or a CANCEL of its instant, after which the entry cannot land.
 
     Raises:
         Cancelled: a CANCEL of the entry's instant holds the slot.
@@ -195,7 +195,7 @@ def take_slot(ctx: TableContext, slot: int, entry: Entry) -> Claimed:
 
 
 def is_cancellable(entry: Entry) -> TypeGuard[Complete | Plan]:
-    """Return whether a CANCEL may settle an entry: a write or plan; a rollback must complete."""
+    """Return whether a CANCEL may settle an entry: of a write or plan; a rollback must complete."""
     return isinstance(entry, Plan) or (isinstance(entry, Complete) and completes_as(entry.action) in WRITE_ACTIONS)
 
 
@@ -217,10 +217,10 @@ def _cancel_in(ctx: TableContext, slot: int, entry: Complete | Plan) -> Claimed 
 
 
 def _applied(loader: StateLoader, applier: Applier, state: TableState, slot: int, entry: Entry) -> bool:
-    """Apply an entry just won; the slot is taken, so no error can undo the decision.
+    """Apply an entry that just won its slot; no error can undo the decision any more.
 
     Raises:
-        OutcomeUnknown: it is decided, but storage failed while it was applied.
+        OutcomeUnknown: the entry is decided, but storage failed while it was applied.
     """
     if not isinstance(entry, Applicable):
         return True
@@ -245,7 +245,7 @@ def _applied(loader: StateLoader, applier: Applier, state: TableState, slot: int
 
 
 def finish_decided(loader: StateLoader, applier: Applier) -> TableState:
-    """Apply what is decided but unfinished, in slot order, and return the state after it."""
+    """Apply all decided but unfinished entries in slot order; return the state after them."""
     state = loader.load()
     while (found := unfinished(state)) is not None:
         slot, entry = found
@@ -275,7 +275,7 @@ def _open_complete(state: TableState) -> tuple[int, Applicable] | None:
 def _open_plan(state: TableState) -> tuple[int, Applicable] | None:
     """Return a plan or restore that is not on the timeline, if nothing was decided after it.
 
-    A later decider had put it there; if it is gone, it was rolled back and must not return.
+    A later decider would have put it on the timeline first; so if it is missing, it was rolled back and must not return.
     """
     slot, entry = newest_decision(state.log)
     if not isinstance(entry, Plan | Restore) or slot in state.log.voided or state.log.fate(entry.instant) is not None:
@@ -295,7 +295,10 @@ def _open_savepoint(state: TableState) -> tuple[int, Applicable] | None:
 
 
 def _open_properties(state: TableState) -> tuple[int, Applicable] | None:
-    """Return the newest PROPERTIES if the file's number is lower; without one its decider acts."""
+    """Return the newest PROPERTIES entry if `hoodie.properties` names an older slot.
+
+    If the file names no slot, None: the decider of the entry applies it.
+    """
     applied = folded_slot(state.config.raw)
     is_open = applied is not None and applied < state.log.properties_slot
     return (state.log.properties_slot, state.log.properties) if is_open else None

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 STRATEGY = "ingestion-first"
 
 ForeignWithoutHeartbeat: TypeAlias = Literal["busy", "pass"]
-"""What becomes of a write that would complete above a pending one of another program without a heartbeat."""
+"""Whether a write may complete above a pending write of another program that has no heartbeat."""
 
 
 PlannedService: TypeAlias = Literal["compaction", "clustering"]
@@ -19,7 +19,7 @@ PlannedService: TypeAlias = Literal["compaction", "clustering"]
 class ConflictSettings(BaseModel):
     """Settings of one writer; `tables.yaml` gives them to every writer of a declared table.
 
-    `strategy` may be an object as well (`concurrency.conflicts.ConflictStrategy`), which settings cannot know of here.
+    `strategy` may be an object as well (`concurrency.conflicts.ConflictStrategy`), a class that this package cannot import.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)

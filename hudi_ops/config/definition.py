@@ -179,7 +179,7 @@ def _checked_version(version: int) -> int:
 
 
 class TableDefinition(Request, DefinitionFields):
-    """What a table is, but for its columns. Another definition is another table."""
+    """Definition of a table, except its columns; another definition is another table."""
 
     checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
         "record_key": listed,
@@ -219,7 +219,7 @@ class WriterOptions(Request, WriterFields):
 
 
 class OpenOptions(WriterOptions):
-    """Options of a writer, and facts that Apache Hudi does not store of its tables.
+    """Options of a writer, and facts about a table that Apache Hudi does not store.
 
     The first write records these facts in the commit log.
     """

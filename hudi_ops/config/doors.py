@@ -25,7 +25,7 @@ TEXT_MAX = 1000
 """Characters that one text of a form may have."""
 
 TEXT: Mapping[str, Any] = {"type": ["null", "string"], "default": "", "maxLength": TEXT_MAX}
-"""JSON schema of a text field in a form. It has no pattern: Airflow would answer a wrong value with it."""
+"""JSON schema of a text field in a form. It has no pattern: Airflow would show the pattern as the error of a wrong value."""
 
 TEXTS: Mapping[str, Any] = {"items": {"type": "string", "maxLength": TEXT_MAX}, "maxItems": 1000}
 """JSON schema of a field with one text a line."""
@@ -33,16 +33,16 @@ TEXTS: Mapping[str, Any] = {"items": {"type": "string", "maxLength": TEXT_MAX}, 
 
 @dataclass(frozen=True)
 class Door:
-    """How a field is shown where its name and type do not say it.
+    """How interfaces show a field, where its name and type do not tell.
 
     Attributes:
         option: its option on the command line, without dashes; default: its name.
         unit: the command line takes `200MB` for bytes, and `2h` for seconds.
-        form: what its JSON schema has besides in a form; None: the form does not offer it.
-        separator: between the values of a list in one argument of an application; None: applications do not have it.
+        form: additions to its JSON schema in a form; None: the form does not offer it.
+        separator: between the values of a list in one argument of an application; None: applications lack the field.
         allows: what a text of a form may be; checked by `request_of`.
-        takes: regular expression of each name in a list; empty: any. Schedules are checked with it; forms do not have it, since
-            Airflow would answer a wrong name with it.
+        takes: regular expression of each name in a list; empty: any. Schedules are checked with it; forms do not use it, since
+            Airflow would show the expression as the error of a wrong name.
     """
 
     option: str = ""
@@ -217,7 +217,7 @@ def form_arguments(model: type[BaseModel]) -> list[str]:
     for name, schema in fields.items():
         value = f"params.{name} if params.{name} is not none else ''"
         if schema["type"] == "boolean":
-            # An empty argument stands for the default, and leaves it to an old name of the field.
+            # An empty argument stands for the default; then an old name of the field may give the value.
             other = "false" if schema.get("default") else "true"
             value = f"'{other}' if params.{name} {'is false' if other == 'false' else ''} else ''"
         elif "array" in schema["type"]:

@@ -84,7 +84,7 @@ def time_partition_of(raw: Mapping[str, str], table: str) -> TimePartition:
     """Return the settings of the time-based key generator in a table's properties.
 
     Raises:
-        Unsupported: they are missing, or ask for what is not done here.
+        Unsupported: settings are missing or not supported here.
     """
 
     def said(key: str, default: str = "") -> str:
@@ -108,10 +108,10 @@ def time_partition_of(raw: Mapping[str, str], table: str) -> TimePartition:
 
 
 def check_time_partition(time: TimePartition) -> None:
-    """Refuse what the kernels cannot print or read.
+    """Refuse settings that the kernels cannot print or read.
 
     Raises:
-        Unsupported: a pattern or a zone outside what is done here.
+        Unsupported: a pattern or a zone that is not supported here.
         InvalidRequest: an empty pattern.
     """
     for name, pattern in (("output", time.output), ("input_format", time.input_format)):
@@ -150,7 +150,7 @@ def directives_of(pattern: str) -> str:
     '%Y/%m/%dT%H'
 
     Raises:
-        Unsupported: letters that are not done here.
+        Unsupported: letters that are not supported here.
     """
     text, at = "", 0
     for token in _TOKENS.finditer(pattern):
@@ -176,7 +176,7 @@ def key_generator_type(choice: str, record_key: tuple[str, ...], partition_by: t
     `auto` infers it as Apache Hudi does (docs/format.md §6.5).
 
     Raises:
-        InvalidRequest: no such choice, or one that does not go with the numbers of fields.
+        InvalidRequest: no such choice, or one that does not fit the numbers of key and partition fields.
     """
     if choice not in KEY_GENERATORS:
         raise InvalidRequest(

@@ -1,8 +1,8 @@
 """Settings that the commit log repeats: where a row lies, and which of two rows wins.
 
-With another value rows are written where no reader looks, or are not found where they lie. Apache Hudi never changes these
-values by itself; what it does change (name, version, partitions of the metadata table) is not among them. Values are compared as
-they are understood and not as text, since table versions 8 and 9 name the ordering fields differently.
+If one of these values changes, new rows are written where readers do not look, or existing rows are not found. Apache Hudi never
+changes them by itself; values that it does change (name, version, partitions of the metadata table) are not among them. Values are
+compared by their meaning and not as text, since table versions 8 and 9 name the ordering fields differently.
 
 Source: docs/protocol.md §6.
 """
@@ -26,10 +26,10 @@ _PAYLOAD = "hoodie.compaction.payload.class"
 _TIME_OPTIONS = "hoodie.keygen.timebased."
 
 Settings = Mapping[str, str]
-"""Properties and their values, as they stand in the file."""
+"""Properties and their values, as in the file."""
 
 SettingsSource = Literal["log", "file"]
-"""Which of the two is right where they contradict each other."""
+"""The right one of the two, where commit log and file contradict each other."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ _MEANING: dict[str, Callable[[Settings], str]] = {
 """What each property means, defaults filled in."""
 
 _NOT_HELD_AGAINST = {_KEY_GENERATOR: "", _MERGE_MODE: "CUSTOM"}
-"""Logged values that Apache Hudi replaces rightly: it names the key generator, and an upgrade the mode of an old payload class."""
+"""Logged values that Apache Hudi may replace: it names the key generator, and an upgrade the mode of an old payload class."""
 
 
 def settings_of(raw: Settings) -> dict[str, str]:
@@ -108,10 +108,10 @@ def settings_of(raw: Settings) -> dict[str, str]:
 
 
 def differences(logged: Settings, raw: Settings, *, with_type: bool = True) -> tuple[Difference, ...]:
-    """Where a table's properties contradict what the commit log keeps, by name.
+    """Return the properties of a table that contradict the commit log, by name.
 
     Args:
-        logged: as `settings_of` gave it; empty where nothing was kept.
+        logged: values of the commit log, from `settings_of`; empty if it has none.
         raw: the properties of the table.
         with_type: compare the table's type, too.
     """
@@ -137,7 +137,7 @@ def as_logged(raw: Settings, logged: Settings) -> dict[str, str]:
     values = dict(raw)
     for one in differences(logged, raw):
         if one.key == ORDERING_FIELDS:
-            # Apache Hudi 1.0 knows the older name alone; what writes version 8 with 1.1 sets the newer one.
+            # Apache Hudi 1.0 knows only the older name; a writer of version 8 with 1.1 sets the newer one.
             is_older = raw.get("hoodie.table.version") != "9"
             keys = {_PRECOMBINE_FIELD, *({ORDERING_FIELDS} & raw.keys())} if is_older else {ORDERING_FIELDS}
             values = {key: value for key, value in values.items() if key not in {ORDERING_FIELDS, _PRECOMBINE_FIELD}}

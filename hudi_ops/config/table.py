@@ -31,10 +31,10 @@ BUCKET has the simple engine, or hash rings (CONSISTENT_HASHING). The ranges of 
 """
 
 BucketEngineName = Literal["simple", "consistent", "extendible"]
-"""As users name the engines of the bucket index."""
+"""Names of the engines of the bucket index, for users."""
 
 IndexName = Literal["bucket", "bloom", "simple", "record_index"]
-"""As users name the indexes with which we write."""
+"""Names of the indexes with which this library writes, for users."""
 
 _INDEX_KINDS: dict[str, IndexKind] = {
     "bucket": "simple_bucket",
@@ -66,7 +66,7 @@ TABLE_TYPES: dict[str, TableType] = {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_RE
 class TableConfig(BaseModel):
     """The table's persisted settings; field names follow their `hoodie.*` keys.
 
-    `raw` keeps every property as read, unknown ones included: what we rewrite must not lose them.
+    `raw` keeps every property as read, unknown ones included, so that a rewritten file keeps them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -119,7 +119,7 @@ class TableConfig(BaseModel):
         """Whether record keys read `field:value,…` instead of the bare value.
 
         Source: docs/format.md §6.5: several key fields, or the complex generator with one field in version 9. In version 8
-        one field stands bare, as Apache Hudi 1.0 writes it.
+        one field is written without its name, as by Apache Hudi 1.0.
         """
         return len(self.record_key_fields) > 1 or (self.key_generator == "COMPLEX" and self.version >= 9)
 
@@ -133,7 +133,7 @@ class TableConfig(BaseModel):
 
         Raises:
             Corrupt: a required key is missing or its value cannot be read.
-            Unsupported: a table version or base file format outside what this library opens.
+            Unsupported: a table version or base file format that this library does not open.
         """
         for key in ("hoodie.table.name", "hoodie.table.version", "hoodie.timeline.layout.version"):
             if not raw.get(key):
@@ -193,17 +193,17 @@ class TableConfig(BaseModel):
 
 
 _LATER_FACTS = frozenset({"buckets_min", "buckets_max", "cancellable"})
-"""Facts that are stored only where they say something."""
+"""Facts that are stored only if they are not 0 or false."""
 
 
 class TableFacts(BaseModel):
-    """What a writer must know and Apache Hudi does not store; kept in the commit log.
+    """Facts that writers need and Apache Hudi does not store; the commit log keeps them.
 
     `index` says how a key's file group is found; with `other`, an index of Apache Hudi's own, we service the table and write no
-    rows. `buckets` is the count of the bucket index (0 with another one), `hash_fields` the fields its hash is taken of,
-    which with another index are the record key's and mean nothing. With a hash ring `buckets` is the count with which a partition
-    begins, and resizes keep to `buckets_min` and `buckets_max` (0 without a ring). `encodes_key_names` says
-    whether record keys read `field:value`; None: as table version and key generator have it. `timezone` is the zone of the
+    rows. `buckets` is the count of the bucket index (0 with another one), `hash_fields` are the fields that
+    it hashes; with another index they are those of the record key, without effect. With a hash ring `buckets` is the count with
+    which a partition begins, and resizes keep to `buckets_min` and `buckets_max` (0 without a ring). `encodes_key_names` says
+    whether record keys read `field:value`; None: table version and key generator decide. `timezone` is the zone of the
     instants, as in the IANA data base, of tables whose properties say no more than LOCAL. `cancellable`: a plan that a cancel may
     end was published; releases that do not know such plans refuse the fact, and with it the table (docs/protocol.md §26).
     """
@@ -240,12 +240,12 @@ class TableFacts(BaseModel):
         return {name: value for name, value in dump(self).items() if value or name not in _LATER_FACTS}
 
     def place_rows_like(self, other: TableFacts) -> bool:
-        """Return whether rows lie in the same file groups with other facts."""
+        """Return whether other facts place rows in the same file groups."""
         return self.model_copy(update={"cancellable": other.cancellable}) == other
 
 
 def table_type_of(name: str) -> TableType:
-    """Return the table type of a user's name for it.
+    """Return the table type that a user's word names.
 
     Raises:
         InvalidRequest: there is none.
@@ -261,7 +261,7 @@ def table_type_of(name: str) -> TableType:
 
 
 def index_kind(name: str) -> IndexKind:
-    """Return the index of a user's name for it.
+    """Return the index that a user's word names.
 
     Raises:
         InvalidRequest: there is none, or it is not written with.

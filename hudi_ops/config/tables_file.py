@@ -54,7 +54,7 @@ class TableDeclaration(_Model, DefinitionFields, WriterFields):
 
     @property
     def definition(self) -> dict[str, Any]:
-        """Return what it says of the table, as keywords of a `TableDefinition`."""
+        """Return the declared definition of the table, as keywords of a `TableDefinition`."""
         return {name: getattr(self, name) for name in DefinitionFields.model_fields} | {"table_type": self.type}
 
     def request_fields(self, service: str) -> dict[str, Any]:
@@ -157,7 +157,7 @@ class TableLocation(_Model):
     declaration: TableDeclaration | None
     zookeeper: dict[str, Any] | None = Field(default=None, repr=False)
     folder: Path = Path()
-    """What files in `zookeeper` are relative to."""
+    """Folder to which files in `zookeeper` are relative."""
 
     def options(self, *, accept_future: bool = False) -> dict[str, Any]:
         """Return the writer options of `tables.yaml`, as keywords; none for a bare path.
@@ -243,7 +243,7 @@ def load_tables(path: str | Path | None = None) -> TablesFile:
             next_step=f"create one, or point {ENVIRONMENT_VARIABLE} at yours",
         )
     content = _parse(file)
-    if "file" in content:  # a field of the model, but not one that the file may set
+    if "file" in content:  # the model has this field, but the file must not set it
         raise InvalidRequest(f"{file} is not valid:\n  file: unknown setting", next_step="remove it")
     try:
         read = TablesFile.model_validate({**content, "file": file})

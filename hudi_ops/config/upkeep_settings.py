@@ -94,7 +94,7 @@ class UpkeepSettings:
         return tuple(name for name in AUTOMATIC if (name in recorded if chosen[name] is None else chosen[name]))
 
     def beside(self, scheduled: Collection[str]) -> UpkeepSettings:
-        """Return them where Airflow runs some services on a schedule; its cleans archive, too."""
+        """Return the settings with scheduled services not automatic; scheduled cleans archive, too."""
         by_schedule = {"automatic": False}
         clean, archive = self.clean, self.archive
         if "clean" in scheduled and clean.automatic is None:

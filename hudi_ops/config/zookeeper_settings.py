@@ -52,14 +52,14 @@ class ZooKeeperSettings(BaseModel):
         return self
 
     def model_post_init(self, context: Any, /) -> None:
-        """Have the secrets masked from now on."""
+        """Register the secrets, which are masked from now on."""
         for secret in (self.password, self.tls_key_password):
             if secret is not None:
                 remember_secret(secret.get_secret_value())
 
     @property
     def has_credentials(self) -> bool:
-        """Whether the server knows who we are."""
+        """Whether this client logs in to the server."""
         return self.auth != "none"
 
 
@@ -92,7 +92,7 @@ def zookeeper_settings(declared: Mapping[str, Any] | None, folder: Path) -> ZooK
             f"{'.'.join(map(str, one['loc'])) or 'zookeeper'}: {one['msg'].removeprefix('Value error, ')}"
             for one in error.errors(include_input=False)
         )
-        # Not `from error`: its text may hold what was given.
+        # Not `from error`: its text may hold the given values, such as a password.
         raise InvalidRequest(
             f"the settings for ZooKeeper are not valid: {problems}",
             next_step=f"correct `zookeeper` in tables.yaml, or the environment variables {PREFIX}*",

@@ -63,7 +63,7 @@ def storage_of(given: Mapping[str, str | None]) -> Storage:
 
 @dataclass(frozen=True)
 class Asked:
-    """What the options of a read ask for."""
+    """Parsed options of a read."""
 
     storage: Storage
     read: ReadRequest

@@ -25,7 +25,7 @@ TASK_BYTES = 64 << 20
 """Files are put together up to this size for one task; a larger file is a task of its own."""
 
 FILE_COST_BYTES = 4 << 20
-"""What opening a file counts for beside its bytes, as in Spark's own file sources."""
+"""Cost of opening a file, counted as bytes, as in Spark's own file sources."""
 
 _COMPARISONS = {
     "EqualTo": "=",
@@ -71,7 +71,7 @@ class HudiOpsReader(DataSourceReader):  # type: ignore[misc]
             Unavailable: a file was cleaned away since the query was planned.
             Corrupt: a file is lost.
         """
-        if partition is None:  # no file at all: Spark asks all the same
+        if partition is None:  # there are no files, but Spark calls this all the same
             return
         yield from partition.value.batches()
 
@@ -108,7 +108,7 @@ def _packed(tasks: Sequence[FileTask | SliceTask]) -> list[tuple[FileTask | Slic
     for task in tasks:
         if isinstance(task, SliceTask):
             packed.append([task])
-            size = TASK_BYTES  # full: merging is work enough for a task
+            size = TASK_BYTES  # a slice with logs fills a task: merging is enough work
             continue
         cost = task.size_bytes + FILE_COST_BYTES
         if size + cost > TASK_BYTES:
@@ -120,7 +120,7 @@ def _packed(tasks: Sequence[FileTask | SliceTask]) -> list[tuple[FileTask | Slic
 
 
 def _pushed(one: Any, schema: pa.Schema) -> Condition | None:
-    """Return our condition for a filter of Spark; None where the two would differ."""
+    """Return our condition for a filter of Spark; None if the two would select other rows."""
     kind = type(one).__name__
     if kind == "Not":
         inner = _pushed(one.child, schema)
@@ -142,7 +142,7 @@ def _pushed(one: Any, schema: pa.Schema) -> Condition | None:
 
 
 def _is_alike(value: Any, kind: pa.DataType) -> bool:
-    """Types whose values Spark and Arrow order alike; not floats, since Spark orders NaN last."""
+    """Return whether Spark and Arrow order such values alike; Spark orders NaN of floats last."""
     is_kind = pa.types
     match value:
         case bool():

@@ -1,4 +1,4 @@
-"""Check what a `save` asks for, and ingest the files that its tasks staged."""
+"""Check the request of a `save`, and ingest the files that its tasks staged."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _REASON = "rows that Spark's tasks staged"
 
 @dataclass(frozen=True)
 class Saving:
-    """One `save`, checked: what its tasks and its commit need.
+    """Checked request of one `save`, with all that its tasks and its commit need.
 
     Attributes:
         path: the table, as the caller named it.

@@ -1,8 +1,8 @@
 """Write a DataFrame of Spark in one commit: tasks stage files, the driver ingests them once.
 
 Options: `operation` (as in `Table.ingest`; default `upsert`), `evolve` (`true`: the table takes new columns and wider types),
-`batch_id` (a second `save` with the same id writes nothing), `batch_source` (who gives the ids; default `spark`) and `memory_bytes`
-(rows that the commit holds in memory; default: by the machine's memory). The only mode is `append`.
+`batch_id` (a second `save` with the same id writes nothing), `batch_source` (name of the stream that gives the ids; default
+`spark`) and `memory_bytes` (rows that the commit holds in memory; default: by the machine's memory). The only mode is `append`.
 
 Spark hands the driver the commit message of one attempt for each partition. Only the files in these messages are ingested, so a
 task that ran twice, failed after it staged files, or lost against a speculative copy adds nothing.

@@ -131,7 +131,7 @@ class LocalScattered:
     def regroup(
         self, produce: Callable[[I, list[pa.Table]], Iterable[Produced]], tasks: Sequence[tuple[str, I]]
     ) -> AbstractContextManager[LocalScattered]:
-        """Run a step between the two; both together stay within the memory of one step."""
+        """Run a step between the first and the second, within the memory of one step."""
 
         def run(task: tuple[str, I]) -> Iterable[Produced]:
             key, value = task

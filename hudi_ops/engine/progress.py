@@ -1,4 +1,4 @@
-"""Progress of long work: what is done of a known total."""
+"""Progress of long work: how much of a known total is done."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TellProgress: TypeAlias = Callable[[Progress], None]
 
 
 class Tally:
-    """Counts the units of one kind of work, and tells each; any thread may count."""
+    """Counter of one kind of work, for any thread; it reports the progress after each `add`."""
 
     def __init__(self, tell: TellProgress, what: str, total: int, bytes_in: int = 0) -> None:
         self._tell, self._what, self._total, self._bytes_in = tell, what, total, bytes_in
@@ -36,7 +36,7 @@ class Tally:
         self._done = self._bytes_done = 0
 
     def add(self, size_bytes: int = 0, units: int = 1) -> None:
-        """Count units of this size together."""
+        """Count units that have `size_bytes` together."""
         with self._lock:
             self._done += units
             self._bytes_done += size_bytes

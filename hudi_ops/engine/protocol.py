@@ -62,7 +62,7 @@ class Scattered(Protocol):
     def regroup(
         self, produce: Callable[[I, list[pa.Table]], Iterable[Produced]], tasks: Sequence[tuple[str, I]]
     ) -> AbstractContextManager[Scattered]:
-        """Run a step between the two, and hold the results of `produce(input, tables)`.
+        """Run a step between the first and the second; hold the results of `produce(input, tables)`.
 
         They stay until the context ends, beside those of the first step. Chunks of one key are ordered by task.
         """

@@ -168,7 +168,7 @@ class SparkEngine:
         for _ in range(_CANCELS_MAX):
             if done.done():
                 break
-            # Again until it is done: the job may not have been submitted yet.
+            # Cancel again until the call has ended: the job may not have been submitted yet.
             try:
                 with failing():
                     self._context.cancelJobsWithTag(tag)
@@ -183,7 +183,7 @@ class SparkEngine:
             return list(rdd.collect())
 
     def _shuffled(self, chunks: Any, slices: int) -> Any:
-        """Partition as `RDD.partitionBy`, which gathers a thousand pairs; here each is alone."""
+        """Partition as `RDD.partitionBy` does, but without its batches of a thousand pairs."""
         from pyspark import RDD
         from pyspark.serializers import BatchedSerializer, CPickleSerializer
 
@@ -226,7 +226,7 @@ class SparkScattered:
     def regroup(
         self, produce: Callable[[I, list[pa.Table]], Iterable[Produced]], tasks: Sequence[tuple[str, I]]
     ) -> Iterator[SparkScattered]:
-        """Run a step between the two: one more shuffle, whose chunks stay on the executors."""
+        """Run a step between the first and the second: a shuffle whose chunks stay on executors."""
         if not tasks or self._made is None:
             yield SparkScattered(self._engine, None, [], {})
             return

@@ -101,7 +101,7 @@ class Consume:
 
 
 class ProduceOfGroups:
-    """Step between the two over one slice: each task's result on its key's chunks, in pieces."""
+    """Middle step over one slice: each task's result on its key's chunks, in pieces."""
 
     def __init__(self, produce: Callable[[Any, list[pa.Table]], Iterable[Produced]], inputs: Any) -> None:
         self._produce = produce
@@ -171,7 +171,7 @@ def unpacked(row: Any) -> Made:
 
 
 def summary_of(made: Made) -> tuple[tuple[int, int], bool, Any, list[tuple[str, int, int]]]:
-    """Replace the bytes by their number, for the driver."""
+    """Replace the bytes of each chunk by their number, for the driver."""
     place, ok, value, chunks = made
     return place, ok, value, [(key, rows, len(body)) for key, rows, body in chunks]
 
@@ -192,15 +192,15 @@ def unwrap(results: Iterable[tuple[bool, Any]]) -> list[Any]:
 
 
 def _tame_worker() -> None:
-    """Remove overhead of a Python worker: on small inputs three times the work (measured)."""
+    """Remove overhead of a Python worker, three times the work on small inputs (measured)."""
     # Spark runs one task a core; pyarrow's own pool would only compete with them.
     if pa.cpu_count() != 1:
         pa.set_cpu_count(1)
     # A reused worker collects garbage after every task, over everything that was ever imported, unless that is frozen.
     if not gc.get_freeze_count():
         gc.freeze()
-    # Before every task it also invalidates import caches, so each zip on the path, pyspark's own among them, is read again.
-    # New importers find the listing that is kept apart from the caches.
+    # Before every task it also invalidates import caches, so each zip on the path, pyspark's own among them, is read again. A new
+    # importer takes the listing of its zip from a cache of `zipimport` that is not invalidated.
     for path, importer in list(sys.path_importer_cache.items()):
         if isinstance(importer, zipimport.zipimporter):
             del sys.path_importer_cache[path]

@@ -16,17 +16,17 @@ R = TypeVar("R")
 
 
 def _run_on() -> None:
-    """Let a task run on that no signal can stop."""
+    """Do nothing: no signal stops this task."""
 
 
 _check: ContextVar[Callable[[], None]] = ContextVar("check_of_task", default=_run_on)
 
 
 def check_stop() -> None:
-    """Check between two steps of a task whether it is to end.
+    """Check between two steps of a task whether the task must end.
 
     Raises:
-        HudiOpsError: the reason why it ends; nothing that it still would do is wanted.
+        HudiOpsError: the reason; the rest of the task's work is not needed.
     """
     _check.get()()
 

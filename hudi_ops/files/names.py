@@ -67,7 +67,7 @@ def child_log_name(file_id: str, resize: str, version: int, number: int, writer:
     """Return the name of a log file that a write puts into a child group of a pending resize.
 
     It carries the resize's instant, so that it is visible together with the child's base file. The token says the writer's instant
-    in two numbers. `number` tells the files of one writer apart (docs/protocol.md §29).
+    in two numbers. `number` distinguishes the files of one writer (docs/protocol.md §29).
 
     >>> child_log_name("5c1f2d3e-0", "20261121021726755", 7, 12, "20261121021801002")
     '.5c1f2d3e-0_20261121021726755.log.7_12-20261121-21801002'

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def html_table(title: str, facts: Mapping[str, Any]) -> str:
-    """Return a table of names and values with a title; values that say nothing are left out."""
+    """Return a table of names and values with a title; empty values are left out."""
     rows = "".join(
         f"<tr><th style='text-align:left'>{escape(name)}</th><td style='text-align:left'>{escape(_text(value))}</td></tr>"
         for name, value in facts.items()

@@ -1,4 +1,4 @@
-"""JSON on storage: a value, or one error that names the file, however the bytes are broken."""
+"""Parse JSON files; every kind of damage raises one error, which names the file."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class BaseFileLocator:
 
     @property
     def is_global(self) -> bool:
-        """A key in another partition is another key."""
+        """False: the same key in another partition is another row."""
         return False
 
     def locate(self, keys: Mapping[str, pa.Array]) -> list[Found]:
@@ -119,9 +119,9 @@ class BaseFileLocator:
     def _settle(
         self, path: str, keys: pa.Array, found: Mapping[KeyedGroup, Numbers], held: dict[KeyedGroup, Numbers]
     ) -> None:
-        """Restrict a key that several groups hold to those in which no log file deleted it.
+        """Remove groups whose log files deleted a key that several groups hold.
 
-        A bulk insert, without a look-up, may have added it again. If it was deleted in all, the first counts.
+        A bulk insert, which looks up no keys, may have added the key again. If all groups deleted it, the first one stays.
         """
         counts = np.zeros(len(keys), np.int64)
         for rows in found.values():

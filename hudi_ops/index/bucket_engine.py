@@ -121,7 +121,7 @@ class RingEngine:
         return np.array_equal(ranges.values, self.initial().values)
 
     def lookup(self, ring: Ring) -> RingLookup:
-        """Return how this engine finds the nodes of a ring."""
+        """Return the lookup with which this engine finds the nodes of a ring."""
         return self._lookup(ring.values)
 
     def _lookup(self, values: Numbers) -> RingLookup:

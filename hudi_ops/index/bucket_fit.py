@@ -79,7 +79,7 @@ def sample_keys(task: SampleTask) -> KeySample:
     """Return the keys of the first rows of a base file, written as this library would.
 
     Raises:
-        Unsupported: record keys or partition paths are made otherwise, so that an upsert would not find its rows.
+        Unsupported: record keys or partition paths are made differently, so that an upsert would not find its rows.
     """
     path, names = task.file.path, dict.fromkeys((*task.keys.fields, *task.partitions.fields))
     rows = BaseFileReader(task.storage, path).head(SAMPLED_ROWS, [RECORD_KEY, *names])
@@ -132,7 +132,7 @@ def other_hash_fields(
             try:
                 counts = fitting_counts(samples, fields) if fields != tuple(tried) else []
             except Unsupported:
-                continue  # Apache Hudi's own parser does not end on such keys, so it cannot have hashed them so
+                continue  # Apache Hudi's own parser does not end on such keys, so it cannot have hashed these fields
             if len(counts) == 1:
                 return fields, counts[0]
     return None

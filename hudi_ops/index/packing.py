@@ -2,7 +2,7 @@
 
 Small groups are filled first, up to a target size, then new ones are made. The principle is that of Apache Hudi's
 `UpsertPartitioner`: the number of new rows alone decides how many each group takes, and a hash of its key decides to which of
-them a row goes. So rows of one key go together, wherever they are routed.
+them a row goes. So all rows of one key go to the same group, wherever they are routed.
 """
 
 from __future__ import annotations

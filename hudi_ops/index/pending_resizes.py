@@ -71,7 +71,7 @@ class ResizeReader:
         """Return the resizes that writers have to write for, oldest first.
 
         Plans that cannot be read are left out: they conflict with every write. `looks_back`: also look for CANCELs in older parts
-        of the log; not under the lock, where they are known then.
+        of the log; false under the lock, where they are already known.
         """
         found = []
         for instant in state.timeline.pending:

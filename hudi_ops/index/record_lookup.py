@@ -31,7 +31,7 @@ class RecordIndexLocator:
 
     @property
     def is_global(self) -> bool:
-        """A key is one row of the whole table."""
+        """True: a key is one row of the whole table."""
         return True
 
     def locate(self, keys: Mapping[str, pa.Array]) -> list[Found]:

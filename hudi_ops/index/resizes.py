@@ -7,7 +7,7 @@ Apache Hudi does (docs/format.md §10.3).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from pydantic import TypeAdapter, ValidationError
 
 from hudi_ops.errors import Corrupt
-from hudi_ops.index.ring import HASHES, Child, Ring, with_children
+from hudi_ops.index.ring import HASHES, Child
 from hudi_ops.timeline.content.plans import PlannedGroup, ReplacePlan
 
 RESIZE_STRATEGY = "org.apache.hudi.client.clustering.run.strategy.SparkConsistentBucketClusteringExecutionStrategy"
@@ -71,18 +71,6 @@ def changes_of(plan: ReplacePlan, table: str, instant: str) -> tuple[RingChange,
         Corrupt: a group does not say its child nodes, or lies in several partitions.
     """
     return tuple(_change_of(group, number, table, instant) for number, group in enumerate(plan.groups))
-
-
-def changed_ring(ring: Ring, changes: Iterable[RingChange], instant: str) -> Ring:
-    """Return the ring of a partition with the changes of that partition.
-
-    Raises:
-        Internal: a change removes a node that the ring does not have.
-    """
-    children = [
-        child for change in changes if change.partition_path == ring.partition_path for child in change.children
-    ]
-    return with_children(ring, children, instant)
 
 
 def span_of(ranges: Sequence[tuple[int, int]]) -> tuple[int, int] | None:

@@ -195,13 +195,8 @@ def parse_ring(body: bytes, path: str, partition_path: str, instant: str) -> Rin
     return Ring(partition_path, instant, stored.buckets, stored.seq_no, values, tuple(prefix for _, prefix in nodes))
 
 
-def middle_of(ring: Ring, node: int) -> int:
-    """Return the value in the middle of a node's range, where Apache Hudi splits it."""
-    return middle_between(*ring.range_of(node))
-
-
 def middle_between(before: int, value: int) -> int:
-    """Return the value in the middle of the hashes above `before`, up to `value`."""
+    """Return the middle of the hashes above `before`, up to `value`: Apache Hudi splits there."""
     return ((before + value + (HASHES if value <= before else 0)) >> 1) & TOP
 
 

@@ -195,7 +195,7 @@ class RingReader:
 
 
 def put_initial(storage: Storage, partition_path: str, buckets: int) -> Ring:
-    """Create the first ring of a partition, and return the one that is there.
+    """Create the first ring of a partition if there is none, and return the stored ring.
 
     Every writer makes the same bytes, except one with another number of buckets: the ring that was put first counts.
 
@@ -311,7 +311,7 @@ def put_rings(storage: Storage, rings: NewRings, instant: str) -> None:
 
 
 def commit_rings(storage: Storage, partitions: Iterable[str], instant: str) -> None:
-    """Say that versions of rings count, after the completed file of their instant."""
+    """Put the `.commit` files of an instant's ring versions, after its completed file."""
     for partition_path in partitions:
         ensure(storage, committed_path(partition_path, instant), b"")
 

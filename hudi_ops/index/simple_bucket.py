@@ -63,7 +63,7 @@ class Tagger:
     def split_sized(
         self, rows: pa.Table, ranges_of: RangesOf | None = None
     ) -> tuple[list[tuple[str, int, pa.Table]], int]:
-        """Return what `split` does, and the Arrow bytes of all parts."""
+        """Return the result of `split`, and the Arrow bytes of all parts."""
         keys = record_keys(rows, self.keys)
         paths = partition_paths(rows, self.partitions)
         names, codes = paths.dictionary.to_pylist(), paths.indices.to_numpy(zero_copy_only=False)
@@ -83,12 +83,12 @@ def key_spec(config: TableConfig, facts: TableFacts) -> KeySpec:
 
 
 def computed_keys(config: TableConfig, facts: TableFacts) -> KeySpec | None:
-    """Return how to make keys of base file rows; None where a meta column holds them."""
+    """Return the rules for keys of base file rows; None: a meta column holds the keys."""
     return None if config.populate_meta_fields else key_spec(config, facts)
 
 
 def partition_spec(config: TableConfig) -> PartitionSpec:
-    """Return how the table's partition paths are made.
+    """Return the rules for the table's partition paths.
 
     Raises:
         Unsupported: a time-based key generator with settings that cannot be followed.

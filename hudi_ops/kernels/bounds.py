@@ -29,7 +29,7 @@ class ColumnBounds:
 
     @classmethod
     def unknown(cls, kind: pa.DataType, units: int) -> ColumnBounds:
-        """Return bounds that say nothing."""
+        """Return bounds that are all unknown, that is, null."""
         values, flags = pa.nulls(units, kind), pa.nulls(units, pa.bool_())
         return cls(values, values, flags, flags)
 

@@ -1,10 +1,10 @@
 """Conditions on rows, evaluated over rows and over the bounds of whole units.
 
 A unit is a partition, a file or a row group of which only bounds are known. Each condition carries three Arrow expressions:
-one over rows, and two over a table of bounds (`kernels.bounds`): may it hold for some row of the unit, and may it fail for
-some. Both are needed, since NOT swaps them. They return null where nothing is known, and Kleene's logic carries that through
-AND and OR: a unit is left out only where the first is certainly false. Bounds are compared by the same kernels, with the same
-implicit casts, as the rows; those casts keep order, so a bound stays a bound.
+one over rows, and two over a table of bounds (`kernels.bounds`): whether it may hold for some row of the unit, and whether it
+may fail for some. Both are needed, since NOT swaps them. They return null where nothing is known, and Kleene's logic keeps that
+through AND and OR: a unit is left out only where the first is certainly false. Bounds are compared by the same kernels, with the
+same implicit casts, as the rows; those casts keep order, so a bound stays a bound.
 """
 
 from __future__ import annotations

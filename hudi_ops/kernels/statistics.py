@@ -1,4 +1,4 @@
-"""Column statistics that writers record or errors name: key ranges, NaN, the first null."""
+"""Column statistics for footers and errors: key ranges, NaN, the first null."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Texts of key and partition values as Apache Hudi's upsert prints them.
 
-Hudi prints them by Java's `String.valueOf`. A value printed otherwise is another record key: an upsert by Apache Hudi would
+Hudi prints them by Java's `String.valueOf`. A value printed differently is another record key: an upsert by Apache Hudi would
 then add a second row, not change the first.
 """
 

@@ -75,7 +75,7 @@ def _parsed(values: pa.Array, time: TimePartition, field: str) -> pa.Array:
     directives = time.input_directives
     texts = values.cast(pa.string())
     moments = pc.strptime(texts, format=directives, unit="s", error_is_null=True)
-    # Arrow reads 30 February as 1 March and ignores missing digits: a value that prints otherwise was misread.
+    # Arrow reads 30 February as 1 March and ignores missing digits: a value that prints differently was misread.
     same = pc.equal(pc.strftime(moments, format=directives), texts)
     wrong = pc.and_(texts.is_valid(), pc.invert(pc.fill_null(same, False)))
     if pc.any(wrong).as_py():

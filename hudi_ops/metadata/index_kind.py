@@ -1,8 +1,8 @@
-"""Interface of index kinds: what one partition of the metadata table holds of a data table.
+"""Interface of index kinds, each the content of one partition of the metadata table.
 
 A kind makes the records of its partition in four situations: of a whole table (a build), of a change between two moments (the
 catch-up of a build), of one write, and of removed files. Records of changes and writes, merged upon those of a table
-(`metadata.reader.merge`), must say what the records of the later table say. The conformance suite of the tests checks each kind.
+(`metadata.reader.merge`), must hold for the later table. The conformance suite of the tests checks each kind.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Terms:
 class KeysAt:
     """Record keys, each once, with location and their slice's moment in ms since 1970 UTC.
 
-    `entries` are keys of secondary indexes, by the index's name; each tells a value and a record key.
+    `entries` are keys of secondary indexes, by the index's name; each holds a value and a record key.
     """
 
     partition_path: str
@@ -125,7 +125,7 @@ class WrittenFiles:
         facts: their statistics; keys are among them if a kind wants them.
         instant_ms: moment of the write in ms since 1970 UTC.
         hidden: keys of file groups that the write hides, if it hides any.
-        are_located: the record index led to the file groups, so that a removed key of a log file was in its group.
+        are_located: the record index gave the file groups, so a key that a log file removes was in its group.
         added_columns: nulls of columns that the write adds, one for each partition that exists.
         entries: added and removed entries of secondary indexes, by the index's name.
     """
@@ -151,7 +151,7 @@ class IndexKind:
         facts: facts that the above use.
         removed: makes the deletes of removed files; None: their records stay.
         grown: returns the number of file groups of a new partition by its number of records; None: that of `form`.
-        widens: changes only widen older records, which hold for what was removed, too. Records of a table that changed may then
+        widens: changes only widen older records, which still cover removed files. Records of a table that changed may then
             exclude less than those of a new build, and a foreign record that replaces one of ours must be widened again.
     """
 

@@ -25,7 +25,7 @@ def is_indexable(kind: pa.DataType) -> bool:
 def added_and_removed(now: pa.Array, before: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Return the keys, or entries, that only `now` has, and those that only `before` has.
 
-    Each is returned once. `before` must hold each once; `now` may hold some twice. One look-up tells both.
+    Each is returned once. `before` must hold each once; `now` may hold some twice. One look-up finds both.
     """
     at = places_in(now, before)
     is_gone = np.ones(len(before), bool)

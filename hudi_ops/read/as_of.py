@@ -14,9 +14,10 @@ from hudi_ops.timeline.state import CommitReader
 
 
 def as_of_restore(storage: Storage, timeline: Timeline, as_of: str | None) -> str | None:
-    """Return the instant as of which a table is read: the savepoint, while a restore is pending.
+    """Return the instant as of which to read: at most the savepoint of a pending restore.
 
-    The restore removes undone writes one after another; a clean may have removed files that the table needed between two of them.
+    The restore undoes one write after another. The states in between are not readable: a clean may have removed files that they
+    need.
 
     Raises:
         Corrupt: the plan of the restore cannot be read.
@@ -31,10 +32,10 @@ def as_of_restore(storage: Storage, timeline: Timeline, as_of: str | None) -> st
 def instant_meant(storage: Storage, text: str, timezone: str | None = None) -> str:
     """Return an instant from typed digits, which are taken as they are, or an ISO time.
 
-    `timezone` is that of instants of a table in local time without a commit log.
+    `timezone` is the time zone of the instants; it is used only for a table in local time without a commit log.
 
     Raises:
-        InvalidRequest: no instant and no ISO time, or an ISO time for a table in local time whose zone is unknown.
+        InvalidRequest: the text is neither an instant nor an ISO time, or it is an ISO time and the table's time zone is unknown.
     """
     config = None if is_instant(text) else parsed_config(storage)
     if config is None or not config.is_in_local_time:

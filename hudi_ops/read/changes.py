@@ -1,11 +1,11 @@
 """Read the changes of a table: rows of the writes that completed in an interval, in order.
 
-This is Apache Hudi's incremental query: of each row the newest state among the files that those writes wrote, if one of them wrote
-the row itself. Rows that a write only carried over are none of its changes, and deleted rows leave nothing to be found
-(docs/format.md §9.7). What makes the order safe to rely on: docs/protocol.md §15.
+This is Apache Hudi's incremental query: for each row that one of the writes changed, it returns the newest state in the files of
+these writes. Rows that a write only copied into a new file are not changes, and deleted rows are not returned (docs/format.md
+§9.7). docs/protocol.md §15 says why consumers can rely on the order.
 
-Records of log files are merged among those of the interval's writes alone, never with older rows: one that loses to an older row
-with a larger ordering value comes, and a delete removes rows of the interval only.
+Records of log files are merged only with records of the interval, never with older rows. So a record is returned even if an older
+row with a larger ordering value wins against it, and a delete only removes rows of the interval.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ from hudi_ops.view.slices import Slice
 
 @dataclass(frozen=True)
 class ChangesRequest:
-    """Which changes, and what of them.
+    """Request for changes: the interval of writes, and the columns and rows of theirs to read.
 
     Attributes:
-        since: a checkpoint, a completion time, an ISO time, or None for all that the timeline tells.
-        until: the same; None for all that has completed.
-        fence: give only what comes before every write that may still complete, by request.
-        timezone: that of the table's instants, where nothing else says it.
+        since: beginning: a checkpoint, a completion time or an ISO time; None: the earliest write that the timeline holds.
+        until: end, in the same forms; None: the newest completed write.
+        fence: return only writes that were requested before every write that may still complete.
+        timezone: time zone of the table's instants; used only if the table does not record it.
     """
 
     read: ReadRequest
@@ -81,15 +81,15 @@ class CoveredInstant:
     replaced_groups: int
 
     def as_dict(self) -> dict[str, Any]:
-        """By name."""
+        """Return the fields by name."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class ChangesPlan:
-    """Files to read, writes whose rows are returned, and the end of the interval.
+    """Files to read, writes whose rows are returned, and both ends of the interval.
 
-    `is_bounded`: further writes had completed.
+    `is_bounded`: `until` or the fence excluded writes that had already completed.
     """
 
     read: ReadPlan
@@ -108,20 +108,20 @@ class Changes(Scan):
 
     @property
     def instants(self) -> tuple[CoveredInstant, ...]:
-        """The writes whose rows are given, in the order in which they completed."""
+        """The writes whose rows are returned, in order of completion."""
         return self._changes.instants
 
     @property
     def since(self) -> str:
-        """Return a completion time before all of them; empty for the earliest."""
+        """Return the completion time after which the writes completed; empty for the earliest."""
         return self._changes.since.completed
 
     @property
     def checkpoint(self) -> str:
-        """Where to go on: `since` of the next call. To be kept once the rows are, never before.
+        """Return the `since` of the next call. Store it after the rows are stored, never before.
 
         Raises:
-            InvalidRequest: a limit cut rows off, which no later read would return.
+            InvalidRequest: a limit may have cut off rows, which no later read would return.
         """
         self._refuse_cut()
         return self._changes.checkpoint.encode()
@@ -142,11 +142,11 @@ class Changes(Scan):
 def plan_changes(
     storage: Storage, request: ChangesRequest, clock: Clock, commits: CommitReader | None = None
 ) -> ChangesPlan:
-    """Fix the writes that are covered and the files to read; no data file is opened.
+    """Choose the covered writes and the files to read; no data file is opened.
 
     Raises:
-        InvalidRequest: a wrong column, filter, beginning or end; or the table no longer tells all that completed since then.
-        Unsupported: the table has no meta columns, or how its log files are merged is not known here.
+        InvalidRequest: a wrong column, filter, beginning or end; or the table no longer records all writes since the beginning.
+        Unsupported: the table has no meta columns, or this library does not know how to merge its log files.
         Unavailable: instants were archived faster than they could be read.
         Corrupt: the settings contradict the commit log.
     """
@@ -159,7 +159,7 @@ def plan_changes(
     table_id = table_id_of(opened)
     for one in (since, until):
         refuse_other_table(config.name, table_id, one)
-    # After the active timeline: what is archived in between is then found twice, and not missed.
+    # Read after the active timeline: an instant that is archived in between is then found twice instead of missed.
     history = load_history(storage, config)
     refuse_forgotten(storage, config, opened.timeline, history, since)
     fence = earliest_live(storage, clock, opened.timeline, seen.reserved) if request.fence else ""
@@ -179,7 +179,7 @@ def plan_changes(
 class Seen:
     """Timeline with all writes that completed up to `horizon`, and the leases listed before it.
 
-    `start` is that of the first listing, `reserved` are the instants that had a lease.
+    `start` is the start of the timeline at the first listing; `reserved` are the instants that had a lease.
     """
 
     timeline: Timeline
@@ -188,7 +188,7 @@ class Seen:
     reserved: tuple[str, ...] = ()
 
     def horizon_with(self, history: ArchivedHistory) -> str:
-        """Return the horizon; older requests had left the timeline at the first listing."""
+        """Return the horizon, or a later completion of a write archived before the first listing."""
         left = (
             one.completion_time for one in history.instants if one.action in WRITE_ACTIONS and one.time < self.start
         )
@@ -198,10 +198,10 @@ class Seen:
 def look(storage: Storage, config: TableConfig, *, with_leases: bool) -> Seen:
     """List the timeline twice.
 
-    The second listing has every write that completed before the newest write of the first.
+    The second listing contains every write that completed before the newest write of the first.
 
-    One listing may take several requests. Of two writes that complete meanwhile it may then hold the later one alone, and a
-    checkpoint at that one would pass over the other.
+    One listing is not enough: it may take several requests. If two writes complete meanwhile, it may contain only the later one,
+    and a checkpoint at that write would skip the earlier one.
     """
     first = load_timeline(storage, config)
     reserved = tuple(list_leases(storage)) if with_leases else ()
@@ -209,7 +209,7 @@ def look(storage: Storage, config: TableConfig, *, with_leases: bool) -> Seen:
 
 
 def _waiting(timeline: Timeline, history: ArchivedHistory, since: Checkpoint) -> list[tuple[str, str]]:
-    """(completion time, request time) of every completed write that was not consumed, sorted."""
+    """Return sorted (completion time, request time) of completed writes that `since` lacks."""
     found = {one.time: one.completion_time for one in timeline.completed_writes}
     for one in history.instants:
         if one.action in WRITE_ACTIONS:
@@ -227,7 +227,7 @@ def _read_writes(storage: Storage, opened: Opened, chosen: Sequence[tuple[str, s
     """Read the commit metadata of the writes, from the active or the archived timeline.
 
     Raises:
-        Unavailable: one is on neither timeline any more.
+        Unavailable: a write is on neither timeline any more.
     """
     found: dict[str, tuple[str, CommitMetadata]] = {}
     for _, time in chosen:
@@ -269,7 +269,7 @@ def _plan_files(storage: Storage, opened: Opened, request: ReadRequest, writes: 
         sought = wanted.sought(config, is_newest=False)
         return by_statistics(metadata, read, sought, LeftOut()) if metadata is not None else (read, LeftOut())
 
-    # Without a condition of the caller's there is little to leave out: each file has rows of these writes.
+    # Without a condition of the caller the indexes exclude little: each file has rows of these writes.
     asked = request.listing if request.where is not None else "storage"
     archived = opened.commits.archived
     read, left_out = with_metadata(storage, config, opened.timeline, asked, narrowed, archived=archived)
@@ -280,7 +280,7 @@ def _plan_files(storage: Storage, opened: Opened, request: ReadRequest, writes: 
 
 
 def _resizes(storage: Storage, opened: Opened, writes: Sequence[CompletedWrite]) -> list[CompletedWrite]:
-    """Return the resizes named by log files of the writes, if they completed in the interval."""
+    """Return the resizes that log files of the writes name, if completed by the interval's end."""
     named, end = resizes_named(writes), max((one.completion_time for one in writes), default="")
     found = []
     for time in named:
@@ -327,7 +327,7 @@ def _refuse_silent(table: str, time: str, metadata: CommitMetadata) -> None:
     """Refuse a completed file without content: Apache Hudi silently skips such a write.
 
     Raises:
-        Corrupt: it is one.
+        Corrupt: the completed file has no content.
     """
     if metadata.operation == "UNKNOWN" and not metadata.stats and not metadata.extra:
         raise Corrupt(

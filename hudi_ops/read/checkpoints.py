@@ -1,4 +1,4 @@
-"""Make checkpoints: of a user's beginning or end, and of a whole read."""
+"""Make checkpoints from a caller's text, consumed writes, or a read of a whole table."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ BEGIN_ANEW = "read the whole table, and begin with the checkpoint of that read: 
 
 
 def checkpoint_meant(storage: Storage, text: str | None, timezone: str | None = None) -> Checkpoint:
-    """Return the checkpoint that a caller's beginning or end names.
+    """Return the checkpoint for the beginning or end that a caller gives.
 
-    `text` is a checkpoint, a completion time of 17 digits, an ISO time, `earliest`, or None, which is the same; `timezone` as in
+    `text` is a checkpoint, a completion time of 17 digits, an ISO time, or `earliest`; None means `earliest`. `timezone` is as in
     `instant_meant`.
 
     Raises:
-        InvalidRequest: none of these.
+        InvalidRequest: the text has none of these forms.
     """
     if text is None or text.strip() in {"", EARLIEST}:
         return Checkpoint()
@@ -48,12 +48,12 @@ def table_id_of(opened: Opened) -> str:
 
 
 def refuse_other_table(name: str, table_id: str, checkpoint: Checkpoint) -> None:
-    """Refuse a checkpoint of another table, or of one that lay here before.
+    """Refuse a checkpoint of another table, or of an earlier table under the same path.
 
     Raises:
-        InvalidRequest: it is.
+        InvalidRequest: the checkpoint holds the id of another table.
     """
-    # A table that Apache Hudi made gets its id when it is adopted; checkpoints from before then hold none.
+    # A table that Apache Hudi created gets its id when it is adopted; earlier checkpoints hold no id.
     if checkpoint.table_id and checkpoint.table_id != table_id:
         raise InvalidRequest(
             "the checkpoint is of another table, or the table was dropped and made anew",
@@ -67,10 +67,10 @@ def refuse_other_table(name: str, table_id: str, checkpoint: Checkpoint) -> None
 def refuse_forgotten(
     storage: Storage, config: TableConfig, timeline: Timeline, history: ArchivedHistory, since: Checkpoint
 ) -> None:
-    """Refuse to begin where the table no longer tells what completed after it.
+    """Refuse a beginning for which the table no longer records all later completions.
 
     Raises:
-        InvalidRequest: the instant that the checkpoint stands on is gone, or archived instants cannot be read.
+        InvalidRequest: the checkpoint's newest consumed instant is gone, or archived instants cannot be read.
     """
     if history.note and since.completed < timeline.start:
         raise InvalidRequest(
@@ -104,13 +104,13 @@ def newest_completion(instants: Iterable[Instant]) -> str:
 def checkpoint_at(
     table_id: str, timeline: Timeline, consumed: Sequence[tuple[str, str]], since: Checkpoint
 ) -> Checkpoint:
-    """Return the checkpoint after `since` and writes of (completion time, request time).
+    """Return the checkpoint after `since` and the consumed (completion time, request time).
 
-    `timeline` was listed before they were consumed.
+    `timeline` was listed before the writes were consumed.
     """
     completed, instant = max(consumed, default=(since.completed, since.instant))
     if completed < since.completed:
-        # Only what came late: the clock of its writer was behind.
+        # All consumed writes completed late, with earlier completion times: the clock of their writer was behind.
         completed, instant = since.completed, since.instant
     taken = {request for _, request in consumed}
     taken |= {one.time for one in timeline if one.is_completed and since.is_consumed(one.time, one.completion_time)}
@@ -120,8 +120,8 @@ def checkpoint_at(
 def checkpoint_of_all(opened: Opened) -> Checkpoint:
     """Return the checkpoint of a whole read; later completions come after it.
 
-    The timeline is listed again. One listing may hold a write and miss another that completed before it; what the second one adds
-    was not read, and stays open.
+    The timeline is listed again: one listing may hold a write and miss another that completed before it. Writes that only the
+    second listing holds were not read, and stay open in the checkpoint.
     """
     seen = opened.timeline
     consumed = [(one.completion_time, one.time) for one in seen.completed_writes]

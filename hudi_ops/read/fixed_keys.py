@@ -1,6 +1,6 @@
 """Find the record keys and indexed values that a condition allows.
 
-Files that have none of them are not read.
+A read skips the files that contain none of them.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from hudi_ops.storage.protocol import Storage
 logger = logging.getLogger(__name__)
 
 KEYS_MAX = 1000
-"""With more keys than these, most files hold one of them."""
+"""Largest number of keys to look up; of more keys, most files contain one."""
 
 _PLAIN_GENERATORS = frozenset({"SIMPLE", "COMPLEX", "NON_PARTITION"})
 
 
 def fixed_keys(condition: Condition, config: TableConfig, schema: pa.Schema) -> tuple[str, ...] | None:
-    """Record keys of which every row that passes has one; None when any key is possible."""
+    """Return the only record keys that rows matching a condition can have; None: any key."""
     named = condition.fixed.get(RECORD_KEY)
     if named is not None and all(isinstance(value, str) for value in named):
         return tuple(dict.fromkeys(named)) if len(named) <= KEYS_MAX else None
@@ -44,7 +44,7 @@ def fixed_keys(condition: Condition, config: TableConfig, schema: pa.Schema) -> 
             return None
     if not 0 < count <= KEYS_MAX:
         return None
-    # Releases differ in whether such a key names its field, and no upgrade of a table changes its keys: either may be there.
+    # Releases differ in whether such a key names its field, and table upgrades keep old keys: the table may hold either form.
     is_either = config.key_generator == "COMPLEX" and len(fields) == 1
     namings = (True, False) if is_either else (config.encodes_key_names,)
     columns = zip(*product(*lists), strict=True)
@@ -54,7 +54,7 @@ def fixed_keys(condition: Condition, config: TableConfig, schema: pa.Schema) -> 
         })
         found = [key for names in namings for key in record_keys(rows, KeySpec(fields, names)).to_pylist()]
     except (pa.ArrowInvalid, OverflowError, HudiOpsError):
-        return None  # a value that can be no key: the condition itself will find no row
+        return None  # a value that no key can have: the condition itself finds no row
     return tuple(dict.fromkeys(found))
 
 
@@ -78,7 +78,7 @@ def values_by_index(
         try:
             column = secondary_columns([name], schema, config, definitions)[name]
         except Unsupported:
-            continue  # one that only Apache Hudi maintains
+            continue  # an index that only Apache Hudi maintains
         values = fixed_texts(condition, column, schema)
         if values is not None:
             found[name] = values
@@ -86,9 +86,9 @@ def values_by_index(
 
 
 def fixed_texts(condition: Condition, column: str, schema: pa.Schema) -> tuple[str, ...] | None:
-    """Return the texts of which every row that passes has one in a column.
+    """Return the only texts that matching rows can have in a column; None: any text.
 
-    The column holds texts or whole numbers. None: any text is possible.
+    The column holds texts or whole numbers; numbers are returned as they are printed.
     """
     values = condition.fixed.get(column)
     if values is None or column not in schema.names or len(values) > KEYS_MAX:
@@ -98,7 +98,7 @@ def fixed_texts(condition: Condition, column: str, schema: pa.Schema) -> tuple[s
 
 
 def _is_exact(value: object, kind: pa.DataType) -> bool:
-    """Whether the column equals the value only where its key prints so: texts and whole numbers."""
+    """Return whether equal values print equally: a text for a text column, or a whole number."""
     if isinstance(value, str):
         return bool(pa.types.is_string(kind))
     return isinstance(value, int) and not isinstance(value, bool) and bool(pa.types.is_integer(kind))

@@ -19,8 +19,8 @@ logger = logging.getLogger(__name__)
 def vanished(storage: Storage, error: NotFound, next_step: str, table: str = "") -> HudiOpsError:
     """Return the error for a data file that is gone.
 
-    It is `Corrupt` when the write that made the file still counts and no clean removed it; else, and where storage does not tell,
-    `Unavailable`, as another read finds newer files: `next_step` says what the reader does then.
+    The error is `Corrupt` if the write that made the file still counts and no clean removed the file. Otherwise, also if the cause
+    is unknown, it is `Unavailable` with `next_step`: another read finds newer files.
     """
     try:
         if (lost := _lost(storage, str(error.details.get("path", "")))) is not None:
@@ -34,7 +34,7 @@ def _lost(storage: Storage, path: str) -> Corrupt | None:
     named = parse_data_file(path.rpartition("/")[2])
     config = load_config(storage)
     if named is None or config.layout == 1:
-        return None  # what cleans that were archived there removed is not known
+        return None  # in layout 1 the files that archived cleans removed are unknown
     timeline = load_timeline(storage, config)
     writer = timeline.find(named.instant)
     is_archived = writer is None and named.instant < timeline.start

@@ -48,15 +48,15 @@ from hudi_ops.view.slices import Slice
 logger = logging.getLogger(__name__)
 
 QueryType = Literal["snapshot", "read_optimized"]
-"""The newest state of all rows; or base files alone, as the last compactions left them: faster, and older."""
+"""`snapshot`: the newest state of all rows. `read_optimized`: base files alone, which is faster, but lacks rows of log files."""
 
 
 @dataclass(frozen=True)
 class ReadRequest:
-    """What to read. `as_of` is a request time; `columns` None means all columns of the table.
+    """Request for rows. `as_of` is a request time; `columns` None means all columns.
 
-    `listing` says who is asked which files there are; with `storage`, the metadata table leaves nothing out either.
-    `meta_columns`: the columns that Apache Hudi adds come first.
+    `listing` is the source of the file listing; with `storage`, the metadata table is not used at all. `meta_columns`: return the
+    columns that Apache Hudi adds, too, before the others.
     """
 
     columns: tuple[str, ...] | None = None
@@ -78,7 +78,7 @@ class Opened:
 
     @classmethod
     def of(cls, storage: Storage, commits: CommitReader | None = None) -> Opened:
-        """Open the table that lies at a storage's root; a table without a commit log can be read.
+        """Open the table at the storage's root, with or without a commit log.
 
         Raises:
             InvalidRequest: the path is not a table.
@@ -94,14 +94,14 @@ class ReadPlan:
     """Files of one moment that may hold wanted rows.
 
     Attributes:
-        schema: of the rows that are given.
+        schema: schema of the returned rows.
         tasks: one for each file group, by partition and file id.
-        limit: how many rows are wanted at most.
+        limit: largest number of rows to return; None: all.
         partitions: partition paths whose files are read.
         partitions_skipped: partitions, and folders with all partitions below, that the condition excludes.
-        left_out: what the metadata table left out of it.
-        opened: the table as it was looked at, when the plan is for all that it showed then; None: of an earlier instant, or base
-            files alone where logs lie beside them.
+        left_out: what the metadata table excluded from the plan.
+        opened: the opened table, if the plan reads its newest state; None if it reads an earlier instant, or only the base files of
+            slices that have log files.
     """
 
     table: str
@@ -116,13 +116,13 @@ class ReadPlan:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a request wants of each file of a table.
+    """Columns, condition and keys that a request reads from each file of a table.
 
     Attributes:
         schema: the table's columns as they are stored, meta columns first.
-        needed: those of them to read, in the table's order.
-        columns: those to give, in the order wanted.
-        keys: record keys of which each wanted row has one; None when nothing is known.
+        needed: the columns to read, in the table's order.
+        columns: the columns to return, in the requested order.
+        keys: the only record keys that wanted rows can have; None: any key.
     """
 
     schema: pa.Schema
@@ -133,7 +133,9 @@ class Wanted:
 
     @classmethod
     def of(cls, config: TableConfig, plain: pa.Schema, request: ReadRequest, only: Condition | None = None) -> Wanted:
-        """Return what a request wants of a table with these columns; `only` is a further condition.
+        """Return the columns, condition and keys of a request; `only` is a further condition.
+
+        `plain` are the table's columns, without meta columns.
 
         Raises:
             InvalidRequest: an unknown column, or a filter that does not fit its columns.
@@ -151,7 +153,7 @@ class Wanted:
 
     @property
     def output(self) -> pa.Schema:
-        """Columns of the rows that are given."""
+        """Schema of the returned rows."""
         return pa.schema([self.schema.field(name) for name in self.columns])
 
     def tasks(
@@ -160,7 +162,7 @@ class Wanted:
         """Return the read task of each slice with files, in order.
 
         Raises:
-            Unsupported: a slice has logs, and how they are merged is not known here.
+            Unsupported: a slice has log files, and this library does not know how to merge them.
             Corrupt: the path of a partition does not tell the columns that no file holds.
         """
         constants = self._constants(config, slices)
@@ -212,7 +214,10 @@ class Wanted:
         return pa.schema([one for one in self.schema if one.name not in META_COLUMNS])
 
     def partitions(self, config: TableConfig) -> tuple[Keep | None, bool]:
-        """Return the test for partitions that may hold wanted rows; None: all of them may."""
+        """Return a test for partitions that may hold wanted rows, and whether it fits folders.
+
+        The test is None if all partitions may. It fits if it may also be called for folders above partitions.
+        """
         condition = self.condition
         if condition is None or not set(condition.columns) & set(config.partition_fields):
             return None, False
@@ -244,8 +249,8 @@ def plan_read(storage: Storage, request: ReadRequest, commits: CommitReader | No
         InvalidRequest: an unknown column, a filter that does not fit its columns, or an instant from before the timeline's start,
             or one that needs files which a clean removed.
         Corrupt: a file is lost that a completed write names, or a partition's path does not tell the columns that no file holds.
-        Unavailable: a file was removed while the table was looked at.
-        Unsupported: rows lie in log files, and how they are merged is not known here.
+        Unavailable: a file was removed while the table was listed.
+        Unsupported: rows are in log files, and this library does not know how to merge them.
     """
     opened = Opened.of(storage, commits)
     config = opened.config
@@ -297,16 +302,16 @@ def plan_read(storage: Storage, request: ReadRequest, commits: CommitReader | No
 def _condition_of(request: ReadRequest, schema: pa.Schema) -> Condition | None:
     if request.where is None or isinstance(request.where, Condition):
         return request.where
-    # Arrow does not tell which columns an expression uses; those whose names its text holds are more than enough.
+    # Arrow does not tell which columns an expression uses: take all columns whose names occur in its text.
     text = str(request.where)
     return computed(request.where, [name for name in schema.names if name in text])
 
 
 def _columns(schema: pa.Schema, request: ReadRequest, table: str) -> tuple[str, ...]:
-    """Return the columns to give, in the order wanted.
+    """Return the names of the columns to return, in the requested order.
 
     Raises:
-        InvalidRequest: none, or one twice.
+        InvalidRequest: no column is requested, or a column twice.
     """
     if request.columns is not None and not request.columns:
         raise InvalidRequest(
@@ -332,7 +337,7 @@ def _needed(schema: pa.Schema, columns: Sequence[str], condition: Condition | No
     """Return the columns to return and to filter by, in the table's order.
 
     Raises:
-        InvalidRequest: an unknown one.
+        InvalidRequest: a column is unknown.
     """
     used = condition.columns if condition is not None else ()
     for name in (*columns, *used):

@@ -1,8 +1,10 @@
 """Exclude partitions and file groups from a read by the metadata table's indexes.
 
-Only what is certain leaves something out. What an index says of a file holds at any time. What it says of a partition or of a key
-holds now: it is asked only for the newest state of the table, and only when the metadata table is not ahead of what was read. And
-a record index is whole only where writers find keys by it: beside another index Apache Hudi's writers leave keys out.
+An index may exclude a file group or a partition only if its entry is certainly right:
+- An entry about a file is right at any time.
+- An entry about a partition or a key is right only now. It is used only to read the newest state of the table, and only if the
+  metadata table is not newer than the timeline that was read.
+- The record index is complete only if writers find keys by it: if a table uses another index, Apache Hudi's writers leave keys out.
 
 Source: docs/format.md §14.7.
 """
@@ -43,28 +45,29 @@ from hudi_ops.view.slices import Slice
 logger = logging.getLogger(__name__)
 
 FEW_GROUPS = 4
-"""So few file groups, named by the record index, are read without asking statistics, which takes longer than their footers."""
+"""If the record index names at most this many file groups, statistics are not read: their footers take less time."""
 
 KEYS_BY_VALUE_MAX = 10_000
-"""With more rows than these of one value, most file groups hold one of them."""
+"""Largest number of record keys to take from a secondary index; of more keys, most file groups contain one."""
 
 TRIES = 2
-"""How often the metadata table is opened, before a read goes without it."""
+"""Attempts to read the metadata table before a read continues without it."""
 
 Used = TypeVar("Used")
 
 
 @dataclass(frozen=True)
 class Sought:
-    """What a read wants, as far as indexes can tell of it.
+    """Request of a read to the indexes.
 
     Attributes:
         schema: the table's columns, meta columns first.
-        keys: record keys of which each wanted row has one; None when nothing is known.
-        values: texts of which each wanted row has one in the column of a secondary index, by the index's name.
-        may_prune_folders: whether `by_path` may be asked of folders above partitions.
+        keys: the only record keys that wanted rows can have; None: any key.
+        values: the only texts that wanted rows can have in the column of a secondary index, by the index's name.
+        by_path: returns for partition paths whether they may hold wanted rows; None: all may.
+        may_prune_folders: whether `by_path` may be called for folders above partitions.
         is_newest: whether the newest state of the table is wanted.
-        told_by_path: columns that no file need hold: what statistics say of them is not believed.
+        told_by_path: columns that files may lack, since paths hold their values: statistics of these columns are ignored.
     """
 
     schema: pa.Schema
@@ -78,7 +81,7 @@ class Sought:
 
     @property
     def bounded(self) -> Condition | None:
-        """Return the condition for statistics, with the record keys where they are known."""
+        """Return the condition for statistics, with the record keys if they are known."""
         if self.condition is None or self.keys is None or RECORD_KEY in self.condition.columns or not self.keys:
             return self.condition
         return (
@@ -88,19 +91,19 @@ class Sought:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What the metadata table left out, and whether it listed the table.
+    """Counts of what the metadata table excluded, and the source of the listing.
 
     Attributes:
-        listing: who said which files there are: `storage` or `metadata`.
+        listing: source of the file listing: `storage` or `metadata`.
         partitions_by_statistics: partitions whose statistics exclude every row.
         partitions_by_record_index: partitions without one of the record keys.
         groups_by_statistics: file groups whose files' statistics exclude every row.
         groups_by_record_index: file groups without one of the record keys.
         groups_by_bloom_filters: file groups whose base file has none of the record keys, and no log files.
-        base_files: base files of those groups.
+        base_files: base files of the file groups that were left out.
         record_index_unused: why the table's record index was not used for the record keys; empty: it was, or the read does not
             need keys.
-        located_by: the secondary index that told the record keys; empty: the read named them.
+        located_by: the secondary index that returned the record keys; empty: the condition named them.
     """
 
     listing: str = "storage"
@@ -119,13 +122,13 @@ NOTHING_LEFT_OUT = LeftOut()
 
 @dataclass(frozen=True)
 class Chosen:
-    """The slices to read, and how they were come by.
+    """The slices to read, and what was left out.
 
     Attributes:
         slices: by partition and file id.
-        partitions: partition paths that were looked into.
+        partitions: partition paths whose files were listed.
         skipped: partitions, and folders with all partitions below, that were left out.
-        left_out: by which index.
+        left_out: how much each index left out.
     """
 
     slices: tuple[Slice, ...]
@@ -141,10 +144,10 @@ def choose_slices(
     metadata: MetadataTable | None,
     why_unused: Callable[[], str],
 ) -> Chosen:
-    """List a table, and leave out what cannot hold a wanted row.
+    """List a table; leave out partitions and file groups that cannot hold a wanted row.
 
-    Without `metadata` only partitions are left out, by their paths. `why_unused` returns why the record index does not know every
-    row of a key; empty: it does.
+    Without `metadata` only partitions are left out, by their paths. `why_unused` returns why the record index may lack rows of a
+    key; empty: it lacks none.
     """
     current = metadata if metadata is not None and sought.is_newest and _asks(sought) and metadata.is_current else None
     located, unused, located_by = None, "", ""
@@ -185,10 +188,10 @@ def choose_slices(
 
 
 def why_index_unused(storage: Storage, config: TableConfig, timeline: Timeline, commits: CommitReader) -> str:
-    """Return why the record index does not know every row of a key; empty when it does.
+    """Return why the record index may lack rows of a key; empty if it lacks none.
 
-    Apache Hudi stores no index, and a record index among the metadata table's partitions does not say that writers use it: slot 0
-    of the commit log does. And of a key that lies in two file groups it names one.
+    Apache Hudi does not store which index writers use, and a record index in the metadata table does not prove that they use it:
+    slot 0 of the commit log holds the index. A second reason: for a key in two file groups the record index names only one.
     """
     try:
         first = read_slot(storage, 0)
@@ -209,8 +212,8 @@ def why_index_unused(storage: Storage, config: TableConfig, timeline: Timeline, 
 def why_values_unused(timeline: Timeline, commits: CommitReader) -> str:
     """Return why secondary indexes may lack entries; empty if they do not.
 
-    Apache Hudi adds none in a bulk insert, and not always for rows in log files (docs/format.md §14.11). The newest write says
-    whether a foreign writer has ever written the table.
+    Apache Hudi adds no entries in a bulk insert, and not always for rows in log files (docs/format.md §14.11). The newest write
+    records whether a foreign writer has ever written the table.
     """
     try:
         said = next(
@@ -226,9 +229,9 @@ def why_values_unused(timeline: Timeline, commits: CommitReader) -> str:
 def by_statistics(
     metadata: MetadataTable, slices: Sequence[Slice], sought: Sought, left_out: LeftOut
 ) -> tuple[list[Slice], LeftOut]:
-    """Leave out the slices of which no file can hold a wanted row, by `column_stats`.
+    """Leave out the slices without a file that can hold a wanted row, by `column_stats`.
 
-    A row of a slice is whole in one of its files; one file without a record keeps the slice.
+    Each row of a slice is complete in one of its files. A file without statistics keeps its slice.
     """
     condition, partition = sought.bounded, MetadataPartition.COLUMN_STATS
     if condition is None or not slices or not _speaks(metadata, partition, condition):
@@ -254,12 +257,13 @@ def with_metadata(
 ) -> Used:
     """Call `use` with the metadata table or None; retry once if its files cannot be read.
 
-    Its base files are replaced and cleaned as those of every table; a second look finds the newer ones. After that it is not used,
-    unless `listing` is `metadata`; with `storage` it never is. `timeline` was read before.
+    A clean of the metadata table may remove base files during the read; the second attempt finds the newer ones. If it fails, too,
+    `use` is called with None, unless `listing` is `metadata`. With `storage` the metadata table is never used. `timeline` must be
+    read before the call.
 
     Raises:
         Unavailable: storage did not answer.
-        Unsupported: listing by the metadata table was asked for, and there is none.
+        Unsupported: `listing` is `metadata`, and the table has no metadata table.
     """
     for _ in range(TRIES if listing != "storage" else 0):
         metadata = open_metadata(storage, config, timeline, engine, archived)
@@ -296,7 +300,7 @@ class _Partitions:
         return not (self._sought.by_path is None and self._statistics is None and self._located is None)
 
     def keep(self, paths: Sequence[str]) -> list[bool]:
-        """Whether partitions, or all partitions below folders, may hold wanted rows."""
+        """Return for each path whether it, or a partition below it, may hold wanted rows."""
         kept = list(paths)
         if self._sought.by_path is not None and kept:
             kept = list(compress(kept, self._sought.by_path(kept)))
@@ -318,9 +322,9 @@ class _Partitions:
 
 
 def _keys_by_value(metadata: MetadataTable, sought: Sought) -> tuple[str, tuple[str, ...] | None]:
-    """Return the secondary index that leaves the fewest record keys, and these keys.
+    """Return the secondary index that returns the fewest record keys, and these keys.
 
-    None: they are too many.
+    The keys are None if there are more than `KEYS_BY_VALUE_MAX`, or no such index.
     """
     found = {
         name: keys_of_values(metadata, name, values) for name, values in sought.values.items() if metadata.holds(name)
@@ -357,7 +361,7 @@ def _is_above(path: str, partitions: Iterable[str]) -> bool:
 def _by_bloom_filters(
     metadata: MetadataTable, slices: Sequence[Slice], keys: Sequence[str], left_out: LeftOut
 ) -> tuple[list[Slice], LeftOut]:
-    """Of log files there are no filters, so that slices with some stay."""
+    """Leave out slices whose bloom filter excludes all keys; slices with log files are kept."""
     files = [one.base for one in slices if one.base is not None and not one.logs]
     if not files or not metadata.holds(MetadataPartition.BLOOM_FILTERS):
         return list(slices), left_out

@@ -24,34 +24,34 @@ if TYPE_CHECKING:
     import polars as pl
 
 FILES_AHEAD = 4
-"""Files that are read at a time by a stream, at most; each holds a few batches of `files.slice.file_scan.BATCH_BYTES`."""
+"""Most files that a stream reads at a time; each holds a few batches of `files.slice.file_scan.BATCH_BYTES` in memory."""
 
 _BATCHES_AHEAD = 2
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a scan reads, and what its condition left out.
+    """Counts of what a scan reads, and of what its condition excludes.
 
     Attributes:
-        listing: who said which files there are: `storage`, or `metadata`, the metadata table.
-        partitions_read: partitions whose files are looked at.
+        listing: source of the file listing: `storage`, or `metadata`, the metadata table.
+        partitions_read: partitions whose files are listed.
         partitions_skipped: partitions, and folders with all below them, that were left out.
         partitions_skipped_by_statistics: of those, by the metadata table's `partition_stats`; the others by their paths.
-        partitions_skipped_by_record_index: of those, because no wanted key lives there.
-        groups_skipped_by_statistics: file groups that were left out by the metadata table's `column_stats`, and are not opened.
-        groups_skipped_by_record_index: the same, because no wanted key lives there.
-        groups_skipped_by_bloom_filters: the same, by the metadata table's `bloom_filters`.
-        files_read: base files of which rows are read.
-        files_skipped: base files of the partitions that are looked at, of which indexes or footers say that no row passes.
-        log_files_read: log files, whose records are merged over the rows.
+        partitions_skipped_by_record_index: of those, partitions without a wanted key.
+        groups_skipped_by_statistics: file groups that the metadata table's `column_stats` exclude; their files are not opened.
+        groups_skipped_by_record_index: file groups without a wanted key, by the record index; not opened either.
+        groups_skipped_by_bloom_filters: file groups that the metadata table's `bloom_filters` exclude; not opened either.
+        files_read: base files from which rows are read.
+        files_skipped: base files of the listed partitions that cannot hold a matching row, by indexes or footers.
+        log_files_read: log files whose records are merged with the rows.
         row_groups_read: row groups that are read.
-        row_groups_skipped: the other row groups of the files that are opened.
-        bytes_read: size of the files that are read, log files among them; of some of them, only parts are.
+        row_groups_skipped: the other row groups of the opened files.
+        bytes_read: total size of the files that are read, log files included, even if only parts of a file are read.
         log_bytes_read: size of the log files.
-        rows_at_most: rows in the row groups that are read, and records of the log files.
-        record_index_unused: why a record index that there is did not tell where wanted keys are; empty: it did, or was not needed.
-        located_by: the secondary index that told the wanted keys to the record index; empty: none was asked.
+        rows_at_most: rows in the row groups that are read, plus records of the log files.
+        record_index_unused: why the table's record index did not locate the wanted keys; empty: it did, or it was not needed.
+        located_by: the secondary index that returned the wanted keys; empty: none was used.
     """
 
     listing: str
@@ -74,7 +74,7 @@ class Explanation:
     located_by: str = ""
 
     def as_dict(self) -> dict[str, int | str]:
-        """By name."""
+        """Return the fields by name."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -104,8 +104,8 @@ class Explanation:
 class Scan:
     """Rows of a table at the moment the scan was made. Each use reads the same files again.
 
-    Anything that takes the Arrow C stream interface takes a scan: `pyarrow.table(scan)`, `polars.DataFrame(scan)`. `threads` files
-    are read at a time; None: as many as there are cores.
+    Programs with the Arrow C stream interface accept a scan: `pyarrow.table(scan)`, `polars.DataFrame(scan)`. `threads` is the
+    number of files that are read at a time; None: the number of cores.
     """
 
     def __init__(self, plan: ReadPlan, threads: int | None = None) -> None:
@@ -134,13 +134,13 @@ class Scan:
 
     @property
     def tasks(self) -> tuple[FileTask | SliceTask, ...]:
-        """The files and slices, for engines that carry them elsewhere; a limit is not in them."""
+        """The files and slices to read, for engines that run them elsewhere; without the limit."""
         return self._plan.tasks
 
     def to_batches(self, progress: TellProgress | None = None) -> Iterator[pa.RecordBatch]:
         """Yield rows by partition and file group; a few files are read ahead, none is held whole.
 
-        Closing the iterator ends the reading.
+        Close the iterator to stop reading.
 
         Args:
             progress: called after each file group.
@@ -167,20 +167,20 @@ class Scan:
         return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
 
     def to_arrow(self) -> pa.Table:
-        """All rows in memory; raises as `to_batches` does."""
+        """Return all rows in memory; raises as `to_batches` does."""
         if self._plan.limit is not None:
             return pa.Table.from_batches(self.to_batches(), self.schema)
-        # The rows come to this process in any case, so executors would only carry them further.
+        # This process needs all rows in any case, so Spark executors would only add a transfer.
         with _Vanishing(self._gone):
             parts = self._engine.map(_read_whole, self._plan.tasks)
         return pa.concat_tables([self.schema.empty_table(), *parts])
 
     def to_pandas(self) -> Any:
-        """All rows as a pandas data frame; raises as `to_batches` does."""
+        """Return all rows as a pandas data frame; raises as `to_batches` does."""
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> pl.DataFrame:
-        """All rows as a Polars data frame; raises as `to_batches` does.
+        """Return all rows as a Polars data frame; raises as `to_batches` does.
 
         Raises:
             InvalidRequest: Polars is not installed.
@@ -211,13 +211,13 @@ class Scan:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def count_rows(self) -> int:
-        """Count the rows, by footers and keys of log files where there is no condition."""
+        """Count the rows; without a condition only footers and keys of log files are read."""
         with _Vanishing(self._gone):
             total = sum(self._engine.map(_count, self._plan.tasks))
         return total if self._plan.limit is None else min(total, self._plan.limit)
 
     def explain(self) -> Explanation:
-        """Return what is read and what is excluded; opens footers and reads keys of log files."""
+        """Return counts of what is read and excluded; opens footers and reads keys of log files."""
         with _Vanishing(self._gone):
             files = self._engine.map(_look, self._plan.tasks)
         read = [one for one in files if one.row_groups]
@@ -246,10 +246,10 @@ class Scan:
 
     @property
     def checkpoint(self) -> str:
-        """Return the checkpoint after this read, for `Table.changes`; keep it after the rows.
+        """Return the checkpoint after this read, for `Table.changes`; store it after the rows.
 
         Raises:
-            InvalidRequest: the read is as of an earlier instant, of base files beside logs, or a limit cut rows off.
+            InvalidRequest: the read has a limit, is as of an earlier instant, or omits the log files of a slice.
         """
         self._refuse_cut()
         if self._plan.opened is None:
@@ -303,7 +303,7 @@ class _Looked:
 
 
 class _Vanishing:
-    """Says what it means for a reader that a file is gone."""
+    """Context that turns `NotFound` of a data file into the error for the reader."""
 
     def __init__(self, gone: Callable[[NotFound], HudiOpsError]) -> None:
         self._gone = gone

@@ -18,7 +18,7 @@ from hudi_ops.kernels import condition
 from hudi_ops.kernels.condition import Condition
 
 PARTS_MAX = 500
-"""Conditions that one AND or OR joins, at most."""
+"""Most conditions in one chain of AND or OR."""
 
 _COMPARISONS: dict[type[exp.Expression], str] = {
     exp.EQ: "=",
@@ -53,7 +53,7 @@ def parse_where(text: str) -> Condition:
     stands in single quotes; double quotes name a column.
 
     Raises:
-        InvalidRequest: the text does not parse, is nested too deeply, or uses something else of SQL.
+        InvalidRequest: the text does not parse, is nested too deeply, or uses any other part of SQL.
     """
     try:
         return _condition(_tree(text), text)
@@ -90,7 +90,7 @@ def _tree(text: str) -> exp.Expression:
 
 
 def _mistake(error: sqlglot.errors.SqlglotError) -> str:
-    """Describe a mistake of the parser in the words of its user."""
+    """Describe a parse error in the terms of the user's text."""
     first = next(iter(getattr(error, "errors", [])), None)
     if first is None:
         return "a text without its closing quote, or no condition at all"
@@ -125,7 +125,7 @@ def _condition(node: exp.Expression, text: str) -> Condition:
         case exp.Is() if isinstance(node.expression, exp.Null):
             return condition.computed(_operand(node.this, text).is_null(), _columns(node))
         case exp.Is() if isinstance(node.expression, exp.Boolean):
-            # Never null, so that IS NOT TRUE holds for a null.
+            # The result is never null, so that IS NOT TRUE holds for a null.
             is_null = _condition(exp.Is(this=node.this, expression=exp.Null()), text)
             return condition.both(_comparison(node.this, "=", node.expression, text), condition.negated(is_null))
         case exp.Like(this=exp.Column() as column):
@@ -178,7 +178,7 @@ def _comparison(left: exp.Expression, operator: str, right: exp.Expression, text
 
 
 def _operand(node: exp.Expression, text: str) -> pc.Expression:
-    """One side of a comparison: a column, a value, or what is computed of them."""
+    """Return one side of a comparison: a column, a value, or an arithmetic expression of them."""
     if type(node) in _ARITHMETIC:
         return _ARITHMETIC[type(node)](_operand(node.left, text), _operand(node.right, text))
     match node:

@@ -1,4 +1,4 @@
-"""Find line and column of what the CSV reader refuses; its own errors seldom name them."""
+"""Find line and column of an error of the CSV reader, which seldom names them itself."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class CsvMistake(NamedTuple):
 
 
 def csv_mistake(error: pa.ArrowException, open_body: Callable[[], pa.NativeFile]) -> CsvMistake | None:
-    """Return what an error of the CSV reader is about, or None for an error of another form.
+    """Return the mistake behind an error of the CSV reader; None: the error is of another form.
 
-    The file is read again up to the first such line, row by row: only a failed ingest pays for it.
+    The file is read again, row by row, up to the first line with the mistake: only a failed ingest pays for it.
     """
     text = str(error)
     if _is_utf16(open_body):
@@ -77,7 +77,7 @@ def _is_utf16(open_body: Callable[[], pa.NativeFile]) -> bool:
     try:
         with open_body() as body:
             return body.read(2) in {b"\xff\xfe", b"\xfe\xff"}
-    except (OSError, pa.ArrowException):  # a damaged compressed file, say: the first error tells more
+    except (OSError, pa.ArrowException):  # for example a damaged compressed file: the first error is more precise
         return False
 
 
@@ -97,7 +97,7 @@ def _named(names: list[str], at: int) -> tuple[str, str | None]:
 def _first(
     open_body: Callable[[], pa.NativeFile], is_it: Callable[[list[str], str], bool]
 ) -> tuple[int | None, list[str]]:
-    """Return the line on which the first such row ends, and the names of the columns.
+    """Return the line on which the first row ends that `is_it` accepts, and the column names.
 
     `is_it` gets the values of a row and its text.
     """
@@ -116,7 +116,7 @@ def _first(
                     return rows.line_num, names
                 read.clear()
             return None, names
-    except csv.Error:  # such as a value that is larger still
+    except csv.Error:  # for example a value larger than the limit
         return None, []
     finally:
         csv.field_size_limit(limit)

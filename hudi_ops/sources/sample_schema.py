@@ -56,7 +56,7 @@ def sample_schema(file: str) -> pa.Schema:
     if source_format(info.name) != "parquet" and info.size_bytes == 0:
         raise InvalidRequest(**_refused(file, "is empty, so it shows no columns", "no bytes"))
     task = SchemaTask(storage, info, pa.schema([]))
-    found = source_schema(task)  # parses it, and explains what cannot be parsed
+    found = source_schema(task)  # parses the file; its errors explain what cannot be parsed
     _refuse_unnamed(file, found)
     if source_format(info.name) == "csv":
         found = _csv_types(task, found)

@@ -36,7 +36,7 @@ def merge_schemas(
     `roles` (`key`, `partition`, `ordering`) keep their type. Idempotent.
 
     Raises:
-        InvalidRequest: a change with which readers fail on old files, or that looks like a rename; names column, both types
+        InvalidRequest: a change that makes readers fail on old files, or looks like a rename; names column, both types
             and what to do.
         Unsupported: an added column has a type that a table cannot hold.
     """

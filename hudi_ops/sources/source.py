@@ -83,7 +83,7 @@ def read_runs(
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, UnicodeDecodeError) as error:
         refuse_changed(
             storage, file, where
-        )  # half of another file is seldom well-formed: the error names the change, not its symptom
+        )  # a file that changed while it was read seldom parses: the error names the change
         if getattr(error, "errno", None) is not None:
             raise Unavailable(
                 f"{where} could not be read: {error}", next_step="check the disk, then try again"

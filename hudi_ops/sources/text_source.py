@@ -1,4 +1,4 @@
-"""Reader of CSV and JSON lines, which tells overflowed numbers from infinities."""
+"""Reader of CSV and JSON lines, which distinguishes overflowed numbers from infinities."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TextSource:
     """One CSV or JSON lines file.
 
     `open_body` opens its uncompressed bytes from the start, again for each further look-up. `takes_unknown`: ignore JSON fields
-    that the schema lacks: it was made from this very file, and they are null in every line.
+    that the schema lacks: the schema was made from this file, so these fields are null in every line.
     """
 
     def __init__(

@@ -39,7 +39,7 @@ class ArchiveApi:
         return archive(self._session, self._merged(request, keywords))
 
     def explain(self, request: ArchiveRequest | None = None, **keywords: Any) -> ArchiveResult:
-        """Return why each instant stays on the timeline, or that it can leave.
+        """Return for each instant why it stays on the timeline, or that it can be archived.
 
         It is the same as `run` with `dry_run`.
         """

@@ -76,8 +76,8 @@ class IndexingApi(ServiceApi[IndexRequest, IndexResult]):
 
         Readers use them afterwards.
 
-        With `rebuild`, partitions are dropped first: until the build has ended, readers do without, and a table whose index is the
-        record index takes no rows. After a crash, the same call goes on.
+        With `rebuild`, partitions are dropped first: until the build has ended, readers do not use them, and a table whose
+        index is the record index takes no rows. After a crash, the same call continues.
 
         Args:
             request: what is built.
@@ -120,7 +120,7 @@ class IndexingApi(ServiceApi[IndexRequest, IndexResult]):
     def drop(self, partitions: Sequence[str] | None = None, *, dry_run: bool = False) -> DropResult:
         """Drop all indexes, or some; a build of them is cancelled first.
 
-        Readers do without them from then on.
+        Readers do not use them from then on.
 
         Apache Hudi's default writers build `files`, `column_stats` and `partition_stats` again.
 
@@ -194,7 +194,7 @@ class MetadataApi:
 
         Raises:
             Unsupported: the table cannot be written.
-            Busy: a write is between its two commits, or the lock was not to be had.
+            Busy: a write is between its two commits, or the lock was not free in time.
             Conflict: another process compacted it, or changed its partitions.
         """
         return compact_metadata(self._session, dry_run=dry_run)

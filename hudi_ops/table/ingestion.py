@@ -22,7 +22,7 @@ from hudi_ops.storage.open import open_source
 
 
 class IngestApi:
-    """What `hudi_ops.Table` takes rows with."""
+    """Methods of `hudi_ops.Table` that take rows."""
 
     _session: Session
 
@@ -35,13 +35,13 @@ class IngestApi:
             data: a `pyarrow.Table`, `RecordBatch` or `RecordBatchReader`; a data frame of pandas or Polars (also a lazy one); a
                 DuckDB relation; a `Scan`; anything with the Arrow C stream interface; an iterable of record batches of one
                 schema; or a PySpark DataFrame. Streams and DataFrames are read once, even if the commit is tried again.
-            operation: `upsert`; `insert`, which refuses keys that are there; `delete`, by key; `bulk_insert`, which looks no key
-                up, so that one that is there lies in the table twice; `insert_overwrite`, which replaces the partitions that the
+            operation: `upsert`; `insert`, which refuses existing keys; `delete`, by key; `bulk_insert`, which looks up no keys, so
+                that an existing key gets a second row; `insert_overwrite`, which replaces the partitions that the
                 rows touch; `insert_overwrite_table`, which replaces all of them.
             engine: `local`, `spark`, or `auto`: a DataFrame is written on its executors, a stream by this process, and rows in
                 memory as their bytes suggest.
-            evolve: let the table take new columns and wider types from the rows; missing columns are null then. Rows need not be
-                there: an empty table with the wanted columns changes the schema alone.
+            evolve: let the table take new columns and wider types from the rows; missing columns are null then. An empty
+                table with the wanted columns changes only the schema.
 
         Raises:
             InvalidRequest: the rows do not fit the table; nothing was changed.
@@ -64,8 +64,8 @@ class IngestApi:
         Args:
             folder: holds CSV, JSON lines or Parquet files, at any depth; names beginning with `_` or `.` wait.
             operation: as in `ingest`.
-            keywords: further fields of `IngestRequest`; files that `retake` names come before the new files, one that did not
-                change is not taken again, and rows that a corrected file lacks now stay.
+            keywords: further fields of `IngestRequest`; files that `retake` names are taken before the new files, unless
+                they did not change; rows that a corrected file no longer has stay in the table.
 
         Raises:
             InvalidRequest: a file does not fit the table, or changed after it was taken and `retake` does not name it; nothing
@@ -77,7 +77,7 @@ class IngestApi:
     def ingest_file(self, file: str | os.PathLike[str], operation: str = "upsert", **keywords: Any) -> IngestResult:
         """Write one file exactly once: nothing if it was taken before.
 
-        `ingest` writes at every call. `ingest_folder` of its folder, or of one above it, does not take it again.
+        `ingest` writes at every call. A later `ingest_folder` of the file's folder, or of one above it, skips the file.
 
         Args:
             file: a CSV, JSON lines or Parquet file; a path or a URI.
@@ -139,11 +139,11 @@ class IngestApi:
         """Return the files that `ingest_folder` would take now, and those that wait, with reasons.
 
         Args:
-            folder: as there.
-            min_age_s: as there.
-            max_files: as there.
-            max_bytes: as there.
-            retake: as there.
+            folder: as in `ingest_folder`.
+            min_age_s: as in `IngestRequest`.
+            max_files: as in `IngestRequest`.
+            max_bytes: as in `IngestRequest`.
+            retake: as in `ingest_folder`.
 
         Raises:
             InvalidRequest: no such folder, or a file that was taken has changed since and `retake` does not name it.

@@ -86,7 +86,7 @@ class PlansApi:
             force: cancel a plan that does not say that it is cancellable.
             request_only: do not remove it.
             dry_run: check the call; change nothing.
-            wait_s: so long the call waits for a living executor, in seconds.
+            wait_s: how long the call waits for a living executor, in seconds.
 
         Raises:
             InvalidRequest: a wrong reason or instant; the plan completed, or it is not cancellable.
@@ -113,12 +113,12 @@ class PlansApi:
         return preview_overdue(self._session) if dry_run else cancel_overdue(self._session)
 
     def cancel_executed(self, owner: Owner | None, reason: str = ASKED, *, instant: str | None = None) -> Stopped:
-        """Request the cancel of the plans that a process executes, before it is stopped.
+        """Request the cancel of the plans that a process executes, before the process is stopped.
 
         The process removes them itself. Plans that are not cancellable stay, and the result says why.
 
         Args:
-            owner: the process; None: it has not begun.
+            owner: the process; None: the process has not begun.
             reason: one sentence.
             instant: the plan that it was to execute; cancelled, too, unless another process executes it.
 

@@ -17,7 +17,7 @@ from hudi_ops.services.inspect.rings import RingView, describe_rings
 
 
 class ReadApi:
-    """What `hudi_ops.Table` reads with."""
+    """Methods of `hudi_ops.Table` that read."""
 
     def __init__(self, session: Session, timezone: str | None = None) -> None:
         self._session = session
@@ -42,13 +42,13 @@ class ReadApi:
             as_of: an instant (17 digits) or an ISO time: the table as of the newest write requested at or before it.
             limit: highest number of rows.
             query: `snapshot`: all rows in their newest state; `read_optimized`: base files alone, without what lies in log files.
-            listing: `metadata`: the metadata table says which files there are, `storage`: they are listed, and the metadata table
-                is not looked at; `auto`: by the metadata table where there is one that has every completed write.
+            listing: `metadata`: the metadata table lists the files; `storage`: folders are listed, without the metadata table;
+                `auto`: the metadata table lists them, if the table has one with every completed write.
             meta_columns: give Apache Hudi's own columns first (`_hoodie_commit_time`, `_hoodie_record_key`, …), besides `columns`.
 
         Raises:
             InvalidRequest: an unknown column, instant, query or listing, or a filter that does not parse.
-            Unsupported: rows lie in log files, and how they are merged is not known here; or there is no metadata table to list by.
+            Unsupported: rows lie in log files, and how they are merged is not known here; or no metadata table can list the files.
         """
         scan = self.scan(columns, where, as_of, limit, query=query, listing=listing, meta_columns=meta_columns)
         return scan.to_arrow()
@@ -109,7 +109,7 @@ class ReadApi:
 
         Args:
             since: a checkpoint; a completion time (17 digits) or an ISO time, after which the interval begins; None or
-                `earliest`: all that the timeline tells.
+                `earliest`: from the start of the timeline.
             until: the same, as the end of the interval, which is in it; None: all that has completed.
             columns: as in `read`.
             where: as in `scan`.
@@ -119,7 +119,7 @@ class ReadApi:
             meta_columns: as in `read`; `_hoodie_commit_time` tells which of `Changes.instants` wrote a row.
 
         Raises:
-            InvalidRequest: as `read` does; or the table no longer tells all that completed since then.
+            InvalidRequest: as `read` does; or the table no longer knows every write that completed since then.
             Unsupported: the table has no meta columns, or how its log files are merged is not known here.
         """
         rows = request_of(columns, where, None, limit, meta_columns=meta_columns)

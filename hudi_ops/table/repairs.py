@@ -1,4 +1,4 @@
-"""Keep a table whole: verify, recover, roll back, repair."""
+"""Verify, recover, roll back and repair a table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hudi_ops.verify.report import Report
 
 
 class RepairsApi:
-    """Checks a table, and brings it in order after programs that died or broke something."""
+    """Checks a table, and repairs it after a program died or did damage."""
 
     _session: Session
 
@@ -26,14 +26,14 @@ class RepairsApi:
         Args:
             deep: read the keys of all files, and compare them.
             index: compare the metadata table with the files.
-            sample: open about this many files for that; None: all.
+            sample: open about this many files to compare them; None: all.
             progress: called as base files are checked.
         """
         ctx = self._session.ctx
         return verify_table(ctx.storage, deep=deep, index=index, sample=sample, clock=ctx.clock, progress=progress)
 
     def repair(self, *findings: str, abandoned: bool = False, dry_run: bool = False) -> RepairResult:
-        """Verify the table, and do what `verify` advises; tell what stays, and why.
+        """Verify the table, and do what `verify` advises; return which findings stay, and why.
 
         Args:
             findings: names of findings, as `verify` shows them; none: all that can be repaired.
@@ -57,18 +57,18 @@ class RepairsApi:
 
         Args:
             instant: the request time of the write, or of the plan.
-            abandoned: its writer has surely ended, though no heartbeat tells: a single writer of Apache Hudi makes none.
+            abandoned: its writer has surely ended, though no heartbeat shows it: a single writer of Apache Hudi writes none.
             dry_run: say what would be deleted; change nothing.
 
         Raises:
-            InvalidRequest: no such instant, a completed one, or one without a heartbeat and `abandoned` was not said.
+            InvalidRequest: no such instant, a completed one, or one without a heartbeat while `abandoned` is not set.
             Unsupported: another pending service: `cancel` ends its plan.
             Busy: its writer is alive, or another process is rolling it back.
         """
         return rollback_write(self._session, instant, abandoned=abandoned, dry_run=dry_run)
 
     def recover(self, *, abandoned: bool = False) -> RecoverResult:
-        """Finish what was decided, and clear away what dead writers left, as every write does first.
+        """Finish decided instants, and remove leftovers of dead writers, as every write does first.
 
         Args:
             abandoned: finish the pending rollbacks of Apache Hudi, too: its programs have surely ended.
@@ -79,17 +79,17 @@ class RepairsApi:
         return recover_table(self._session, abandoned=abandoned)
 
     def repair_properties(self, source: SettingsSource | None, *, dry_run: bool = False) -> PropertiesRepair:
-        """Decide which is right where `hoodie.properties` contradicts the commit log.
+        """Resolve contradictions between `hoodie.properties` and the commit log.
 
         Args:
             source: `log`: its values are written into the file; `file`: its values are recorded in the log; None: not
                 chosen yet, with `dry_run` only.
-            dry_run: say where they differ; change nothing.
+            dry_run: return the differences; change nothing.
 
         Raises:
             InvalidRequest: no such source, the table has no commit log, or the file names fields that are no columns.
             Corrupt: the file cannot be read.
-            Busy: the lock was not to be had in time.
+            Busy: the lock was not free in time.
         """
         return repair_properties(self._session, source, dry_run=dry_run)
 

@@ -76,8 +76,8 @@ class ServiceApi(Generic[Q, R]):
 
         Raises:
             InvalidRequest: a wrong request, or a table that the service has no work on.
-            Unsupported: the table cannot be written, or the service cannot work on anything that is due.
-            Conflict: others took what was chosen, again and again.
+            Unsupported: the table cannot be written, or the service cannot work on any due candidate.
+            Conflict: other processes took the chosen candidates, again and again.
         """
         wanted = self._merged(request, keywords)
         if wanted.dry_run:

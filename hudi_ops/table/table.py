@@ -144,7 +144,7 @@ class Table(ReadApi, IngestApi, RepairsApi, PlansApi):
 
         Args:
             path: a folder or URI.
-            options: how this writer writes, and what a table of Apache Hudi does not store (`OpenOptions`).
+            options: how this writer writes, and facts that a table of Apache Hudi does not store (`OpenOptions`).
             locks: the table lock; None: one that holds inside this process only.
             engine: runs the work; None: threads of this process.
             keywords: fields of `OpenOptions`, in place of those of `options`.
@@ -203,8 +203,8 @@ class Table(ReadApi, IngestApi, RepairsApi, PlansApi):
         """Begin the commit log of a table that Apache Hudi made; a second call changes nothing.
 
         Args:
-            drop_metadata_table: drop its metadata table, which is kept otherwise; one with expression indexes is not,
-                and they are to go first. Apache Hudi's writers build it again unless `hoodie.metadata.enable=false`.
+            drop_metadata_table: drop its metadata table, which is kept otherwise. One with expression indexes is
+                refused until they are dropped. Apache Hudi's writers build it again unless `hoodie.metadata.enable=false`.
             dry_run: check everything, change nothing.
             count_keys: read the keys of all files of a table without buckets, and count those that lie in several file groups.
                 Reads use the record index only after a count found no key in two file groups.
@@ -347,7 +347,7 @@ class Table(ReadApi, IngestApi, RepairsApi, PlansApi):
         return self.metadata.compact(dry_run=dry_run)
 
     def close(self) -> None:
-        """Let go of the lock service, where one is connected."""
+        """Close the connection to the lock service, if there is one."""
         close = getattr(self._ctx.locks, "close", None)
         if close is not None:
             close()

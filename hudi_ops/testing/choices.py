@@ -1,6 +1,6 @@
 """Choices of a simulation, the drivers that make them, and the schedules that repeat them.
 
-Option 0 always means "as before": the actor that moved moves on, and nothing goes wrong. A schedule names the other choices only,
+Option 0 always means "as before": the same actor moves on, without a fault. A schedule names the other choices only,
 each with the number of its step: `17>b` lets b move there, `31!F2` disturbs that step with fault F2.
 """
 
@@ -21,12 +21,12 @@ _DECISION = re.compile(r"(?P<step>\d+)(?P<kind>[>!])(?P<what>\S+)")
 
 @dataclass(frozen=True)
 class FaultMenu:
-    """Which faults may happen, to whom, and how many in one run.
+    """Faults that may happen: their kinds, their number in one run, and the actors concerned.
 
     Args:
-        kinds: faults of storage calls and events that are on; none: nothing goes wrong.
+        kinds: faults of storage calls, and events, that may happen; empty: none.
         most: how many in one run; drivers may allow fewer.
-        actors: whom they may happen to; None: everyone.
+        actors: names of the actors that faults may happen to; None: all.
         pause_ms: how long `PAUSE` and `SLOW` last; by default longer than a lease lives.
         jump_ms: how far a wall clock jumps.
     """
@@ -38,7 +38,7 @@ class FaultMenu:
     jump_ms: int = 3_600_000
 
     def offers(self, actor: str, operation: PendingCall, *, holds_lock: bool) -> list[Trouble]:
-        """Return what may go wrong with one operation, in a fixed order."""
+        """Return the faults and events that are possible at one operation, in a fixed order."""
         if self.actors is not None and actor not in self.actors:
             return []
         on_storage = operation.name not in {"acquire", "release", "sleep"}
@@ -57,12 +57,12 @@ class FaultMenu:
 
 
 ALL_FAULTS: frozenset[Trouble] = frozenset((*Fault, *Event))
-"""Everything that can go wrong."""
+"""All kinds of faults and events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One way to go on: an actor's name or a fault's code, and its cost.
+    """One possible continuation: an actor's name or a fault's code, and its cost.
 
     The cost is 1 for a preemption or a fault.
 
@@ -78,16 +78,16 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A question of the simulation.
+    """Choice that the simulation asks a driver for.
 
     Attributes:
         step: number of the step that is about to be made.
-        is_move: who moves; otherwise, what goes wrong.
-        actor: who moved last, or whom it would go wrong for; empty when that one cannot move.
-        operation: what that actor is about to do.
+        is_move: an actor is chosen, which moves; otherwise a fault is chosen.
+        actor: the actor that moved last, or that the fault would happen to; empty when it cannot move.
+        operation: the pending operation of that actor.
         is_fresh: that actor has not touched the storage yet, or not since it slept.
         has_changed: its last operation changed something.
-        pending: what all who could move next are about to do.
+        pending: the pending operations of all actors.
         options: at least two; the first means "as before".
     """
 
@@ -102,7 +102,7 @@ class Choice:
 
 
 Choose: TypeAlias = Callable[[Choice], int]
-"""Answers with the index of an option."""
+"""Returns the index of the chosen option."""
 
 
 def first(choice: Choice) -> int:
@@ -173,11 +173,11 @@ class Scheduled:
 
     @property
     def is_pending(self) -> bool:
-        """Whether some decisions were not asked for yet."""
+        """Whether some decisions have not been used yet."""
         return bool(self._left)
 
     def refuse_unused(self) -> None:
-        """Check that every decision was asked for.
+        """Check that every decision was used.
 
         Raises:
             InvalidRequest: some were not: the schedule is of another scenario, or of other code.
@@ -216,7 +216,7 @@ class RandomWalk:
 
 
 class Drawn:
-    """Choices from Hypothesis, which then shrinks a failure to the fewest and smallest ones.
+    """Choices from Hypothesis, which shrinks a failure to the fewest and smallest choices.
 
     Args:
         draw_below: for example `lambda n: data.draw(st.integers(0, n - 1))`.

@@ -6,7 +6,7 @@ import threading
 
 
 class ManualClock:
-    """Wall time under the test's hand; a sleep advances it.
+    """Wall time that a test sets; a sleep advances it.
 
     Args:
         start_ms: the first wall time, in ms since 1970 UTC.

@@ -29,7 +29,7 @@ _MUTATIONS = frozenset({"put", "put_if_absent", "delete"})
 
 
 class Fault(Enum):
-    """Ways in which a storage call goes wrong."""
+    """Faults of a storage call."""
 
     CRASH_BEFORE = "F1"
     CRASH_AFTER = "F2"
@@ -40,7 +40,7 @@ class Fault(Enum):
     EXISTS_BY_ITSELF = "F7"
 
     def applies_to(self, operation: str) -> bool:
-        """Return whether the fault can happen to an operation; a plan has no effect elsewhere."""
+        """Return whether the fault can happen to an operation; elsewhere a plan has no effect."""
         if self in {Fault.EXISTS_THOUGH_ABSENT, Fault.EXISTS_BY_ITSELF}:
             return operation == "put_if_absent"
         if self in {Fault.ERROR_AFTER, Fault.LANDS_LATER}:
@@ -53,10 +53,10 @@ class Crash(BaseException):
 
 
 class Faults(Protocol):
-    """Decides which call goes wrong, and how."""
+    """Source of faults: decides which call gets which fault."""
 
     def fault_at(self, number: int, point: str) -> Fault | None:
-        """Asked before each counted operation: its number from 1, and its point, `operation:path`."""
+        """Return the fault of an operation, if any, by number from 1 and point, `operation:path`."""
         ...
 
 
@@ -68,7 +68,7 @@ class FaultPlan:
 
     @classmethod
     def at(cls, number: int, fault: Fault) -> FaultPlan:
-        """One fault."""
+        """Return a plan with one fault."""
         return cls({number: fault})
 
     def fault_at(self, number: int, point: str) -> Fault | None:
@@ -84,7 +84,7 @@ class FaultyStorage:
 
     Args:
         inner: the storage with the state; tests inspect it after a crash.
-        plan: which operations go wrong.
+        plan: the faults.
         only_mutations: count (and so disturb) only put, put_if_absent and delete.
         lag_operations: after how many further operations a put of `Fault.LANDS_LATER` lands; without it, at `land()`.
     """
@@ -137,7 +137,7 @@ class FaultyStorage:
             return len(self._late)
 
     def land(self) -> None:
-        """Let the oldest late effect land; nothing when there is none. The dead's requests land too."""
+        """Let the oldest late effect land, if there is one; requests of a dead process land, too."""
         with self._lock:
             effect = self._late.pop(0)[1] if self._late else None
         if effect is not None:

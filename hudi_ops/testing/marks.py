@@ -23,7 +23,7 @@ _PRODUCT = "hudi_ops"
 def logged_marks() -> Iterator[Counter[str]]:
     """Count what the product logs at INFO and above, as `logger: text without values`.
 
-    Meanwhile nothing of it goes elsewhere: thousands of simulated crashes would fill any log.
+    Until the context ends, no other handler gets these lines: thousands of simulated crashes would fill any log.
     """
     logger = logging.getLogger(_PRODUCT)
     marks: Counter[str] = Counter()
@@ -44,7 +44,7 @@ def logged_marks() -> Iterator[Counter[str]]:
 def watched(*functions: Callable[..., Any]) -> Iterator[Counter[str]]:
     """Count calls of functions as `module.name`, and errors as `module.name!Conflict`.
 
-    Every module of the product that holds one of them under its name gets the counting one until the context ends.
+    Until the context ends, each module of the product that has imported a function has a counting wrapper in its place.
 
     Args:
         functions: functions of modules, not methods.
@@ -65,7 +65,7 @@ def watched(*functions: Callable[..., Any]) -> Iterator[Counter[str]]:
 
 
 def refuse_unreached(wanted: Iterable[str], marks: Counter[str]) -> None:
-    """Check that a suite reached what it is there for.
+    """Check that a suite reached the wanted marks.
 
     Args:
         wanted: marks, in full or the beginning of one.

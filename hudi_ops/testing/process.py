@@ -16,23 +16,23 @@ from hudi_ops.testing.world import LateEffect, World, fold
 
 
 class Scheduler(Protocol):
-    """Whom a process tells what it does."""
+    """Receiver of the steps of a process."""
 
     world: World
     late: list[LateEffect]
 
     def record(self, actor: str, operation: PendingCall) -> Step:
-        """Take up a step."""
+        """Record a step, and return it."""
         ...
 
     def clock_was_read(self, actor: str) -> None:
-        """Return whether the actor read its clock since its last operation."""
+        """Record that the actor read its clock since its last operation."""
         ...
 
 
 @dataclass
 class Beat:
-    """Something that a process calls again and again; `due_ms` is in the world's time."""
+    """Function that a process calls periodically; `due_ms` is in the world's time."""
 
     interval_ms: int
     call: Callable[[], None]
@@ -40,10 +40,10 @@ class Beat:
 
 
 class Process:
-    """One actor: its function in a greenlet, and what the scheduler must know of it.
+    """One actor: its function in a greenlet, and the state that the scheduler needs.
 
-    `is_vain` says that it was interrupted before its pending operation, and that nothing happened since which this operation could
-    notice, or which could notice it: had it been interrupted one operation later, all would be the same.
+    `is_vain`: the process was interrupted before its pending operation, and since then no step conflicts with this operation and no
+    time passed. An interruption one operation later would have had the same result.
 
     Args:
         name: names the process in steps and schedules.
@@ -88,7 +88,7 @@ class Process:
         return self._greenlet is not None
 
     def is_ready(self) -> bool:
-        """Whether it could move now."""
+        """Return whether the process can move now."""
         if self.pending is None or self.outcome is not None:
             return False
         now_ms = self.world.clock.wall_ms
@@ -97,7 +97,7 @@ class Process:
         return self.wake_ms is None or now_ms >= self.wake_ms
 
     def state(self) -> tuple[object, ...]:
-        """Return what its future depends on, beside the world."""
+        """Return everything besides the world that its next steps depend on."""
         if self.outcome is not None:
             return (str(self.outcome),)
         beats = tuple(beat.due_ms for beat in self.beats)
@@ -130,19 +130,19 @@ class Process:
         self._greenlet.switch()
 
     def kill(self) -> None:
-        """Let the process die where it stands."""
+        """End the process at its pending operation."""
         self.die()
         if self._greenlet is not None and not self._greenlet.dead:
             self._greenlet.throw(Crash("the simulation is over"))
 
     def die(self) -> None:
-        """From here on it does nothing any more; its lock is free, its leases are not renewed."""
+        """Mark the process as dead: it makes no more steps, frees its lock and renews no lease."""
         self._is_dead = True
         self.beats.clear()
         self.world.lock.drop(self.name)
 
     def beat(self, beat: Beat) -> None:
-        """Make one beat, undisturbed and in one go, as a thread of this process."""
+        """Make one beat without faults and interruptions, as a thread of this process would."""
         self._is_beating = True
         try:
             beat.call()
@@ -171,7 +171,7 @@ class Process:
         return self.step
 
     def saw(self, step: Step, said: str, digest: bytes = b"") -> None:
-        """Take up what an operation answered: what this process does next depends on nothing else."""
+        """Record the answer of an operation; the next steps of this process depend only on answers."""
         step.seen = said
         self.seen = fold(self.seen, step.operation.name, step.operation.path, said, digest)
 
@@ -182,7 +182,7 @@ class Process:
             self.outcome = Outcome(is_dead=True)
         except Exception as error:  # noqa: BLE001 - how it ended is what the simulation reports
             self.outcome = Outcome(error=error)
-        self.scheduler.clock_was_read(self.name)  # its end comes at a time, too
+        self.scheduler.clock_was_read(self.name)  # the end of a process has a time, too
         if not self._is_dead:
             self.beats.clear()
             self.world.lock.drop(self.name)

@@ -20,7 +20,7 @@ _TIME = "@time"
 
 
 class Vain(Exception):
-    """The run ends like another one, in which an actor was interrupted later or not at all."""
+    """Signal that a run ends like one in which an actor was interrupted later or not at all."""
 
 
 class Simulation:
@@ -30,9 +30,9 @@ class Simulation:
 
     Args:
         storage: the state to start from; it is copied.
-        start_ms: the time to start at, in ms since 1970 UTC; it passes only when everybody waits, and by faults.
-        faults: what may go wrong.
-        max_steps: a run that takes more does not end.
+        start_ms: the time to start at, in ms since 1970 UTC; time passes only when all actors wait, and by faults.
+        faults: the faults that may happen.
+        max_steps: limit of a run; one that takes more is an error.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Simulation:
 
     @property
     def schedule(self) -> str:
-        """The choices so far that were not the first option."""
+        """Choices so far that were not the first option."""
         return " ".join(map(str, self._decisions))
 
     def actor(
@@ -88,7 +88,7 @@ class Simulation:
         self._processes[name] = Process(name, run, self, when, skew_ms)
 
     def outcome(self, name: str) -> Outcome | None:
-        """How an actor ended; None while it has not."""
+        """Return how an actor ended; None: it has not ended."""
         return self._processes[name].outcome
 
     def run(
@@ -105,7 +105,7 @@ class Simulation:
         Args:
             choose: answers every question with an option's index.
             preemptions: how often an actor that could move on may be interrupted; None: as often as `choose` likes.
-            faults: how many things may go wrong; None: as many as the menu says.
+            faults: how many faults may happen; None: as many as the menu says.
             watch: called before each step; what it raises ends the run.
             ends_vain: end the run when an interruption turns out to have been in vain.
 
@@ -130,7 +130,7 @@ class Simulation:
         return RunRecord(self.schedule, tuple(self.steps), outcomes, self.storage, self.world.clock.wall_ms, end)
 
     def state(self) -> tuple[object, ...]:
-        """Everything that the rest of the run depends on, beside the choices."""
+        """Return everything besides the choices that the rest of the run depends on."""
         return (
             self.world.storage_digest,
             self.world.clock.wall_ms,
@@ -141,7 +141,7 @@ class Simulation:
         )
 
     def record(self, actor: str, operation: PendingCall, trouble: Trouble | None = None, seen: str = "") -> Step:
-        """Take up a step."""
+        """Record a step, and return it."""
         step = Step(self._number, actor, operation, trouble, seen)
         self.steps.append(step)
         self._number += 1
@@ -151,7 +151,7 @@ class Simulation:
         return step
 
     def clock_was_read(self, actor: str) -> None:
-        """Return whether the actor read its clock since its last operation."""
+        """Record that the actor read its clock since its last operation."""
         process = self._processes[actor]
         if process.step is not None:
             self.clock_readers.add((actor, process.step.operation))
@@ -282,7 +282,7 @@ class Simulation:
             step.seen = type(error).__name__  # refused by the store, and nothing receives the answer
 
     def _overdue(self, process: Process) -> list[Beat]:
-        """Return beats that a process missed in a pause: its thread may wake before the actor."""
+        """Return beats that a process missed in a pause; they may come before the actor moves."""
         return [beat for beat in process.beats if beat.due_ms <= self.world.clock.wall_ms]
 
     def _happen(self, process: Process, operation: PendingCall, event: Event) -> None:
@@ -308,7 +308,7 @@ class Simulation:
         """Let time pass; actors that are not paused renew their leases on the way."""
         clock = self.world.clock
         for process in self._processes.values():
-            process.is_vain = False  # time is noticed by everybody
+            process.is_vain = False  # all actors can notice that time passed
         while True:
             due = [
                 (beat.due_ms, at, process, beat)

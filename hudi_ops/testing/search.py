@@ -1,7 +1,7 @@
-"""Systematic search of all schedules within bounds, without those that show nothing new.
+"""Search all schedules within bounds, except those that cannot have a new end.
 
-Schedules are tried in order of their decisions: first none, then one, and so on, so that a failure is found by a short one. Each
-run makes the decisions of its schedule and from there on takes the first option; what else it could have chosen becomes new ones.
+Schedules are tried by their number of decisions: first none, then one, and so on, so that a short schedule shows a failure. Each
+run makes the decisions of its schedule, then takes the first options; every other option of these choices makes a new schedule.
 Two reductions, both of which keep every end state within the bounds:
 
 - A choice is left out where it commutes with the operation it precedes: interrupting an actor before an operation that is
@@ -26,12 +26,12 @@ Schedule = tuple[Decision, ...]
 
 
 class KnownState(Exception):
-    """The run came to a state from which everything was tried."""
+    """Signal that a run came to a state from which all continuations are tried."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A choice that a run did not take: where, by whom, before which operation."""
+    """Option that a run did not take: of which actor, before which operation."""
 
     actor: str
     operation: PendingCall | None
@@ -42,19 +42,19 @@ class Alternative:
     is_fresh: bool
     has_changed: bool
     is_doubled: bool
-    """Crashes before and after each operation are tried: most of the one kind are as the other."""
+    """Crashes before and after the operation are both options: at most places one of them is enough."""
     pending: frozenset[PendingCall]
-    """For what moves by itself: all operations that it may come before."""
+    """For a late effect or a late beat: all operations that it may precede."""
 
 
 class Search:
-    """Which schedules are still to be tried.
+    """Schedules that are still to be tried.
 
     Args:
         scenario: makes the simulation, the same each time.
         preemptions: the most in one run.
         faults: the most in one run.
-        reduce: leave out what can show nothing new.
+        reduce: leave out schedules that cannot have a new end.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Search:
         return not self._todo
 
     def next_run(self) -> RunRecord | None:
-        """Try the next schedule; None when it came to a state that is known."""
+        """Run the next schedule, and return the run; None: it came to a known state."""
         schedule = self._todo.popleft()
         simulation, guide = self._scenario(), _Guide(schedule, self._reduce)
 
@@ -139,7 +139,7 @@ class Search:
         mover, _, kind = one.label.partition("~")
         if kind:
             footprint = self._footprints.get(f"{mover}~late" if kind.startswith("late") else one.label)
-            # Time that passes shows in the change time of what lands.
+            # The change time of a late effect shows how much time has passed.
             return footprint is None or any(
                 operation.name == "sleep" or footprint.conflicts(operation) for operation in one.pending
             )
@@ -162,7 +162,7 @@ class Search:
     def _can_fault_matter(self, one: Alternative, operation: PendingCall) -> bool:
         trouble = trouble_of(one.label)
         if trouble is Fault.CRASH_BEFORE:
-            # To die before an operation is to die after the last one that changed something: what was read is forgotten.
+            # A death before an operation equals one after the last change: a dead process forgets what it read.
             return one.is_fresh or (one.has_changed and not one.is_doubled)
         if trouble is Fault.CRASH_AFTER:
             return operation.is_mutation or (one.is_fresh and not one.is_doubled)

@@ -52,7 +52,7 @@ def simulated_context(storage: Storage, clock: Clock, actor: str) -> TableContex
     Args:
         storage: usually a `FaultyStorage` around a `MemoryStorage`.
         clock: usually a `ManualClock`.
-        actor: names the process that is played; its leases are dead only once they expire.
+        actor: name of the simulated process; its leases are dead only once they expire.
     """
     return TableContext(
         storage=storage,

@@ -36,7 +36,7 @@ Check = Callable[[RunRecord], None]
 
 
 class Violation(AssertionError):
-    """A check failed, or an actor ended in an error that is none of the product's.
+    """A check failed, or an actor ended in an error that is not a `HudiOpsError`.
 
     Attributes:
         history: the run.
@@ -58,11 +58,11 @@ class Violation(AssertionError):
 
 @dataclass
 class Explored:
-    """What was run.
+    """Counts of simulated runs.
 
     Attributes:
         schedules: runs that came to their end.
-        pruned: runs that ended early, in a state that was known.
+        pruned: runs that ended early, in a known state.
         left_out: schedules that were not run since they end like another one.
         states: distinct ends, by storage and outcomes; each was checked once.
         marks: what the product logged, the faults by operation, the outcomes; with counts.
@@ -142,7 +142,7 @@ def walk(
         scenario: makes the simulation.
         check: raises when a history breaks a promise.
         seeds: as many runs as there are seeds.
-        preemptions: how often, at most, an actor is interrupted; None: as the seed has it.
+        preemptions: how often, at most, an actor is interrupted; None: the seed decides.
         faults: how many things go wrong at most; None: as the menu of the scenario says.
 
     Returns:

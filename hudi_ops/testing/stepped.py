@@ -94,7 +94,7 @@ class SteppedStorage:
             self.delete(path)
 
     def sweep_temp(self, older_than_ms: int, now_ms: int) -> int:
-        """Nothing: puts of the world leave no halves."""
+        """Do nothing: puts of the world leave no temporary files."""
         return 0
 
     def _read(self, name: str, path: str, effect: Callable[[], Result]) -> Result:
@@ -192,7 +192,7 @@ class SteppedClock:
 
 
 class SteppedBeats:
-    """Beats happen when the world's time passes their due time, unless the process stands still."""
+    """Beats that are made at their due time in the world, unless the process is paused."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -207,7 +207,7 @@ class SteppedBeats:
         try:
             yield
         finally:
-            with suppress(ValueError):  # the dead have none
+            with suppress(ValueError):  # a dead process has no beats
                 self._process.beats.remove(mine)
 
 
@@ -235,7 +235,7 @@ class SteppedLock:
             self._process.saw(step, "ok")
 
     def holder(self) -> LockHolder | None:
-        """Who holds the lock now, or None."""
+        """Return who holds the lock now, or None."""
         held = self._process.world.lock.held
         self._process.seen = fold(self._process.seen, "" if held is None else held.actor)
         return None if held is None else held.holder

@@ -12,7 +12,7 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.faults import Fault
 
 LOCK = "@lock"
-"""Stands for the table lock where operations name a path."""
+"""Path that stands for the table lock in operations."""
 
 MUTATIONS = frozenset({"put", "put_if_absent", "delete"})
 LISTINGS = frozenset({"list", "list_folder"})
@@ -31,13 +31,13 @@ class Event(Enum):
     LOCK_REFUSED = "L3"
     """The lock is not granted until the wait times out."""
     CLOCK_FORWARD = "C1"
-    """The actor's wall clock jumps ahead; monotonic time does not notice."""
+    """The actor's wall clock jumps ahead; monotonic time does not change."""
     CLOCK_BACK = "C2"
     """The actor's wall clock jumps back."""
     PAUSE = "P1"
-    """The actor's process stands still, beats and all, until its leases have expired (SIGSTOP)."""
+    """The actor's process and its beats are paused until its leases have expired (SIGSTOP)."""
     SLOW = "P2"
-    """As much time passes while the actor waits for one operation; it beats, and so do all others."""
+    """The same time passes while the actor waits for one operation; all actors continue to beat."""
 
 
 Trouble: TypeAlias = Fault | Event
@@ -58,11 +58,11 @@ class PendingCall:
 
     @property
     def is_mutation(self) -> bool:
-        """Whether others can see that it took place; the lock is such a thing, too."""
+        """Whether other actors can see that the call was made; calls on the lock count, too."""
         return self.name in MUTATIONS or self.name in LOCKING
 
     def conflicts(self, other: PendingCall) -> bool:
-        """Whether the order of the two can be told from their results."""
+        """Return whether the results of two calls depend on their order."""
         if not (self.is_mutation or other.is_mutation) or {self.name, other.name} & TIMELY:
             return False
         return self.path == other.path or other._lists(self.path) or self._lists(other.path)
@@ -76,7 +76,7 @@ class PendingCall:
 
 @dataclass
 class StepEffects:
-    """Everything that an actor was seen doing, as far as it can matter to others."""
+    """Operations of an actor that other actors can depend on, by their paths."""
 
     read: set[str] = field(default_factory=set)
     listed: set[str] = field(default_factory=set)
@@ -85,7 +85,7 @@ class StepEffects:
     moves_time: bool = False
 
     def add(self, operation: PendingCall) -> bool:
-        """Take up an operation; True when it was new."""
+        """Add an operation; return whether it was new."""
         place = self.listed if operation.name in LISTINGS else self.changed if operation.is_mutation else self.read
         if operation.name in TIMELY:
             before, self.moves_time = self.moves_time, True
@@ -98,7 +98,7 @@ class StepEffects:
         return True
 
     def conflicts(self, operation: PendingCall) -> bool:
-        """Whether the order of an operation and of one of these can be told from their results."""
+        """Return whether the results of an operation and one of these depend on their order."""
         if operation.name in TIMELY:
             return False
         if operation.name in LISTINGS:
@@ -111,7 +111,7 @@ class StepEffects:
 
 
 def folders_of(path: str) -> list[str]:
-    """Every folder above a path, the root among them."""
+    """Return every folder above a path, including the root."""
     parts = path.split("/")
     return ["", *("/".join(parts[:depth]) for depth in range(1, len(parts)))]
 
@@ -144,12 +144,12 @@ class Outcome:
 
     @property
     def succeeded(self) -> bool:
-        """Whether it returned."""
+        """Whether the actor's function returned."""
         return self.is_finished and not self.is_dead and self.error is None
 
     @property
     def kind(self) -> str:
-        """In a word: `ok`, `died`, `never ran`, or the error's class."""
+        """One of `ok`, `died` and `never ran`, or the name of the error's class."""
         if self.error is not None:
             return type(self.error).__name__
         return "died" if self.is_dead else "ok" if self.is_finished else "never ran"
@@ -167,7 +167,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run of a simulation: its steps, how each actor ended, and what then lay on storage.
+    """One run of a simulation: its steps, how each actor ended, and the storage at the end.
 
     `schedule` replays it; `now_ms` is the world's time at the end. Runs of one `end` have equal storage and equal outcomes.
     """
@@ -188,12 +188,12 @@ class RunRecord:
 
     @property
     def troubles(self) -> tuple[Step, ...]:
-        """Steps at which something went wrong."""
+        """Steps with a fault or an event."""
         return tuple(step for step in self.steps if step.trouble is not None)
 
     @property
     def digest(self) -> str:
-        """Equal for equal runs: all steps with what they saw, all outcomes, every byte on storage."""
+        """Digest of the run: all steps with their answers, all outcomes, every byte on storage."""
         said = blake2b(digest_size=16)
         for step in self.steps:
             said.update(f"{step}\n".encode())
@@ -205,7 +205,7 @@ class RunRecord:
         return said.hexdigest()
 
     def story(self) -> str:
-        """Every step in order, then each actor's end."""
+        """Return every step in order, then each actor's end."""
         return "\n".join((
             f"schedule: {self.schedule or '(no choice differs from the first)'}",
             *map(str, self.steps),

@@ -21,7 +21,7 @@ def fold(seen: bytes, *more: str | bytes) -> bytes:
 
 
 class WorldClock:
-    """The world's true time, by which files get their change times; it moves only when told."""
+    """The world's true time, which gives files their change times; only calls move it."""
 
     def __init__(self, start_ms: int) -> None:
         self.wall_ms = start_ms
@@ -42,7 +42,7 @@ class WorldClock:
 
 @dataclass
 class Acquisition:
-    """One holding of the lock; `is_noticed`: it was lost, and its holder can know."""
+    """One acquisition of the lock; `is_noticed`: it was lost, and `still_mine` says so."""
 
     actor: str
     token: int
@@ -52,46 +52,46 @@ class Acquisition:
 
 @dataclass
 class SharedLock:
-    """The one table lock: fair, and at the mercy of the simulation."""
+    """The one table lock, which is fair; the simulation can take it away."""
 
     held: Acquisition | None = None
     waiting: deque[str] = field(default_factory=deque)
     acquisitions: int = 0
 
     def can_enter(self, actor: str) -> bool:
-        """Whether it is free for this actor now; who waits is served first, in order."""
+        """Return whether an actor can take the lock now; waiting actors come first, in order."""
         return self.held is None and (not self.waiting or self.waiting[0] == actor)
 
     def enter(self, actor: str, holder: LockHolder) -> Acquisition:
-        """Take it; `can_enter` must be true."""
+        """Take the lock; `can_enter` must be true."""
         self.leave_queue(actor)
         self.acquisitions += 1
         self.held = Acquisition(actor, self.acquisitions, holder)
         return self.held
 
     def leave_queue(self, actor: str) -> None:
-        """Wait no longer."""
+        """Remove an actor from the queue."""
         if actor in self.waiting:
             self.waiting.remove(actor)
 
     def free(self, held: Acquisition) -> None:
-        """Let go of one acquisition, if it is still the one that counts."""
+        """Free the lock, if this acquisition still holds it."""
         if self.held is held:
             self.held = None
 
     def drop(self, actor: str) -> None:
-        """Its session is gone: what a dead process held or waited for is free."""
+        """End the session of a dead process: free its lock, and its place in the queue."""
         self.leave_queue(actor)
         if self.held is not None and self.held.actor == actor:
             self.held = None
 
     def state(self) -> tuple[object, ...]:
-        """Return what its future depends on."""
+        """Return everything that later acquisitions depend on."""
         return (None if self.held is None else (self.held.actor, self.held.token), *self.waiting, self.acquisitions)
 
 
 class World:
-    """What all actors of one simulation share.
+    """Storage, lock and clock that all actors of one simulation share.
 
     Args:
         storage: the state to start from; it is copied.
@@ -108,7 +108,7 @@ class World:
             self.changed(info.path)
 
     def changed(self, path: str) -> None:
-        """Look at a file again: it was put or deleted."""
+        """Update the digest after a file was put or deleted."""
         old = self._files.pop(path, None)
         if old is not None:
             self._digest ^= old[1]
@@ -132,7 +132,7 @@ class World:
 
 @dataclass
 class LateEffect:
-    """A change that its caller took for failed, and that has not landed yet."""
+    """Change that has not landed yet, and that its caller takes for failed."""
 
     name: str
     path: str

@@ -1,4 +1,4 @@
-"""Find the files with the changes of some writes: in each group the newest slice they wrote."""
+"""Find the files with the changes of some writes: their newest slice of each group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NO_FILE = frozenset({"", "null"})
 
 @dataclass(frozen=True)
 class CompletedWrite:
-    """A completed write with what it says, from the active timeline or from the archived one."""
+    """A completed write and its commit metadata, from the active or the archived timeline."""
 
     time: str
     completion_time: str
@@ -27,15 +27,16 @@ class CompletedWrite:
 def changed_slices(
     writes: Sequence[CompletedWrite], *, logs_name_their_base: bool = False, earlier: Sequence[CompletedWrite] = ()
 ) -> list[Slice]:
-    """Slices that hold the newest state of all that the writes wrote, by partition and file id.
+    """Return slices with the newest state of the rows of writes, by partition and file id.
 
-    Groups that one of the writes replaced are left out: their rows are gone, or lie in a new group among those files. A log file
-    older than the newest base file of its group is in that base file already. What a write put into the groups that a resize is
-    making lies in the old groups as well: of the two, those count that the resize leaves. It may have left some of them out.
+    Groups that one of the writes replaced are left out: their rows are deleted, or are in a new group that the writes made. A log
+    file older than the newest base file of its group is left out: that base file contains its rows. During a resize a write puts
+    its rows into the old groups and into the new ones. The log files of a new group count if the resize completed and made the
+    group; otherwise those of the old group count.
 
     Args:
         logs_name_their_base: log files carry the instant of their base file (version 6), not their writer's.
-        earlier: see `resizes_named`; those that completed before the writes' interval ended.
+        earlier: resizes that `resizes_named` returns, if they completed before the end of the writes' interval.
 
     Raises:
         Unsupported: a write names a file that is no data file of Hudi's.

@@ -1,4 +1,4 @@
-"""Read which files cleans removed, active and archived ones (docs/format.md §9.3)."""
+"""Read which files active and archived cleans removed (docs/format.md §9.3)."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _Removed: TypeAlias = tuple[str, str, str]
 def files_of_cleans(storage: Storage, config: TableConfig, as_of: str | None = None) -> dict[str, tuple[DataFile, str]]:
     """Return the files that cleans removed or are removing: path -> request time of the clean.
 
-    A named file may still exist. `as_of` leaves out what that moment does not need: files of cleans that completed before it, which
-    were superseded later, and of groups that an archived replace commit hid at or before it. A later replace commit hides nothing
-    from it: an archiver that died or has not decided yet leaves instants in both places (docs/protocol.md §22).
+    A returned file may still exist. `as_of` leaves out the files that a read of that moment does not need: those of cleans that
+    completed before it, and those of groups that an archived replace commit hid at or before it. Later replace commits are
+    ignored: an archiver that died or has not decided yet leaves instants on both timelines (docs/protocol.md §22).
 
     Raises:
         Corrupt: a clean or the history cannot be read.
         Unavailable: the history is rewritten faster than it can be read.
     """
     timeline = load_timeline(storage, config)
-    # After the active timeline: a clean that is archived in between is then found twice, and not missed.
+    # Read after the active timeline: a clean that is archived in between is then found twice instead of missed.
     actions = frozenset({_CLEAN} if as_of is None else {_CLEAN, _REPLACE})
     history = load_history(storage, config, with_content=True, actions=actions).instants
     since = as_of or ""
@@ -52,7 +52,7 @@ def files_of_cleans(storage: Storage, config: TableConfig, as_of: str | None = N
 def paths_of_cleans(storage: Storage, config: TableConfig) -> frozenset[str]:
     """Return the paths of files that cleans removed, are removing or found gone.
 
-    Those of a clean or a history that cannot be read are left out: `hudi-ops verify` reports these by themselves.
+    Files of an unreadable clean or history are left out: other checks of `hudi-ops verify` report it.
 
     Raises:
         Unavailable: storage did not answer, or the history is rewritten faster than it can be read.
@@ -109,7 +109,7 @@ def _files_of(clean: str, said: Plan | Result | None) -> Iterator[_Removed]:
 
 
 def _replaced(history: Sequence[ArchivedInstant], as_of: str) -> set[tuple[str, str]]:
-    """Return partition and id of groups that archived replace commits hide, up to a moment."""
+    """Return partition and file id of groups that archived replace commits hid up to `as_of`."""
     return {
         (partition, file_id)
         for one in history

@@ -1,16 +1,16 @@
-"""Values of a view: base and log files, as listed, with what their names say."""
+"""Listed base and log files, with the facts that their names hold."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 CDC_SUFFIX = ".cdc"
-"""End of the name of a log of changes."""
+"""Suffix of the names of change-data files."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One base or log file. `path` is relative to the table's root, sizes in bytes."""
+    """One base or log file; `path` is relative to the table's root."""
 
     partition_path: str
     path: str
@@ -26,5 +26,5 @@ class DataFile:
 
     @property
     def is_cdc(self) -> bool:
-        """Whether it is a log of changes, which holds no rows of the table's."""
+        """Whether it is a change-data file, which holds no rows of the table."""
         return self.is_log and self.path.endswith(CDC_SUFFIX)

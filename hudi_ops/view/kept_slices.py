@@ -1,14 +1,14 @@
-"""Slices of a write's partitions, kept from one write to the next.
+"""Cache the slices of partitions from one write to the next.
 
-A group that is not compacted has a log file for each commit. A look at all of them costs each commit what all commits before it
-wrote, though a commit adds one. So the slices of a partition are kept with timeline and listing of which they were made, and
-continued by the log files that came since.
+A group that is not compacted has a log file for each commit. If each commit looked at all of them, its cost would grow with the
+number of earlier commits. So the slices of a partition are kept together with their timeline and listing, and the next write only
+adds the new log files.
 
-The invariant: what is continued equals what `Moment.slices` would find. It is continued only if nothing happened but delta commits
-that completed, and if each file that came is a log file that one of these made and names, the newest of a known group. Everything
-else is found anew: any other action that completed or is gone, also of archives and foreign writers, a file that is gone or may
-still change, a new file group, a base file, a file that is named and not listed, a log file that no commit names, or a commit
-that was read meanwhile and may name a file that is lost (docs/protocol.md §19).
+The invariant: the slices after this addition equal those that `Moment.slices` would find. Log files are only added if delta commits
+completed and nothing else happened, and if each new file is a log file, made and named by one of these commits, and the newest
+of a known group. All slices are computed anew after anything else: another action that completed or left the timeline (also by an
+archiver or a foreign writer), a file that is gone or may still change, a new file group, a base file, a named file that is not
+listed, a log file that no commit names, or a commit that was read meanwhile and may name a lost file (docs/protocol.md §19).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from hudi_ops.view.slices import Slice, merge_key
 
 @dataclass(frozen=True)
 class _Kept:
-    """Slices of one partition by file id, and what they were made of."""
+    """Slices of one partition by file id, with the timeline and listing that they come from."""
 
     config: TableConfig
     timeline: Timeline
@@ -87,9 +87,9 @@ class KeptSlices:
     def _continued(
         self, config: TableConfig, timeline: Timeline, listed: Mapping[str, Listed]
     ) -> dict[str, _Kept] | None:
-        """Return the kept slices with the log files that came since.
+        """Return the kept slices with the new log files; None: all slices must be computed anew.
 
-        None: all have to be found anew. A commit that is read for one partition may name a file of another one.
+        All partitions are computed anew if one must be: a commit that is read for one partition may name a file of another.
         """
         done: dict[str, dict[str, Instant]] = {}
         for path, folder in listed.items():
@@ -118,9 +118,9 @@ class KeptSlices:
     def _completed(
         self, config: TableConfig, timeline: Timeline, path: str, listed: Listed
     ) -> dict[str, Instant] | None:
-        """Return the delta commits that completed since a partition was kept.
+        """Return the delta commits that completed since a partition was kept, by request time.
 
-        None: more changed than that.
+        None: something else changed, too.
         """
         kept = self._kept.get(path)
         if kept is None or kept.known is not listed.known or listed.count < kept.count or listed.changing:
@@ -129,19 +129,19 @@ class KeptSlices:
             return None
         done = _completed_deltas(kept.timeline, timeline)
         if done is None or any(kept.known.first.get(time, kept.count) < kept.count for time in done):
-            return None  # one that was undone was made again
+            return None  # an instant was undone and made again
         return done
 
     def _is_read(self, timeline: Timeline, done: Mapping[str, Instant], fresh: Sequence[DataFile]) -> bool:
-        """Read the commits that made files; return whether all are there."""
+        """Read the commits that made new files; return whether each is in `done` and has metadata."""
         instants = {file.instant for file in fresh}
         return all(time in done and self._commits.metadata(timeline, done[time]) is not None for time in instants)
 
     def _are_named(self, timeline: Timeline, path: str, done: Mapping[str, Instant], fresh: Sequence[DataFile]) -> bool:
-        """Return whether files are the log files that the delta commits read since name."""
+        """Return whether the new files are exactly the log files that the delta commits name."""
         read = self._commits.read_since(self._kept[path].reads)
         if not {timeline.path(one.file_name) for one in done.values()}.issuperset(read):
-            return False  # another one may name a file that is lost
+            return False  # another commit was read, too, and may name a lost file
         named = {
             file: time
             for time, one in done.items()
@@ -154,9 +154,9 @@ class KeptSlices:
     def _longer(
         self, config: TableConfig, timeline: Timeline, slices: Mapping[str, Slice], fresh: Sequence[DataFile]
     ) -> Mapping[str, Slice] | None:
-        """Return slices with further log files.
+        """Return slices with new log files added.
 
-        None unless these are the newest files of slices that were kept.
+        None: a new file belongs to no kept slice, or is not the newest file of its slice.
         """
         if not fresh:
             return slices
@@ -174,7 +174,7 @@ class KeptSlices:
 def _completed_deltas(before: Timeline, now: Timeline) -> dict[str, Instant] | None:
     """Return the delta commits that completed between two timelines, by request time.
 
-    None if anything else completed, or is gone. What began decides nothing: its files may still change.
+    None if any other action completed, or if an instant is gone. Instants that only began are ignored.
     """
     moved = moved_between(before, now)
     if moved is None:

@@ -1,8 +1,8 @@
-"""Files of a partition folder, kept from one listing to the next.
+"""Cache the files of a partition folder from one listing to the next.
 
-A copy-on-write group that is not cleaned has a file for each commit, and each commit lists its folder. A file that a completed
-write made does not change any more: it is taken from the last listing as long as its name is there. Files of all other instants are
-looked at again, since a writer may still be filling them.
+A copy-on-write group that is not cleaned has a file for each commit, and each commit lists its folder. A file of a completed
+write does not change any more: it is taken from the last listing as long as the folder contains its name. Files of all other
+instants are examined again, since a writer may still be writing them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hudi_ops.timeline.active import Timeline
 from hudi_ops.view.file_group import DataFile
 
 FOLDERS_KEPT_MAX = 256
-"""Partition folders that are remembered; of more, those that were listed longest ago are forgotten."""
+"""Largest number of partition folders that are remembered; the one listed longest ago is forgotten first."""
 
 _path_of = attrgetter("path")
 
@@ -26,14 +26,14 @@ _path_of = attrgetter("path")
 class KnownFiles:
     """Files of one folder that do not change any more, in the order in which they were found.
 
-    Files are only added, by the one listing at a time that holds it. Once a file is gone, another object takes its place.
+    Files are only added, and by one listing at a time. Once a file is gone, a new object replaces this one.
     """
 
     def __init__(self, files: Iterable[DataFile] = ()) -> None:
         self.files: list[DataFile] = []
         self.names: frozenset[str] = frozenset()
         self.first: dict[str, int] = {}
-        """Place of the first file of each instant."""
+        """Position in `files` of the first file of each instant."""
         self.add(list(files))
 
     def add(self, files: Sequence[DataFile]) -> None:
@@ -54,12 +54,12 @@ class Listed:
     changing: tuple[DataFile, ...] = ()
 
     def files(self) -> list[DataFile]:
-        """Return all of them by path."""
+        """Return all files of the listing by path."""
         return sorted([*self.known.files[: self.count], *self.changing], key=_path_of)
 
 
 _known: WeakKeyDictionary[Storage, dict[str, KnownFiles]] = WeakKeyDictionary()
-"""By storage and partition path. What is forgotten is looked at again."""
+"""Known files by storage and partition path."""
 
 
 def data_file(partition_path: str, info: FileInfo) -> DataFile | None:
@@ -71,14 +71,14 @@ def data_file(partition_path: str, info: FileInfo) -> DataFile | None:
 
 
 def listed_files(storage: Storage, partition_path: str, timeline: Timeline) -> list[DataFile]:
-    """List the data files of a folder by path; `timeline` was read before."""
+    """Return the data files of a folder by path; `timeline` must be read before this call."""
     return list_again(storage, partition_path, timeline).files()
 
 
 def list_again(storage: Storage, partition_path: str, timeline: Timeline) -> Listed:
-    """List the data files of a folder; `timeline` was read before."""
+    """List the data files of a folder; `timeline` must be read before this call."""
     kept = _known.setdefault(storage, {})
-    # Taken out: another thread that lists the folder meanwhile begins anew.
+    # Removed during the listing: another thread that lists the same folder meanwhile starts with no known files.
     known = kept.pop(partition_path, None) or KnownFiles()
     news = storage.list_new(partition_path, known.names)
     fresh = [file for info in news.files if (file := data_file(partition_path, info)) is not None]
@@ -98,7 +98,8 @@ def list_again(storage: Storage, partition_path: str, timeline: Timeline) -> Lis
 def _is_settled(file: DataFile, timeline: Timeline) -> bool:
     """Return whether a file does not change any more, since its writer has completed.
 
-    Log files of layout 1 are appended to, and carry the instant of their base file; in layout 2 those of a resize do so.
+    Log files of layout 1 never count as settled: writers append to them, and their names hold the instant of the base file. In
+    layout 2 neither do log files with the instant of a resize in their names.
     """
     if timeline.layout == 1:
         return False

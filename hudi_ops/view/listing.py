@@ -14,7 +14,7 @@ from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.known_files import data_file, listed_files
 
 Keep: TypeAlias = Callable[[Sequence[str]], Sequence[bool]]
-"""Says for folders of a table, by their paths, which may hold wanted rows at any depth."""
+"""Returns for each folder path of a table whether the folder may hold wanted rows, at any depth."""
 
 
 @dataclass(frozen=True)
@@ -29,17 +29,18 @@ class Listing(Protocol):
     """Listing of base and log files by partition path, visible or not."""
 
     source: Literal["storage", "metadata"]
-    """Who says so: folders, or the metadata table."""
+    """Source of the listing: the folders on storage, or the metadata table."""
 
     def files(self, partitions: Sequence[str]) -> dict[str, list[DataFile]]:
-        """Return the files of some partitions, sorted by path; none of a partition that is absent."""
+        """Return the files of some partitions, sorted by path; an absent partition has none."""
         ...
 
     def walk(self, keep: Keep | None = None, *, may_prune_folders: bool = False) -> Walked:
-        """All partitions with their files.
+        """Return all partitions with their files.
 
         Args:
-            may_prune_folders: `keep` may be asked of folders above partitions, too, and folders that it does not want be left out.
+            keep: returns which partitions may hold wanted rows; the others are left out. None: all partitions are wanted.
+            may_prune_folders: call `keep` also for folders above partitions, and do not list the folders that it rejects.
         """
         ...
 
@@ -48,9 +49,9 @@ class StorageListing:
     """Listing of folders; a partition has a `.hoodie_partition_metadata` (docs/format.md §1.1).
 
     Args:
-        engine: how many folders are listed at a time; listing costs waiting, not work.
-        timeline: read before the listing; None: nothing is known of it. Base files and log files that its completed writes made,
-            and that were listed before, are not looked at again.
+        engine: lists folders in parallel, since a listing mostly waits for storage.
+        timeline: must be read before the listing. Files that its completed writes made and that were listed before are not examined
+            again. None: every file is examined.
     """
 
     source: Literal["storage", "metadata"] = "storage"

@@ -1,10 +1,10 @@
 """Find the slices of a table at one moment, and refuse those with a cleaned or lost file.
 
-A clean by file versions names no earliest instant that stays readable, and a savepoint keeps files of instants before the earliest
-that a clean by commits names. So the files that cleans removed tell whether an earlier moment can be read, and nothing else does.
+Only the files that cleans removed tell whether an earlier moment is readable. A clean by file versions names no earliest readable
+instant, and a savepoint keeps files of instants before the earliest one that a clean by commits names.
 
-A listing of storage does not show a file that was lost, and rows would be older or fewer without a word. The commits tell that
-name the file; only those are asked that were read anyway, to know which files count. Source: docs/protocol.md §19.
+A listing of storage does not show that a file was lost: a read would silently return older or fewer rows. So the listing is
+compared with the commits that name files. Only `_read_unlisted` reads further commits for this. Source: docs/protocol.md §19.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class Moment:
     """A table at one moment, on a timeline that was read before its files were listed.
 
     Attributes:
-        timeline: decides what counts.
+        timeline: decides which instants count.
         as_of: request time of the newest instant that counts; None: the table as it is.
-        wanted: which partitions may hold wanted rows, by their paths; None: all.
-        is_whole: all partitions are listed, but for those that are not wanted.
+        wanted: returns for partition paths whether they may hold wanted rows; None: all may.
+        is_whole: all wanted partitions are listed.
         with_logs: log files are read, too.
-        is_writing: the slices are for a write, which begins anew where a file was removed meanwhile.
+        is_writing: the slices are for a write, which starts again if a file was removed meanwhile.
     """
 
     storage: Storage
@@ -61,7 +61,7 @@ class Moment:
         Raises:
             InvalidRequest: a clean removed a file that an earlier moment needs.
             Corrupt: a file is lost that a completed write names, or a file of the timeline cannot be read.
-            Unavailable: a file was removed while the table was looked at.
+            Unavailable: a file was removed while the table was listed.
             Conflict: the same, for a write.
         """
         if self.as_of is not None:
@@ -72,12 +72,12 @@ class Moment:
         return found
 
     def _refuse_cleaned(self, listed: Mapping[str, Sequence[DataFile]], as_of: str) -> None:
-        """Refuse a moment of which a wanted slice lacks a file that a clean removed.
+        """Refuse a moment at which a wanted slice needs a file that a clean removed since.
 
-        The cleans are read after the files were listed, so any that removed a file before is among them.
+        The cleans are read after the listing, so they include every clean that removed a file before it.
 
         Raises:
-            InvalidRequest: names the moment, the clean and a file.
+            InvalidRequest: a slice needs such a file; the error names the moment, the clean and the file.
         """
         removed = self._cleaned(listed, as_of)
         groups = {_group(file) for file, _ in removed.values()}
@@ -116,7 +116,7 @@ class Moment:
             for one in self.timeline.newest_first
             if (self.as_of is None or one.time <= self.as_of) and (said := self.commits.known(self.timeline, one))
         ):
-            return  # nothing that was read says that the table has a commit log
+            return  # no commit that was read has a slot pointer, so the table may have no commit log
         if self.is_whole and self.wanted is None:
             self._read_unlisted(listed)
         missing = sorted(self._missing(listed, found), key=lambda one: one[1].time, reverse=True)
@@ -124,10 +124,10 @@ class Moment:
             self._refuse_missing(listed, missing)
 
     def _read_unlisted(self, listed: Mapping[str, Sequence[DataFile]]) -> None:
-        """Read the commits none of whose files was listed, since no file led to them.
+        """Read the commits without a listed file, so that `_missing` finds their lost files.
 
-        Those that a clean can explain are left out, and the first write, which makes a table and writes nothing. The others are
-        writes without rows, and writes whose files are lost.
+        Two kinds of commits are skipped: those not newer than the newest clean, which may have removed their files, and the first
+        write, which creates the table and writes nothing. The others are writes without rows, and writes whose files are lost.
         """
         instants = {file.instant for files in listed.values() for file in files}
         newest_clean = max((one.time for one in self.timeline if one.kind == "clean"), default="")
@@ -142,7 +142,7 @@ class Moment:
     def _missing(
         self, listed: Mapping[str, Sequence[DataFile]], found: Sequence[Slice]
     ) -> Iterator[tuple[str, Instant]]:
-        """Yield files of the slices that commits name and no listing has, each with its writer."""
+        """Yield files of the slices that commits name but the listing lacks, each with its writer."""
         present = set(map(_path_of, chain.from_iterable(listed.values())))
         hidden = self._hidden()
         bases = {(one.partition_path, one.file_id): one.base.instant for one in found if one.base is not None}
@@ -150,7 +150,7 @@ class Moment:
         for path, one in self.commits.made_beside(self.timeline, present):
             partition, _, name = path.rpartition("/")
             file = parse_data_file(name)
-            # A log file that a resize wrote ahead carries the instant of the resize: until that completes no reader sees it.
+            # A log file written ahead of a resize carries the instant of the resize: no reader sees it before the resize completes.
             if file is None or file.is_cdc or file.instant != one.time or (partition, file.file_id) in hidden:
                 continue
             if self.as_of is not None and one.time > self.as_of:
@@ -163,7 +163,7 @@ class Moment:
         yield from ((path, one) for path, one, _, _ in compress(named, needed))
 
     def _hidden(self) -> set[tuple[str, str]]:
-        """Return (partition path, file id) of groups that were replaced, by commits already read."""
+        """Return (partition path, file id) of groups that completed replace commits replaced."""
         return {
             (partition, file_id)
             for one in self.timeline.by_kind.get("replacecommit", ())
@@ -185,7 +185,7 @@ class Moment:
         again = load_timeline(self.storage, self.config)
         cleaned = files_of_cleans(self.storage, self.config)
         done = {one.time for one in self.timeline if one.kind == "clean" and one.is_completed}
-        # A clean that is on neither timeline was archived before the first only if it lies before its start; else since then.
+        # A clean on neither timeline was archived before the first reading only if it is older than that timeline's start.
         done |= {
             clean for _, clean in cleaned.values() if clean < self.timeline.start and again.find(clean, "clean") is None
         }

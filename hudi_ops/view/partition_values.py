@@ -1,8 +1,10 @@
-"""Read partition columns from paths: values where no file holds them, else bounds.
+"""Read partition columns from paths: values if no file holds the columns, otherwise bounds.
 
-Where files hold the columns, a path speaks only where nothing else could have made it: a plain key generator, as many levels as
-fields, and a text that prints from one value of the column's type. Of any other nothing is known, and such a partition is never
-left out. Where no file holds them, the path is all there is. Source: docs/format.md §6.6, §6.10.
+If files hold the columns, a path is only used when exactly one value can have produced it: the key generator is a plain one, the
+path has as many levels as there are partition fields, and the text is the printed form of one value of the column's type. Otherwise
+the value is unknown, and the partition is never left out. If no file holds the columns, the path is the only source.
+
+Source: docs/format.md §6.6, §6.10.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from hudi_ops.kernels.bounds import ColumnBounds, bounds_table
 from hudi_ops.kernels.keys.keys import DEFAULT_PARTITION, PartitionSpec, partition_paths
 
 _OLD_DEFAULT_PARTITION = "default"
-"""The name before release 0.12, which says nothing: a text may be equal to it."""
+"""Name of the default partition before release 0.12. It says nothing about the value: a text may be equal to it."""
 
 PLAIN_GENERATORS = frozenset({"SIMPLE", "COMPLEX", "SIMPLE_AVRO", "COMPLEX_AVRO"})
 """Key generators whose paths print the values of the partition columns."""
@@ -46,7 +48,7 @@ class PartitionPaths:
 
     @classmethod
     def of(cls, config: TableConfig, schema: pa.Schema) -> PartitionPaths:
-        """Return the reader for a table; it skips fields that another generator formats."""
+        """Return the reader for a table; it ignores fields that no plain key generator formats."""
         spec = PartitionSpec(config.partition_fields, config.hive_style, config.url_encode)
         kinds = tuple(
             schema.field(name).type if name in schema.names else pa.null() for name in config.partition_fields
@@ -57,16 +59,16 @@ class PartitionPaths:
 
     @property
     def may_prune_folders(self) -> bool:
-        """Whether a folder above or at the last level may be left out with all that lies in it.
+        """Whether folders may be left out with everything below them.
 
-        Where slashes of a text stay as they are, `a` may be the beginning of the value `a/b`.
+        Not if slashes in texts are not escaped: folder `a` may then be the beginning of the value `a/b`.
         """
         return self.spec.url_encode or not any(map(_is_text, self.kinds))
 
     def bounds(self, paths: Sequence[str], columns: Sequence[str], schema: pa.Schema) -> pa.Table:
-        """Bounds of some columns in n partitions, or in all partitions below n folders.
+        """Return bounds of some columns in n partitions, or in all partitions below n folders.
 
-        Nothing is known of a column that is no partition field.
+        The bounds of a column that is no partition field are unknown.
         """
         levels = [path.split("/") if path else [] for path in paths]
         made = {}
@@ -81,10 +83,10 @@ class PartitionPaths:
         return bounds_table(made, len(paths))
 
     def values(self, path: str) -> dict[str, Any]:
-        """Return the partition columns' values in a partition, where no file holds them.
+        """Return the values of partition columns that no file holds; empty if files hold them.
 
         Raises:
-            Corrupt: the path does not tell them.
+            Corrupt: the path does not tell the values.
         """
         if not self.fills:
             return {}
@@ -98,10 +100,10 @@ class PartitionPaths:
         return found
 
     def _texts(self, path: str) -> list[str | None]:
-        """Return the text of each field in a path, None for null. A single field has all levels.
+        """Return the text of each field in a path, None for null; a single field takes all levels.
 
         Raises:
-            Corrupt: the path has other levels than the table has partition fields.
+            Corrupt: the number or the names of the levels do not match the table's partition fields.
         """
         fields = self.spec.fields
         folders = path.split("/") if len(fields) > 1 else [path]
@@ -125,13 +127,13 @@ class PartitionPaths:
         return ColumnBounds.exactly(values, pa.array([one is not None for one in scalars], pa.bool_()))
 
     def _filled_bounds(self, name: str, kind: pa.DataType, paths: Sequence[str]) -> ColumnBounds:
-        """Exact for partitions; of a folder above partitions nothing is known."""
+        """Return exact bounds for partitions, and unknown ones for folders above partitions."""
         values = []
         for path in paths:
             try:
                 values.append(self.values(path))
             except Corrupt:
-                values.append({})  # who reads the partition is told so
+                values.append({})  # a read of the partition raises the error
         known = pa.array([name in one for one in values], pa.bool_())
         return ColumnBounds.exactly(pa.array([one.get(name) for one in values], kind), known)
 
@@ -144,7 +146,7 @@ class PartitionPaths:
                 return None
             text = folder[len(field) + 1 :]
         if text in {DEFAULT_PARTITION, _OLD_DEFAULT_PARTITION}:
-            # Apache Hudi puts empty texts there too, so only of other types it is known that they are null.
+            # Apache Hudi stores empty texts there, too, so the value is known to be null only for other types.
             return None if _is_text(kind) or text == _OLD_DEFAULT_PARTITION else pa.scalar(None, kind)
         if _is_text(kind) and text and "%" not in text:
             return pa.scalar(text, kind)
@@ -192,7 +194,7 @@ def is_read_from_paths(kind: pa.DataType) -> bool:
 
 
 def _prints_values(config: TableConfig) -> list[bool]:
-    """For each partition field, whether its level is the field's value as printed."""
+    """Return for each partition field whether its level is the field's value as printed."""
     fields = config.partition_fields
     generator = config.key_generator or config.raw.get("hoodie.table.keygenerator.class", "").rpartition(".")[2]
     if generator in PLAIN_GENERATORS or generator in _PLAIN_CLASSES:

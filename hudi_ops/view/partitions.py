@@ -1,4 +1,4 @@
-"""Choose partitions by the names and patterns that a caller gives."""
+"""Choose partitions by names and patterns."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ NAMES_SHOWN_MAX = 20
 def choose(held: Mapping[str, object], wanted: Sequence[str], config: TableConfig) -> list[str]:
     """Return the sorted paths of partitions that names and patterns select.
 
-    `wanted` are paths below the table's root (`origin=JFK/month=1`), or patterns with `*` and `?`; `*` goes past slashes. A path
-    that exists is never read as a pattern.
+    `wanted` are paths below the table's root (`origin=JFK/month=1`), or patterns with `*` and `?`; `*` matches slashes, too. An
+    existing path is never read as a pattern.
 
     Raises:
         InvalidRequest: a name that no partition has, or a table without partitions.

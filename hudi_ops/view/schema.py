@@ -24,7 +24,7 @@ def table_schema(config: TableConfig, timeline: Timeline, commits: CommitReader,
 
 
 def file_schema(config: TableConfig, schema: pa.Schema) -> pa.Schema:
-    """Those columns of a table's rows that its files hold."""
+    """Return the columns of a table's rows that its files hold."""
     dropped = config.dropped_columns
     return pa.schema([field for field in schema if field.name not in dropped]) if dropped else schema
 
@@ -32,7 +32,7 @@ def file_schema(config: TableConfig, schema: pa.Schema) -> pa.Schema:
 def row_schema(config: TableConfig, schema: pa.Schema) -> pa.Schema:
     """Return the columns of the rows: those of files, then dropped ones (docs/format.md §6.10).
 
-    These have the type that the table was made with, if a path can be read as one, and are text where nothing says so.
+    A dropped column has its type in the create schema, if a path can be read as a value of that type; otherwise it is text.
     """
     dropped = config.dropped_columns
     if not dropped:
@@ -42,7 +42,7 @@ def row_schema(config: TableConfig, schema: pa.Schema) -> pa.Schema:
 
 
 def _dropped_type(config: TableConfig, made: pa.Schema, name: str) -> pa.DataType:
-    # What another generator puts into the path is text, even if the column was a number.
+    # The path of any other key generator is text, even if the column was a number.
     known = (
         name in made.names and config.key_generator in PLAIN_GENERATORS and is_read_from_paths(made.field(name).type)
     )

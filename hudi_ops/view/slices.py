@@ -18,7 +18,7 @@ from hudi_ops.view.listing import StorageListing
 from hudi_ops.view.snapshot import TableView
 
 METADATA_TABLE_KEYS = "HOODIE_TABLE_METADATA"
-"""Key generator of metadata tables: they have partitions without partition fields."""
+"""Key generator of metadata tables, which have partitions but no partition fields."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Slice:
 
     @property
     def bytes_in(self) -> int:
-        """Bytes that merging it reads."""
+        """Bytes that a merge of the slice reads."""
         return self.base_bytes + self.log_bytes
 
 
@@ -70,11 +70,11 @@ def visible_slices(
 ) -> list[Slice]:
     """Return the newest slice of each group that readers see, as of a request time if given.
 
-    A log file belongs to the newest slice if it completed at or after that slice's base instant; in version 6 if it names
-    that base file's instant, or a later one while a compaction is pending.
+    A log file belongs to the newest slice if its writer completed at or after that slice's base instant. In version 6 it does if
+    its name holds that base instant, or a later one while a compaction is pending.
 
     Raises:
-        Corrupt: commit metadata, or the history where it tells to which slice a log file belongs, cannot be read.
+        Corrupt: commit metadata cannot be read, or the history cannot, and the slice of a log file depends on it.
         Unavailable: the history is rewritten faster than it can be read.
     """
     view = TableView(config, timeline, commits, listed)
@@ -101,7 +101,7 @@ def merge_order(logs: Iterable[DataFile]) -> tuple[DataFile, ...]:
 
 @lru_cache(maxsize=65_536)
 def merge_key(path: str) -> tuple[str, int, str, bool]:
-    """Return the place of a log file among those of its slice."""
+    """Return the sort key of a log file within its slice."""
     last = path.rpartition("/")[2]
     name = parse_data_file(last)
     return log_order(name) if name is not None else ("", 0, last, False)

@@ -24,7 +24,7 @@ class TableView:
     """A table at one reading of its timeline.
 
     A file of an instant on the active timeline is visible only if that instant completed *and names the file*: leftovers of failed
-    tasks never show. Files of instants before the timeline's start count as committed, as in every Hudi reader.
+    tasks are never visible. Files of instants before the timeline's start count as committed, as in every Hudi reader.
     """
 
     config: TableConfig
@@ -47,7 +47,7 @@ class TableView:
     def _newest_visible(self, group: Sequence[DataFile], as_of: str | None) -> DataFile | None:
         """Return the newest visible base file of a group; None: it has none.
 
-        What an instant names is read from the newest on, and mostly of that one alone, however many older files the group has.
+        Commit metadata is read from the newest file on, so mostly of one instant, however many older files the group has.
         """
         newest = max(group, key=_instant_of)
         if self._is_visible(newest, as_of):
@@ -58,8 +58,8 @@ class TableView:
     def log_files(self, as_of: str | None = None) -> list[DataFile]:
         """Return visible log files by partition and path; their blocks say which records count.
 
-        In version 6 a log file carries the instant of its base file, or of the compaction that is to take it: its writers' instants
-        are those of its blocks.
+        In version 6 the name of a log file holds the instant of its base file, or of the pending compaction that will merge it; the
+        instants of its writers are in its blocks.
         """
         listed = [file for _, files in sorted(self.files.items()) for file in _logs(files)]
         told = self._told_logs(listed) if self.config.layout == 2 and as_of is None else frozenset()
@@ -72,7 +72,7 @@ class TableView:
         ]
 
     def committed_files(self) -> list[DataFile]:
-        """Return all files that count, by partition and path, with those of older slices."""
+        """Return all files that count, those of older slices included, by partition and path."""
         return [
             file
             for _, files in sorted(self.files.items())
@@ -81,10 +81,10 @@ class TableView:
         ]
 
     def _told_logs(self, files: Sequence[DataFile]) -> AbstractSet[str]:
-        """Return log files that completed delta commits of the timeline, read before, made and name.
+        """Return log files that completed delta commits, already read, made and name.
 
-        `_is_visible_log` finds the same of them. A group that is not compacted has a log file for each commit, which should not
-        cost a call each.
+        `_is_visible_log` is true for each of them. A group that is not compacted has a log file for each commit: this method saves
+        a call for each.
         """
         made, by_time = self.commits.writers(), self.timeline.by_time
         return {
@@ -106,7 +106,7 @@ class TableView:
             )
         if writer is not None and writer.kind == "deltacommit":
             return self._is_visible(file, as_of)
-        # Logs that carry a resize's instant were written by others; where they are ours, the names tell which.
+        # Log files with a resize's instant were written by other instants; the names of our log files tell by which.
         made = self._made_by(writer) if writer is not None else None
         is_left_out = made is not None and (file.partition_path, file.file_id) not in made
         if is_left_out or not self._instant_counts(file.instant, as_of):
@@ -118,7 +118,7 @@ class TableView:
     def _made_by(self, writer: Instant) -> frozenset[tuple[str, str]] | None:
         """Return the groups that a resize of ours made; None for other instants.
 
-        It may have left some groups of its plan out, into whose children others had written.
+        The resize may have left out groups of its plan, although other writes had already written log files into their children.
         """
         if writer.time not in self._made:
             is_read = writer.is_completed and writer.kind == "replacecommit"
@@ -127,7 +127,7 @@ class TableView:
         return self._made[writer.time]
 
     def _is_told(self, file: DataFile, kind: str, as_of: str | None) -> bool:
-        """Return whether a completed write of a kind, read before, names a file."""
+        """Return whether an already read, completed write of a kind made and names a file."""
         if self.config.layout == 1 or (as_of is not None and file.instant > as_of):
             return False
         writer = self.commits.writer_of(file.path)
@@ -163,7 +163,7 @@ class TableView:
 
     @cached_property
     def _named(self) -> dict[str, frozenset[str] | None]:
-        # Asked for every file: a commit's names are put together once, not once for each of its files.
+        # Cached, since it is asked for every file: the names of a commit are collected once.
         return {}
 
     def _is_replaced(self, file: DataFile, as_of: str | None) -> bool:
@@ -172,7 +172,7 @@ class TableView:
 
     @cached_property
     def replaced(self) -> dict[tuple[str, str], str]:
-        """(partition, file id) -> request time of the replace commit that hides the group."""
+        """Map (partition, file id) to the request time of the replace commit that hides the group."""
         hidden: dict[tuple[str, str], str] = {}
         for instant in self.timeline.by_kind.get("replacecommit", ()):
             if not instant.is_completed:

@@ -17,10 +17,10 @@ from hudi_ops.metadata.reader.merge import compacted, is_order_free, merge
 from hudi_ops.metadata.records.bloom_filters import bloom_filter_records, decoded_filters, removed_filters
 from hudi_ops.metadata.records.file_lists import FileChanges, decoded_entries, files_records, listed_files
 from hudi_ops.metadata.records.keys import ALL_PARTITIONS_KEY, bloom_filter_key, partition_name, partition_stats_key
-from hudi_ops.metadata.records.partition_stats import partition_stats_records, removed_partitions
+from hudi_ops.metadata.records.partition_stats import partition_stats_records
 from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.metadata.records.record_index import decoded_locations, record_index_records
-from hudi_ops.metadata.records.records import Records, empty
+from hudi_ops.metadata.records.records import Records, deletes_only, empty
 from hudi_ops.metadata.records.schema import record_schema
 from hudi_ops.metadata.records.stored_ranges import StoredRanges
 
@@ -227,7 +227,8 @@ def test_partition_ranges_are_merged_as_dicts_are(
     for tight, is_removal, ranges in changes:
         if is_removal:
             paths = {path for path, _ in ranges}
-            written.append(removed_partitions(paths, list(_TYPES), version=version))
+            gone = (partition_stats_key(column, path) for path in paths for column in _TYPES)
+            written.append(deletes_only(MetadataPartition.PARTITION_STATS, gone, version=version))
             expected = {pair: held for pair, held in expected.items() if pair[0] not in paths}
             continue
         facts = [

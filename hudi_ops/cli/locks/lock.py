@@ -34,7 +34,7 @@ def lock(table: TableArgument, as_json: JsonOption = False) -> None:
 
     location = locate(table)
     storage = storage_of(location)
-    load_config(storage)  # says what is wrong where no table lies
+    load_config(storage)  # raises an error if there is no table
     address, line = _line(location)
     leases = _leases(storage)
     if as_json:

@@ -55,7 +55,7 @@ def ingest(
     from hudi_ops.services.write.folder import refuse_bounds, refuse_retake
     from hudi_ops.services.write.operations import parse_operation
 
-    # Before anything is asked of the table, or dropped from it.
+    # Before anything is read from the table, or dropped from it.
     refuse_bounds(parse_operation(request.operation), request.max_files, request.max_bytes)
     refuse_retake(parse_operation(request.operation), request.retake)
     location = locate(table)
@@ -83,7 +83,7 @@ def _declared_source(location: TableLocation) -> str:
 
 
 def _preview(table: Table, folder: str, request: IngestRequest) -> Offer:
-    """Return what an ingest would take now; refuse what it would refuse."""
+    """Return what an ingest would take now; raise the errors that it would raise."""
     from hudi_ops.services.base.engine import choose_engine
 
     if request.engine != "spark":  # asking for Spark starts it

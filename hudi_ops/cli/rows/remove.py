@@ -58,7 +58,7 @@ def delete_partition(
         planned = opened.delete_partition(partitions, dry_run=True)
         if not dry_run:
             _ask(planned, yes, as_json)
-            # What was agreed to is removed, and not what a pattern means by now.
+            # Remove the partitions that the user agreed to; a pattern may match others by now.
             with working(f"removing partitions of {location.name}"):
                 planned = opened.delete_partition([one.path for one in planned.partitions])
     _tell(planned, as_json)

@@ -1,4 +1,4 @@
-"""Files beside the output: rows as Parquet, and the checkpoint that says how far they go."""
+"""Write rows as Parquet files, and read and write the checkpoint up to which rows are kept."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def check_output(output: Path, location: TableLocation) -> None:
 def write_parquet(scan: Scan, output: Path, tell: Tell) -> int:
     """Write the rows and return their number; the file gets its name when it is whole.
 
-    `tell` hears of each file group.
+    `tell` is called for each file group.
     """
     import pyarrow.parquet as pq
 
@@ -100,7 +100,7 @@ def _beside(file: Path) -> Path:
 
 @contextmanager
 def _told_as(file: Path) -> Iterator[None]:
-    """Raise errors of the disk with the name that the user gave.
+    """Convert errors of the disk; they name the file as the user did.
 
     Raises:
         InvalidRequest: the file system can have no such file.
@@ -150,7 +150,7 @@ def write_checkpoint(file: Path, checkpoint: str, rows: Path | None = None) -> N
     """Replace the checkpoint in a file; readers see the old one or the new one.
 
     Args:
-        rows: the file of the rows that it counts as kept; those come to the disk first.
+        rows: the file of the rows that the checkpoint counts as kept; it is synced to the disk first.
 
     Raises:
         PermissionDenied: this user may not write there.

@@ -32,7 +32,7 @@ hudi-ops archive flights explain
 
 
 class Mode(enum.StrEnum):
-    """What `hudi-ops archive` does."""
+    """Modes of `hudi-ops archive`."""
 
     RUN = "run"
     EXPLAIN = "explain"

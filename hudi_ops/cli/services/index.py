@@ -45,7 +45,7 @@ hudi-ops index flights drop record_index --yes
 
 
 class Action(enum.StrEnum):
-    """What the command does."""
+    """Actions of the command."""
 
     RUN = "run"
     PLAN = "plan"

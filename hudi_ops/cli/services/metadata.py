@@ -210,7 +210,7 @@ def built_text(done: BuildResult) -> str:
 
 def pace_lines(done: BuildResult | IndexResult) -> list[str]:
     """Return what catch-up did, how fast, and what it waited for."""
-    from hudi_ops.timeline.builds.checkpoint import pace_words  # it loads Arrow, which help does without
+    from hudi_ops.timeline.builds.checkpoint import pace_words  # loads Arrow, which `--help` does not need
 
     said = [f"{count} {verdict}" for verdict, count in sorted(done.verdicts.items())]
     if said or done.waited_for:

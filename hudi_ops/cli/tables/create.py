@@ -1,4 +1,4 @@
-"""`hudi-ops create`: an empty table from what tables.yaml, options and an example file say."""
+"""`hudi-ops create`: make an empty table from tables.yaml, options and an example file."""
 
 from __future__ import annotations
 
@@ -146,9 +146,9 @@ def _make(
 
 
 def _options(location: TableLocation, no_automatic: bool) -> WriterOptions:
-    """Return what is declared of cleans and archives.
+    """Return the declared settings of cleans and archives.
 
-    A schedule does not count: it may end, and the record stays.
+    Schedules are ignored: a schedule may end, while the table keeps what `create` records.
     """
     declared = location.declaration
     said = {"clean": declared.clean, "archive": declared.archive} if declared is not None else {}

@@ -79,7 +79,7 @@ OutputOption = Annotated[
 
 
 class ListingName(enum.StrEnum):
-    """Who says which files there are."""
+    """Source of the list of files."""
 
     AUTO = "auto"
     STORAGE = "storage"
@@ -173,7 +173,7 @@ def read(
     Raises:
         InvalidRequest: an unknown column, instant or query, a filter that does not parse, no such output, or options about rows
             beside --check-listing.
-        Exit: with 20, when listings were to be compared, and differ.
+        Exit: with 20, if `--check-listing` finds differences.
     """
     location = locate(table)
     if check_listing:
@@ -189,7 +189,7 @@ def read(
     with open_table(location) as opened:
         with watching(f"reading {location.name}", as_json=as_json) as tell:
             scan = opened.scan(wanted, where, as_of, most, query=query, listing=listing, meta_columns=meta_columns)
-            # Taken before the rows: what completes meanwhile comes after it.
+            # Taken before the rows are read, so that writes that complete meanwhile come after the checkpoint.
             checkpoint = scan.checkpoint if checkpoint_file is not None else None
             shown = scan.to_arrow() if is_shown else None
             more = 0
@@ -231,15 +231,15 @@ def _refuse_beside_check(*given: object) -> None:
             "--check-listing compares listings of the whole table as it is now, and reads no rows",
             expected="--check-listing alone, or with --json",
             found=f"--check-listing with {', '.join(said)}",
-            next_step="make two calls of it",
+            next_step="use two calls, one for each",
         )
 
 
 def _compare_listings(location: TableLocation, as_json: bool) -> None:
-    """Print what differs.
+    """Compare both listings of a table, and print the result.
 
     Raises:
-        Exit: with 20, if anything does.
+        Exit: with 20, if the listings differ.
     """
     from hudi_ops.verify.data.listing import check_listing
 

@@ -1,6 +1,7 @@
-"""Reader fence of RFC-22, option 2: every row after it has a later request time.
+"""Reader fence of RFC-22, option 2: every row returned later has a later request time.
 
-Completion decides what a reader receives, and when (docs/protocol.md §15); a fence holds some of it back.
+Readers receive writes in order of completion (docs/protocol.md §15). A fence holds back completed writes that were requested after
+a write that may still complete.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ _NEVER = "~"
 def earliest_live(storage: Storage, clock: Clock, timeline: Timeline, reserved: Iterable[str]) -> str:
     """Return the request time of the earliest write that may still complete; empty: none.
 
-    A pending write counts unless its lease is dead; without a lease it is foreign and may be alive. An instant that is reserved by
-    a live lease but not on the timeline yet counts, too. `reserved` are the instants with a lease before the timeline was listed.
+    A pending write counts unless its lease is dead; a write without a lease is foreign and may be alive. An instant with a live
+    lease that is not on the timeline yet counts, too. `reserved` are the instants that had a lease before the timeline was listed.
     """
     known = {instant.time for instant in timeline}
     pending = [instant.time for instant in timeline.pending if brings_rows(instant)]
@@ -38,8 +39,8 @@ def earliest_live(storage: Storage, clock: Clock, timeline: Timeline, reserved: 
 def in_both_orders(writes: Sequence[tuple[str, str]], most: int, fence: str) -> int:
     """Return the length of the longest prefix by completion that is also a prefix by request.
 
-    `writes` are the (completion time, request time) not given yet, sorted; `most` bounds the result. `fence` is the request time of
-    the earliest write still to come; empty without one.
+    `writes` are the sorted (completion time, request time) of writes that the reader has not received; `most` bounds the result.
+    `fence` is the request time of the earliest write that may still complete; empty without one.
     """
     requested = [request for _, request in writes]
     greatest = list(accumulate(requested, max))

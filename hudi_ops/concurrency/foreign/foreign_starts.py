@@ -1,8 +1,8 @@
-"""Foreign writers with an instant that have not read the table: newer instants wait.
+"""Let foreign writers start first that have an instant but have not read the table yet.
 
-Such a writer takes its instant first, and records only later, right before its inflight file, what had completed by then. It builds
-upon completions in between without ever checking them; if one has a newer instant than its own, its base files sort *below* those
-that they were made from, and its rows are never seen. So hudi_ops lets it start first.
+Such a writer takes its instant first. It records the completed writes only later, right before its inflight file, and builds upon
+those that completed in between without checking them. If one of these has a newer instant, the foreign writer's base files sort
+*below* the files that they were made from, and readers never see its rows. So hudi_ops writers with newer instants wait.
 
 Source: docs/format.md §9.4.
 """
@@ -23,7 +23,7 @@ from hudi_ops.timeline.state import TableState
 logger = logging.getLogger(__name__)
 
 STARTS_WITHIN_S = EXPIRY_MS / 1000 + 10
-"""Time after which such a writer has started or counts as dead."""
+"""Time after which a starting foreign writer has started or counts as dead."""
 
 
 def starting(ctx: TableContext, state: TableState, instant: str) -> Instant | None:

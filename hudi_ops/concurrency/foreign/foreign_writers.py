@@ -1,7 +1,7 @@
 """Detection of foreign writers on a table, and the reservation of instants beside them.
 
-Foreign writers know no leases: they name an instant by the clock under the table lock. An equal hudi_ops instant would share its
-files, markers and heartbeat. So beside foreign writers instants are taken under the same lock.
+Foreign writers take no leases: they name an instant by the clock under the table lock. If a hudi_ops write took the same instant,
+both would share timeline files, markers and heartbeat. So beside foreign writers, hudi_ops takes instants under the same lock.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def has_foreign_writers(storage: Storage, commits: CommitReader, state: TableSta
 
 
 def _has_payload(storage: Storage, instant: str) -> bool:
-    """Return whether an instant has a payload, as a plan of ours has until it ends.
+    """Return whether an instant has a payload, as each pending plan of ours has.
 
-    Its slot may lie below the part of the log that was read, and a plan without an executor has no lease.
+    The payload identifies a plan of ours if its slot is below the loaded part of the log, and no executor holds a lease.
     """
     return bool(storage.list_folder(payload_folder(instant)).files)
 
@@ -58,8 +58,7 @@ def has_foreign_writes(commits: CommitReader, state: TableState) -> bool:
 def newest_foreign_completion(commits: CommitReader, state: TableState) -> str:
     """Return the completion time of the newest recent write without a slot; "" without one.
 
-    Commits are read, unless cached, from the newest down to the first hudi_ops one that says what its decider knew, at most
-    `LOOKED_BACK_MAX`.
+    Commits are read from the newest down to the first hudi_ops commit that records this time itself, at most `LOOKED_BACK_MAX`.
     """
     ours = state.log.instants
     newest = state.timeline.newest_first[:LOOKED_BACK_MAX]

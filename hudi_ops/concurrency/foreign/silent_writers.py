@@ -1,8 +1,8 @@
-"""Pending foreign writes without a heartbeat; no commit passes one unless a setting allows.
+"""Refuse to commit above pending foreign writes without a heartbeat, unless allowed.
 
 Apache Hudi makes heartbeats only under the LAZY policy for failed writes. Under EAGER, its default, a live job and a failed one
-look the same. Its next writer has to roll the failed one back first, and refuses to once anything completed above that instant
-("Found commits after time …"). So such a write is rolled back only on request, and not passed either.
+look the same. Apache Hudi's next writer has to roll back the failed write first, and refuses to do so if any write with a later
+instant completed ("Found commits after time …"). So hudi_ops rolls back such a write only on request, and commits nothing above it.
 
 Source: docs/format.md §8.3, §9.5, docs/protocol.md §10.
 """
@@ -70,7 +70,7 @@ class SilentWriters:
         # A write that ended since the listing deleted its heartbeat.
         found = load_timeline(self.ctx.storage, state.config).find(write.time, write.action)
         is_pending = found is not None and not found.is_completed
-        # The next recovery removes what a paused hudi_ops writer puts after its rollback.
+        # The next recovery removes files that a paused hudi_ops writer puts after its rollback.
         return is_pending and cancel_slot(self.ctx.storage, state, write.time) is None
 
     def _busy(self, state: TableState, write: Instant) -> Busy:

@@ -1,7 +1,7 @@
-"""Renewal of leases by the heartbeat process, even while a step holds Python's global lock.
+"""Renew leases by a heartbeat process, even while a step holds Python's global lock.
 
-There is one such process (`concurrency/lease/heartbeat_process.py`) per writing process, started by its first lease and kept until
-the end. Threads take over when it fails.
+Each writing process has one heartbeat process (`concurrency/lease/heartbeat_process.py`), which its first lease starts and which
+runs until the writing process ends. If it fails, threads renew the leases.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from hudi_ops.storage.protocol import Storage
 
 logger = logging.getLogger(__name__)
 
-# A connection closed so long before a heartbeat is due prevents it.
+# Closing the connection this long before a heartbeat is due prevents the heartbeat.
 _HEARD_S = 1.0
-# Longest wait for the process to read, on a machine that is too busy for it.
+# Longest wait until the heartbeat process reads from a socket, on a machine that is too busy.
 _ROOM_S = 2.0
 _CLOCK = SystemClock()
 
@@ -51,7 +51,7 @@ class ProcessBeats:
     def every(self, interval_s: float, beat: Callable[[], None]) -> Iterator[None]:
         """Renew a lease each `interval_s` seconds, first after one, until the context ends.
 
-        `beat` is a `Renewal`; threads call one that another process cannot perform.
+        `beat` is a `Renewal`. If another process cannot perform it, threads of this process call it.
         """
         kept = self._keep(interval_s, beat)
         if kept is None:
@@ -90,7 +90,7 @@ class ProcessBeats:
                     self._process = None
                     self._process = _Process()
                 return self._process.keep(interval_s, beat, self._threads)
-            except (OSError, RuntimeError) as error:  # no descriptor, no process or no thread is to be had
+            except (OSError, RuntimeError) as error:  # no descriptor, process or thread is available
                 if str(error) != self._why_not:
                     self._why_not = str(error)
                     logger.warning("no process can renew leases, threads do it: %s", error)
@@ -137,7 +137,7 @@ class _Process:
                 socket.send_fds(self._outbox, [b"."], [theirs.fileno()])
             ours.sendall(json.dumps(told).encode() + b"\n")
         except OSError:
-            self._process.kill()  # it must not renew a lease whose end it would not read
+            self._process.kill()  # it may not read the end of the lease, and would go on renewing it
         # With a time limit `recv` would wait for a report, even with MSG_DONTWAIT.
         ours.setblocking(False)
         try:
@@ -157,7 +157,7 @@ class _Process:
             self._outbox.shutdown(socket.SHUT_RDWR)  # a fork of this process may hold the socket, too
         self._outbox.close()
         if not is_waited_for:
-            self._process.returncode = 0  # no warning about a process that outlives this one for a moment
+            self._process.returncode = 0  # avoids the warning about a child that outlives this process for a moment
             return
         try:
             self._process.wait(FAREWELL_S)
@@ -190,7 +190,7 @@ class _Kept:
         self.renewal.look = self._hear
 
     def end(self) -> None:
-        """End the renewal; on return no heartbeat is under way, or it hangs and will undo itself."""
+        """End the renewal; on return no heartbeat runs, or a hung one will undo itself."""
         if self._pid != os.getpid():
             return
         with self._guard:
@@ -253,7 +253,7 @@ class _Kept:
             self._beat_here_too()
 
     def _beat_here_too(self) -> None:
-        """Renew it from threads as well: the process may lack a storage key that was set in code."""
+        """Renew the lease from threads, too: the process may lack a storage key set in code."""
         with self._guard:
             if not self._is_over and not self._is_here:
                 self._is_here = True

@@ -1,11 +1,11 @@
-"""Heartbeat process, which renews its parent's leases even while that holds its global lock.
+"""Heartbeat process: renews its parent's leases even while the parent holds its global lock.
 
 It gets one connection per lease through its standard input. The parent sends one line of JSON, `{uri, instant, facts, due_s,
 interval_s, environment}`; the answers are `{"beaten": [started_s, ended_s]}`, `{"lost": true}` and `{"failed": text}`.
-Times are of the monotonic clock, which processes share. The parent ends a lease by closing its side; this process closes the other
-side when no heartbeat of it is under way. It exits when its input closes or its parent is gone, and does not beat for a stopped
-parent, whose work has stopped too (docs/protocol.md §16). It is started without `site`, and imports `hudi_ops` for the first
-heartbeat that is due: most writes are over by then.
+Times are of the monotonic clock, which processes share. The parent ends a lease by closing its end of the connection; this process
+closes the other end when no heartbeat of the lease is running. It exits when its input closes or its parent is gone. It does not
+renew leases of a stopped parent, whose work has stopped, too (docs/protocol.md §16). It is started without `site`, and imports
+`hudi_ops` only when the first heartbeat is due: most writes have ended by then.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from contextlib import suppress
 from typing import Any
 
 LOOK_S = 5.0
-"""Interval of checks for the parent: input that a fork of the parent inherited does not close."""
+"""Interval of checks whether the parent lives: if a fork of the parent inherited the input, it does not close."""
 PAUSED_S = 1.0
 HANGING_MAX = 4
-"""Heartbeats of one lease that may hang at a time: each is a thread, and after four the lease is dead in any case."""
+"""Most heartbeats of one lease that may hang at a time. Each is a thread; after four the lease is dead in any case."""
 _STOPPED = frozenset("TtZX")
 _importing = threading.Lock()
 
@@ -44,7 +44,7 @@ class KeptLease:
         with self._connection, self._connection.makefile("rb") as lines, suppress(OSError, ValueError):
             self._told = json.loads(lines.readline())
             with _importing:
-                os.environ.update(self._told["environment"])  # the newest lease's serves all: its keys are the newest
+                os.environ.update(self._told["environment"])  # for all leases: the newest lease has the newest keys
             poller = select.poll()
             poller.register(self._connection, select.POLLIN)
             beats: list[threading.Thread] = []
@@ -68,7 +68,7 @@ class KeptLease:
             from hudi_ops.concurrency.lease.lease import renew
 
             if self._has_idle_parent():
-                return  # since the check before the imports
+                return  # the parent stopped or ended during the imports
             started_s = time.monotonic()
             if renew(storage, self._told["instant"], self._told["facts"], time.time_ns() // 1_000_000):
                 self._say("beaten", [started_s, time.monotonic()])
@@ -111,7 +111,7 @@ def open_storage(uri: str) -> Any:
 
 def main() -> None:
     """Run until the parent is gone; its process id and its module path are the arguments."""
-    # Ctrl-C and similar signals go to the whole group: only the parent's end ends this process.
+    # Ctrl-C and similar signals go to the whole process group: ignore them, and end only with the parent.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP):
         signal.signal(number, signal.SIG_IGN)
     parent = int(sys.argv[1])
@@ -125,7 +125,7 @@ def main() -> None:
                 break
             kept = KeptLease(socket.socket(fileno=received[0]), parent)
             threading.Thread(target=kept.keep, daemon=True).start()
-    os._exit(0)  # a hung heartbeat must not keep it
+    os._exit(0)  # without waiting for hung heartbeats
 
 
 if __name__ == "__main__":

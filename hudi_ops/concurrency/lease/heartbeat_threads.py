@@ -1,4 +1,4 @@
-"""Heartbeats from threads, where no heartbeat process can open the storage or be started."""
+"""Renew leases from threads if no heartbeat process can be started or open the storage."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from hudi_ops.concurrency.lease.heartbeat_process import HANGING_MAX
 logger = logging.getLogger(__name__)
 
 FAREWELL_S = 2.0
-"""Longest delay of the end of the work by a hung heartbeat."""
+"""Longest time for which a hung heartbeat delays the end of the work, in seconds."""
 
 
 class ThreadBeats:
-    """Heartbeats with a thread each: one that hangs delays neither the next nor the work's end."""
+    """Heartbeats with a thread each, so that a hung one does not delay the next."""
 
     @contextmanager
     def every(self, interval_s: float, beat: Callable[[], None], *, first_s: float | None = None) -> Iterator[None]:
         """Call `beat`, which handles its errors, each `interval_s` seconds, first after `first_s`.
 
-        Where no thread starts there is no heartbeat, and the work goes on: its end judges the gap.
+        If no thread can be started, the work continues without heartbeats: its end judges the gap.
         """
         stop = threading.Event()
         under_way: list[threading.Thread] = []

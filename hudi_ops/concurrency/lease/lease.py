@@ -1,7 +1,7 @@
-"""Leases: the process that works on an instant, and its heartbeat; never proof.
+"""Leases: which process works on an instant, and its heartbeat. They are never proof.
 
-The file is Apache Hudi's heartbeat (`.hoodie/.heartbeat/<instant>`): Hudi judges its change time and ignores its content, which
-names owner, role and table lock (docs/format.md §8.3).
+The file is Apache Hudi's heartbeat (`.hoodie/.heartbeat/<instant>`): Hudi judges its change time and ignores its content. The
+content names owner, role and table lock (docs/format.md §8.3).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Lease:
     has_ended: bool = False
 
     def is_dead(self, clock: Clock) -> bool:
-        """Return whether its process or attempt has ended, or it has expired by every judge."""
+        """Return whether its process or attempt has ended, or it has expired for every reader."""
         if self.has_ended or (self.owner is not None and self.owner.is_gone()):
             return True
         return clock.now_ms() > self.expires_ms
@@ -56,8 +56,8 @@ class Lease:
 class Renewal:
     """Renewal of one lease: called for each heartbeat, by any thread; several calls may overlap.
 
-    It never recreates a removed lease: its instant was closed. `beaten_s` is the monotonic time just before the lease was taken, or
-    last renewed.
+    It never recreates a removed lease, whose instant was closed. `beaten_s` is the monotonic time just before the lease was taken
+    or last renewed.
     """
 
     def __init__(self, ctx: TableContext, instant: str, role: LeaseRole, beaten_s: float) -> None:
@@ -66,7 +66,7 @@ class Renewal:
         self.instant = instant
         self.facts = lease_facts(ctx, role)
         self.look: Callable[[], None] = lambda: None
-        """Reads the reports of a heartbeat process."""
+        """Function that reads the reports of a heartbeat process."""
         self._is_lost = False
         self._settled = threading.Event()
         self._guard = threading.Lock()
@@ -136,7 +136,7 @@ def take_lease(ctx: TableContext, instant: str, role: LeaseRole = "write") -> bo
     try:
         ctx.storage.put_if_absent(lease_path(instant), body)
     except (AlreadyExists, OutcomeUnknown):
-        # A lost reply looks like a taken name: only the stored bytes tell.
+        # After a lost reply the name looks taken: only the stored bytes tell by which process.
         try:
             if ctx.storage.get(lease_path(instant)) != body:
                 return False

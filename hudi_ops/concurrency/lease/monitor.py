@@ -20,16 +20,17 @@ _AGAIN = (
     "so long, is taken for dead"
 )
 WATCH_INTERVAL_S = 1.0
-"""Interval at which an executor of a plan looks for a CANCEL: users wait for it to stop."""
+"""Interval in seconds at which an executor of a plan looks for a CANCEL: users wait for it to stop."""
 GAP_S_MAX = 0.75 * EXPIRY_MS / 1000
-"""Longest accepted gap between heartbeats beside foreign writers: 90 of 120 s."""
+"""Longest accepted gap between heartbeats beside foreign writers: 90 s, while leases expire after 120 s."""
 
 
 class LeaseMonitor:
     """Monitor of an attempt's lease and fate; made by `Session.keep`.
 
-    A TAKEOVER above `epoch` ends the attempt; None: the newest epoch in `log`. Without `log`, the commit log as the attempt knows
-    it, nothing is checked. `interval_s`: time between two looks at the log, in seconds, unless a watcher looks.
+    A TAKEOVER with an epoch above `epoch` ends the attempt; None: above the newest epoch in `log`. `log` is the commit log as the
+    attempt read it; without it nothing is checked. `interval_s` is the time between two readings of the log, in seconds, while no
+    watcher reads it.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class LeaseMonitor:
     ) -> None:
         self.renewal = renewal
         self.stop: StopSignal | None = None
-        """Given once the attempt is cancelled or taken over, while a watcher looks; None: none does."""
+        """Signal that a watcher gives when the attempt is cancelled or taken over; None: no watcher."""
         self._interval_s = interval_s
         self._ctx = ctx
         self._epoch = _newest_epoch(log, renewal.instant) if epoch is None else epoch
@@ -57,16 +58,16 @@ class LeaseMonitor:
 
     @property
     def head(self) -> int | None:
-        """Newest slot that the attempt knows; None: it knows no log."""
+        """Newest slot that the attempt has read; None: it has no log."""
         return self._log.head if self._log is not None else None
 
     def watched(self, is_watched: Callable[[], bool]) -> None:
-        """Let a watcher look at the log while `is_watched`; `learn` tells what it found."""
+        """Let a watcher read the log while `is_watched`; it passes new entries to `learn`."""
         self.stop = StopSignal(self._refuse)
         self._is_watched = is_watched
 
     def learn(self, slot: int, entry: Entry) -> None:
-        """Take in the entry above `head`, and give the stop signal if it ends the attempt."""
+        """Add the entry above `head`, and give the stop signal if the entry ends the attempt."""
         if self._log is None or self.stop is None or slot != self._log.head + 1:
             return
         self._log = extended(self._log, [entry])
@@ -94,7 +95,7 @@ class LeaseMonitor:
                 self._log = refresh_log(self._ctx.storage, log)
                 self._probed_s = now_s
             except Unavailable as error:
-                # Work continues: a slot decides in the end, after a full check.
+                # The work continues: a slot decides at its end, after a full check.
                 logger.warning("the commit log could not be read to check %s: %s", self.renewal.instant, error)
 
     def _refuse(self) -> None:
@@ -129,8 +130,9 @@ def refuse_superseded(log: Log, instant: str, epoch: int) -> None:
 def refuse_starved(gap_s: float, is_shared: Callable[[], bool], instant: str) -> None:
     """Refuse to complete an attempt that a foreign writer may have judged dead.
 
-    Foreign writers judge a heartbeat before they take the lock, so no state under the lock shows it (docs/protocol.md §10). `gap_s`
-    is the longest time without a landed heartbeat; `is_shared`, whether there are foreign writers, is called only when it matters.
+    Foreign writers judge a heartbeat before they take the lock, so no state under the lock shows their judgement (docs/protocol.md
+    §10). `gap_s` is the longest time without a landed heartbeat. `is_shared` returns whether there are foreign writers; it is
+    called only if the gap is too long.
 
     Raises:
         Cancelled: the gap is `GAP_S_MAX` or longer beside foreign writers.

@@ -1,6 +1,6 @@
-"""Check of this machine's clock: commits far in the future would stop all other writers.
+"""Check this machine's clock: commits far in the future would stop all other writers.
 
-Only the system clock is judged, by the clocks of other machines: the lock service and the storage.
+Only the system clock is checked, against the clocks of the lock service and the storage.
 Source: docs/protocol.md §4.
 """
 
@@ -25,8 +25,8 @@ _LOCK, _LEASE = "lock", "lease"
 def refuse_ahead_at_lease(ctx: TableContext, instant: str, asked_s: float) -> None:
     """Check the clock that named an instant, before any file but its lease is put.
 
-    The change time of the lease, taken just after the monotonic time `asked_s`, is read once a session, and again when all earlier
-    times contradict the clock.
+    The lease was put just after the monotonic time `asked_s`; its change time shows the storage's clock. It is read once a session,
+    and again if all earlier readings contradict this machine's clock.
 
     Raises:
         Unavailable: the clock is ahead of every other one by more than `AHEAD_MS_MAX`; the caller drops the lease.
@@ -37,7 +37,7 @@ def refuse_ahead_at_lease(ctx: TableContext, instant: str, asked_s: float) -> No
     if _is_confirmed(ctx):
         return
     if _LEASE in ctx.told:
-        ctx.told.forget()  # the machine was suspended or its clock set: only new times count
+        ctx.told.forget()  # the machine was suspended or its clock was set, so earlier readings no longer count
     found = ctx.storage.head(lease_path(instant))
     if found is not None:
         ctx.told.note(_LEASE, ToldTime(f"the storage {ctx.storage.uri}", found.modified_ms, asked_s))
@@ -45,7 +45,7 @@ def refuse_ahead_at_lease(ctx: TableContext, instant: str, asked_s: float) -> No
 
 
 def refuse_ahead_at_lock(ctx: TableContext) -> None:
-    """Check the clock before a completion time is taken, if the table lock has told its time.
+    """Check the clock before a completion time is taken, if the lock service returned its time.
 
     Raises:
         Unavailable: the clock is ahead of every other one by more than `AHEAD_MS_MAX`.
@@ -56,7 +56,7 @@ def refuse_ahead_at_lock(ctx: TableContext) -> None:
 
 
 def _note_lock(ctx: TableContext) -> bool:
-    # Locks on another machine tell when they were taken; in-process locks do not.
+    # Locks of a lock service know when they were taken by its clock; in-process locks do not.
     told: ToldTime | None = getattr(ctx.locks, "told", None)
     if told is not None:
         ctx.told.note(_LOCK, told)

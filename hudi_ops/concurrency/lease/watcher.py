@@ -1,7 +1,8 @@
 """Watch the commit log for CANCELs and TAKEOVERs while plans are executed.
 
 One thread for each table of a process probes the next free slot once a second, for all instants that the process executes. It ends
-with the last of them. With simulated time, or beats of the context's own, no thread looks: the executor does, between tasks.
+with the last of them. With simulated time, or a context with heartbeats of its own, there is no thread: the executor reads the log
+between tasks.
 
 Source: docs/protocol.md §26.
 """
@@ -29,13 +30,13 @@ logger = logging.getLogger(__name__)
 WATCHED_ROLES = frozenset({"execute", "build"})
 """Work that a cancel may end while it runs."""
 _FAREWELL_S = 2.0
-"""Longest delay of the end of the work by a probe that hangs."""
+"""Longest time for which a hung probe delays the end of the work, in seconds."""
 _CLOCK = SystemClock()
 
 
 @contextmanager
 def watching(ctx: TableContext, monitor: LeaseMonitor) -> Iterator[None]:
-    """Watch the log for an attempt until the context ends, if a thread may do it."""
+    """Watch the log for an attempt until the context ends, if a thread is allowed."""
     if ctx.beats is not None or not isinstance(ctx.clock, SystemClock) or monitor.head is None:
         yield
         return
@@ -51,7 +52,7 @@ class LogWatcher:
     """Watcher of one table's log, for all attempts of this process; thread-safe.
 
     Args:
-        storage: of the table.
+        storage: storage of the table.
         interval_s: time between two probes while no slot is taken, in seconds.
     """
 
@@ -70,7 +71,7 @@ class LogWatcher:
         return self._thread is not None and self._thread.is_alive()
 
     def add(self, monitor: LeaseMonitor) -> None:
-        """Watch for another attempt; without a thread the attempt looks by itself."""
+        """Watch for another attempt; if no thread can be started, the attempt reads the log itself."""
         monitor.watched(lambda: self.is_alive)
         with self._changed:
             self._monitors.append(monitor)
@@ -78,7 +79,7 @@ class LogWatcher:
                 self._start()
 
     def remove(self, monitor: LeaseMonitor) -> None:
-        """Watch no longer for an attempt; the thread ends with the last one."""
+        """Stop watching for an attempt; the thread ends with the last attempt."""
         if self._pid != os.getpid():
             return  # the thread of the parent may have held the lock when it forked
         with self._changed:
@@ -119,7 +120,7 @@ class LogWatcher:
                 slot += 1
             self._trouble = ""
         except HudiOpsError as error:
-            # Work continues: a slot decides in the end, after a full check.
+            # The work continues: a slot decides at its end, after a full check.
             if str(error) != self._trouble:
                 self._trouble = str(error)
                 logger.warning("the commit log cannot be watched, and is tried again: %s", error)

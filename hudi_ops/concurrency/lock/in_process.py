@@ -69,7 +69,7 @@ class InProcessLock:
 
     @property
     def address(self) -> str:
-        """Text `in-process` with host and process: no other process's lock excludes it."""
+        """Text `in-process` with host and process: it excludes no lock of another process."""
         return f"in-process:{socket.gethostname()}:{os.getpid()}"
 
     def holder(self) -> LockHolder | None:

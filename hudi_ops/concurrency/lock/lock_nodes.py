@@ -18,7 +18,7 @@ _SEQUENCE = re.compile(r"-lock-(\d{10})$")
 
 
 def busy(lock_name: str, holder: LockHolder | None, waited_s: float) -> Busy:
-    """Return the error of a busy lock, with its holder; None: it was released just now."""
+    """Return the error of a busy lock; `holder` None: the lock was released just now."""
     if holder is None:
         who = "another process, which released it just now"
     else:
@@ -45,7 +45,7 @@ def to_node_data(holder: LockHolder) -> str:
 def from_node_data(data: bytes, created_ms: int) -> LockHolder:
     """Decode the holder in a lock node: our JSON, or foreign text.
 
-    Foreign text has no other time than `created_ms`. Apache Hudi's provider writes its address, from 1.1 on its application.
+    Foreign text holds no time, so `created_ms` counts. Apache Hudi's provider writes its address, from 1.1 on its application.
 
     Source: docs/format.md §8.4.
     """
@@ -67,7 +67,7 @@ def lock_path(base_path: str, lock_key: str) -> str:
     """Return the parent of the lock nodes, from Apache Hudi's two settings.
 
     Raises:
-        InvalidRequest: ZooKeeper takes no such path.
+        InvalidRequest: ZooKeeper does not accept the path.
 
     Source: docs/format.md §8.4.
     """

@@ -72,11 +72,11 @@ class Guarded(Protocol):
         """Whether foreign writers, if any, are declared to use the same credentials."""
 
     def protect(self) -> None:
-        """Restrict the lock to the own credentials, also where it is open to all now."""
+        """Restrict the lock to the configured credentials, even if it is open to all now."""
 
 
 def lock_of_table(ctx: TableContext) -> LockProvider:
-    """Return the table's lock; a context, a layer below, holds it as an object."""
+    """Return the table's lock, which the context, a layer below, holds as an `object`."""
     return cast(LockProvider, ctx.locks)
 
 

@@ -1,4 +1,4 @@
-"""Factory of locks from declarations; shared by all entry points, so that all use one lock."""
+"""Create locks from declarations; shared by all entry points, so that all use the same lock."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def open_lock(
         Unsupported: SASL without its package.
     """
     if url is None or url == IN_PROCESS:
-        # The storage's own URI: a path has several spellings and the lock knows one.
+        # Use the storage's own URI: a path has several spellings, but the lock needs one.
         return in_process_lock(open_storage(table_uri).uri)
     address = parse_lock_url(url)
     # Imported with the first ZooKeeper lock: other tables do not need kazoo.
@@ -79,7 +79,7 @@ def parse_lock_url(url: str) -> ZooKeeperAddress:
     """Parse a `zookeeper://` URL.
 
     Raises:
-        InvalidRequest: it is not one.
+        InvalidRequest: the text is no such URL.
 
     >>> parse_lock_url("zookeeper://a:2181,b:2181/hudi/locks").base_path
     '/hudi/locks'

@@ -83,7 +83,7 @@ class ZooKeeperLock:
         self._pid = os.getpid()
         self.told: ToldTime | None = None
         """Creation time of this process's newest lock node, by ZooKeeper's clock."""
-        # Connects to nothing, but refuses an invalid connect string now.
+        # This does not connect; it refuses an invalid connect string early.
         new_client(hosts, session_timeout_s, connect_timeout_s, settings=self._settings)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -201,7 +201,7 @@ class ZooKeeperLock:
 
     def _hold(self, client: Any, lock: CuratorLock, me: LockHolder, asked_s: float) -> _HeldNode:
         node = f"{self.path}/{lock.node}"
-        # Listen before the check: one of them sees a loss in between.
+        # Listen before the check, so that a loss in between is seen by one of them.
         held = _HeldNode(client, node)
         client.add_listener(held.on_state)
         try:
@@ -324,12 +324,12 @@ class _HeldNode:
         self.pid = os.getpid()
 
     def still_mine(self) -> bool:
-        # Suspended means "do not decide now"; the same session may reconnect.
+        # While suspended, do not decide; the same session may reconnect.
         if self.lost or self.pid != os.getpid() or self.client.state != KazooState.CONNECTED:
             return False
         try:
-            # The server knows best: after a pause kazoo's threads learn late that the session has ended, and no state shows a
-            # node deleted by hand.
+            # Ask the server: after a pause kazoo's threads learn late that the session has ended, and no state of theirs shows
+            # that a node was deleted by hand.
             stat = self.client.exists(self.node)
         except FAILURES:
             return False
@@ -342,7 +342,7 @@ class _HeldNode:
             self.lost = True
 
     def found(self, stat: Any) -> bool:
-        """Record the node's identity; return False when it vanished, or is of an ended session."""
+        """Record the node's identity; return False if it vanished or its session has ended."""
         if stat is not None:
             self.token, self._session_id = stat.czxid, stat.ephemeralOwner
         return stat is not None and self._is_mine(stat)

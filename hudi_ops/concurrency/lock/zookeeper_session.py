@@ -28,13 +28,13 @@ FAILURES = (KazooException, KazooTimeoutError, OSError)
 """Exceptions of kazoo when a server gives no answer, or an invalid one."""
 
 OURS = [ACL(Permissions.ALL, AUTH_IDS), ACL(Permissions.READ, ANYONE_ID_UNSAFE)]
-"""All rights for our credentials, read for others. On the parent of lock nodes it forbids others to delete them."""
+"""All rights for our credentials, read for others. On the parent of lock nodes it forbids others to delete lock nodes."""
 
 # kazoo logs each request, with its credentials.
 _KAZOO_LOG = logging.getLogger("kazoo.hudi_ops")
 _KAZOO_LOG.addFilter(RedactingFilter())
 
-# Longest delay of the caller by the end of a session, which continues in the background.
+# Longest time for which the end of a session delays the caller, in seconds; it then continues in the background.
 _FAREWELL_S = 2.0
 
 
@@ -185,7 +185,7 @@ def end_session(client: Any) -> None:
         try:
             client.stop()
             client.close()
-        except Exception:  # kazoo raises bare ones here, and no further step is possible
+        except Exception:  # kazoo raises bare exceptions here, and no further step is possible
             logger.debug("a ZooKeeper session could not be closed and will time out", exc_info=True)
 
     thread = threading.Thread(target=farewell, name="zookeeper-farewell", daemon=True)

@@ -43,7 +43,7 @@ class Request(BaseModel):
 
     Attributes:
         renamed: old names of fields that are accepted for one release, and their new names.
-        checks: for some fields a function that returns the value to use, or says better than pydantic what is wrong with it.
+        checks: for some fields a function that returns the value to use, or raises a clearer error than pydantic would.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

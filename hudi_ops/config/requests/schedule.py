@@ -64,7 +64,7 @@ def refuse_credentials(uri: str | None, field: str = "") -> None:
         ValueError: it holds them.
     """
     if uri is not None and has_credentials(uri):
-        # It would travel on: into leases, command lines, logs.
+        # The URI would be copied into leases, command lines and logs.
         raise ValueError(f"{field}must hold no user and password: give them by `zookeeper`, or in the environment")
 
 

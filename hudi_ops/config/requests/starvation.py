@@ -39,7 +39,7 @@ StarvationText: TypeAlias = Annotated[
 
 @dataclass(frozen=True)
 class StarvationGuard:
-    """What a plan does about file groups of which writes cancelled `after` plans or more.
+    """Treatment of file groups whose plans writes cancelled `after` times or more.
 
     `wait_s`: how long writes wait for the plan, in seconds; 0 unless `how` is `wait`.
     """

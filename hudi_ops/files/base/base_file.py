@@ -1,4 +1,4 @@
-"""Base files with Apache Hudi's footer, put in one request: never visible by half."""
+"""Base files with Apache Hudi's footer; one request puts the whole file."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def raise_read_error(path: str, error: Exception) -> NoReturn:
     """Raise the error for a file that Arrow could not read.
 
     Raises:
-        Unavailable: the disk failed: such an `OSError` carries a number, those that Arrow raises for broken bytes do not.
+        Unavailable: the disk failed: such an `OSError` has a number; those that Arrow raises for broken bytes have none.
         Corrupt: the bytes are broken.
     """
     if getattr(error, "errno", None) is not None:
@@ -233,7 +233,7 @@ def bloom_of(
     """Return the bloom filter of a new file.
 
     Hashing every key again would cost as much as the write, so a rewrite adds the `added` keys to the `carried` filter of the
-    replaced file; for keys deleted since it says yes too often, never too seldom.
+    replaced file; deleted keys stay in it and cause false positives, never false negatives.
     """
     if carried is not None and added is not None and len(keys) <= carried.count:
         return carried.with_keys(added) if len(added) else carried

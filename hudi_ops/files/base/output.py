@@ -1,4 +1,4 @@
-"""Put a base file that a task made, and tell what a commit says of it."""
+"""Put a base file that a task made, and return its statistics for the commit."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class BaseFileOutput:
         deleted: int,
         other: Mapping[str, Any] | None = None,
     ) -> WriteStat:
-        """Return the statistics of the file, as its commit names it.
+        """Return the statistics of the file for the commit metadata.
 
         `inserted` counts rows with keys that are new to the group, `updated` rows that replace others, `deleted` removed rows.
         """

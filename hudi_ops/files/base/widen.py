@@ -12,7 +12,7 @@ def widen(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
     A single-precision number becomes the double of its shortest decimal text, 0.1 and not 0.10000000149011612: Apache Hudi and the
     `hudi` package read it so from the old file, and a rewrite must not change it. Integers become rounded floating-point numbers,
-    for tables that other programs changed so.
+    for tables whose columns other programs changed in this way.
 
     Raises:
         ArrowInvalid: a value that the type cannot hold. Raised by Arrow.

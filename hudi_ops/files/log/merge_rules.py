@@ -110,7 +110,7 @@ def _refuse_unknown(config: TableConfig, schema: pa.Schema) -> None:
     elif len(config.ordering_fields) > 1:
         reason = f"several ordering fields: {', '.join(config.ordering_fields)}"
     elif config.merge_mode == "EVENT_TIME_ORDERING" and within:
-        # An ordering field that no schema has decides nothing; this one does, for every other reader.
+        # A field that the schema lacks orders nothing; a nested one orders the rows for every other reader.
         reason = f"an ordering field within a struct: {within[0]}"
     elif not config.populate_meta_fields and missing:
         reason = f"record keys made of {missing[0]}, which is not a column of the table"

@@ -22,10 +22,10 @@ class BlockInstants:
     Attributes:
         latest: request time of the newest completed write that counts.
         completed: request times of the completed writes, in layout 1, whose file names do not name the writers; else None.
-        start: in layout 1, the begin of the active timeline; older instants count as completed.
+        start: in layout 1, the start of the active timeline; older instants count as completed.
         only: only the blocks of these instants, for changes; None: of all.
         named: completed delta commits, in layout 2: a log file that carries one of them holds blocks of no other writer.
-        pending: writes that have not completed, in layout 2. Log files that carry the instant of a resize hold blocks of such.
+        pending: writes that have not completed, in layout 2; log files that carry the instant of a resize hold their blocks.
     """
 
     latest: str

@@ -225,7 +225,7 @@ class Decoder:
         return pa.UnionArray.from_dense(pa.array(codes), pa.array(offsets), children, names)
 
     def _repeated(self, node: Node, lanes: Lanes, wanted: bool) -> pa.Array | None:
-        """Read lists and maps: blocks of items, each after its count, up to a block of none."""
+        """Read lists and maps: blocks of items, each after its count, up to an empty block."""
         totals = np.zeros(len(lanes), np.int64)
         found: list[list[pa.Array]] = []
         owners: list[Longs] = []

@@ -90,7 +90,7 @@ def _cast(node: Node, values: pa.Array, where: str) -> pa.Array:
 def _encode(node: Node, values: pa.Array, where: str, head: Bytes | None = None) -> list[Piece]:
     """Encode values without null, or the values of a union's branch.
 
-    For a branch `head` has its number for each row, and a null value has no bytes but that.
+    For a branch of a union, `head` has its number for each row; a null is encoded as this number alone.
     """
     if node.form is Form.UNION:
         return _union(node, values, where)

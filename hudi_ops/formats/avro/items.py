@@ -1,4 +1,4 @@
-"""Positions of a long Avro list's items: ends for every byte, then followed in order."""
+"""Find the items of a long Avro list: an end for each possible start, then the chain."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class ItemChain:
         window = self._data[start : self._stop]
         self._places = np.arange(size) if self._first_byte is None else np.nonzero(window == self._first_byte)[0]
         self._after = after = leap_all(self._nodes, self._data, self._places + start, self._end)
-        # Steps within the window; behind it, and at damage, a chain stays behind the window.
+        # The next place after each place of the window; `size` behind the window and where bytes are damaged.
         self._step = np.full((size + 1, 1), size, np.int32)
         self._step[self._places, 0] = np.where(after < 0, size, np.minimum(after - start, size))
 

@@ -37,7 +37,7 @@ class Form(Enum):
 
 _PRIMITIVE: Final = {form.value: form for form in Form if form not in {Form.FIXED, Form.ENUM, Form.RECORD, Form.UNION}}
 COLUMNS_MAX: Final = 1 << 16
-"""Most values of a record: names that stand for records make a schema of few bytes describe many."""
+"""Most values of a record. By references to named records, a schema of few bytes can describe many more."""
 _MIN_BYTES: Final = {Form.NULL: 0, Form.FLOAT: 4, Form.DOUBLE: 8}
 
 

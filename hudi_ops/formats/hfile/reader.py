@@ -235,7 +235,7 @@ class HFileReader:
 
 
 def _place(keys: pa.BinaryArray, key: bytes) -> int:
-    """Return how many of the sorted keys are less."""
+    """Return the number of sorted keys that are less than a key."""
     return bisect_left(range(len(keys)), key, key=lambda place: keys[place].as_py())
 
 

@@ -1,7 +1,7 @@
 """Encode and decode DELETE blocks, version 3: keys and ordering values, by column.
 
-The records have no length in front, so where one ends follows from its values alone. Reading takes every byte that can begin a
-record for a beginning, finds where each of them would end, all at once, and then follows the one chain that is there.
+Records have no length prefix: only the values of a record tell where it ends. The reader takes every byte that can begin a record
+as a possible start, computes the end of all of them at once, and then follows the chain of records from the first one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ VERSION: Final = 3
 _HEAD: Final = struct.Struct(">ii")
 WINDOW_BYTES: Final = 1 << 20
 _SMALL_BLOCKS_MAX, _SMALL_BLOCK_RECORDS = 10_000, 16
-"""Writers make one block, and work in Python is done for each: many of a few records are only made to take long."""
+"""Limits of small blocks. Each takes work in Python, and writers make one block: many small ones are made to take long."""
 _SMALLEST_RECORD: Final = 4
 """Key's branch and length, partition path's branch, ordering value's branch."""
 _SOME: Final = 2
@@ -75,7 +75,7 @@ _BROKEN: Final = {
     Branch.DECIMAL: ("no decimal", f"a number of {DECIMAL.precision} digits"),
     Branch.TIME_MICROS: ("no time of a day", str(TYPES[Branch.TIME_MICROS])),
 }
-"""What is found, and what is expected, where a value is none of its type."""
+"""What an error has as found and expected, if a value does not have the type of its branch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +111,8 @@ def decode_deletes(content: bytes | pa.Buffer, path: str) -> list[Deletes]:
 def encode_deletes(deletes: Deletes, partition_path: str) -> bytes:
     """Return the content of a DELETE block; equal arguments give equal bytes.
 
-    Unconditional deletes are written as by Apache Hudi, with the integer 0; beside ordering values of another type without a value.
-    An integer 0 of 32 bits therefore is unconditional for every reader. Source: docs/format.md §6.9.
+    An unconditional delete is written with the integer 0, as by Apache Hudi, or without a value beside ordering values of another
+    type. So a 32-bit integer 0 is unconditional for every reader. Source: docs/format.md §6.9.
 
     Raises:
         InvalidRequest: a key is null, or the lengths differ.
@@ -177,7 +177,7 @@ def _varint(data: Bytes, at: int, end: int, path: str) -> tuple[int, int]:
 
 
 def _refuse(data: Bytes, at: int, end: int, path: str, number: int) -> NoReturn:
-    """Refuse a record that cannot be read; say why, as far as it can be told."""
+    """Refuse a record that cannot be read; name the reason, as far as it is known."""
     if at >= end or data[at] != _SOME:
         _fail(path, f"no key in record {number}, at offset {at}", "a key in each record")
     value_at = int(leap_all((_TEXT, _TEXT), data, np.array([at]), end)[0])
@@ -198,7 +198,7 @@ def _runs(data: Bytes, starts: Longs, end: int, path: str) -> list[Deletes]:
     is_free = branch == Branch.NULL
     (ints,) = np.nonzero(branch == Branch.INT)
     is_free[ints] = data[lanes.at[ints]] == 0
-    # Unconditional records take the branch of the record before them, those at the beginning of the one after them.
+    # Unconditional records take the branch of the record before them; at the beginning, that of the record after them.
     (bound,) = np.nonzero(~is_free)
     if not len(bound):
         return [Deletes(keys, None)]
@@ -221,7 +221,7 @@ def _read(decoder: Decoder, node: Node, lanes: Lanes, path: str, found: str, exp
     """Read a value in each lane.
 
     Raises:
-        Corrupt: a value is none of its type; says `found` of its record.
+        Corrupt: a value does not have the type; the error has `found` and the number of the record.
     """
     try:
         return decoder.read(node, lanes, wanted=True)

@@ -94,8 +94,8 @@ def winners_of(
 ) -> Numbers:
     """Return for each key its winning record, or -1, by the rules of `combine`.
 
-    Records of delete blocks are marked in `deletes`; those also in `unconditional` win over all before them, lose to every row
-    after them, and not to deletes. `distinct` is above all codes. Source: docs/format.md §11.3.
+    Records of delete blocks are marked in `deletes`. Those that `unconditional` marks, too, win over all records before them, and
+    lose to every row after them, but not to deletes. `distinct` is above all codes. Source: docs/format.md §11.3.
     """
     winners = np.full(distinct, -1, np.int64)
     winners[codes] = np.arange(len(codes))  # numpy keeps the last of repeated assignments: the last record of each key
@@ -198,7 +198,7 @@ def plan_merge(
 
 
 def plan_append(count: int, deletes: pa.Array | None) -> MergePlan:
-    """Take every row but deletes, without a look at keys, and leave the base unchanged."""
+    """Take every row but deletes, without comparing keys, and leave the base unchanged."""
     is_new = ~_as_mask(deletes, count)
     taken = np.flatnonzero(is_new).astype(np.int64, copy=False)
     return MergePlan(None, taken, len(taken), 0, 0, 0, count - len(taken), is_new, np.zeros(count, bool))

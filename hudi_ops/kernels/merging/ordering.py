@@ -1,4 +1,4 @@
-"""Ordering values as Java compares them; Arrow orders NaN otherwise."""
+"""Ordering values as Java compares them; Arrow orders NaN differently."""
 
 from __future__ import annotations
 

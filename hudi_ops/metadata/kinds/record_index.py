@@ -53,7 +53,7 @@ def _of_write(written: WrittenFiles, terms: Terms) -> Records:
 
 
 def _located(keys: Sequence[KeysAt], gone: pa.Array, *, version: int) -> Records:
-    """Return records of keys: of two locations of one key the later one stays."""
+    """Return records of keys; if a key has two locations, the later one stays."""
     held = [at for at in keys if len(at.keys)]
     values = location_values([(at.partition_path, at.file_id, at.instant_ms) for at in held], version=version)
     whole = joined([at.keys for at in held], pa.string())

@@ -112,7 +112,7 @@ def _possible(
 
 @dataclass(frozen=True)
 class _Said:
-    """Ranges of several parts, decoded by runs of one schema, and which are valid."""
+    """Ranges of several parts, decoded by runs of one schema, with a mask of the valid ones."""
 
     runs: list[tuple[StoredRanges, _Flags]]
 
@@ -225,7 +225,7 @@ def _is_sure(found: pa.Table, kind: pa.DataType, is_of_files: bool) -> _Flags:
 
 
 def _is_beyond(ends: pa.Array, kind: pa.DataType) -> _Flags:
-    """Return the bounds of texts that Java may order otherwise than Arrow."""
+    """Return which bounds are texts that Java may order differently from Arrow."""
     if not (_is.is_string(kind) or _is.is_large_string(kind)):
         return np.zeros(len(ends), bool)
     found = pc.match_substring_regex(ends, f"[{_FIRST_BEYOND_SURROGATES}-\U0010ffff]")

@@ -40,7 +40,7 @@ def init_instants(own: Timeline, data: Timeline) -> tuple[str, ...]:
     """
     numbers = (one.time for one in takewhile(lambda one: one.time.startswith(INIT_PREFIX), own))
     indexing = (one.time for one in data.by_kind.get("indexing", ()))
-    # Of a thousand deltas all but a few are of an instant of the data table, or lie above one.
+    # Nearly all deltas are of an instant of the data table, or lie above such a delta: few remain.
     times = {*numbers, *indexing, *(own.by_time.keys() - data.by_time.keys() - own.raised)}
     found = (own.find(time, _DELTA) for time in sorted(times))
     return tuple(
@@ -56,7 +56,7 @@ def _may_fill(one: Instant, data: Timeline) -> bool:
 
 
 def _is_raised(instant: Instant) -> bool:
-    """Return whether it is the instant above a delta, completed at its request time."""
+    """Return whether an instant is the one above a delta: it completed at its request time."""
     return instant.time == instant.completion_time
 
 
@@ -76,7 +76,7 @@ class MetadataInstants:
     Attributes:
         own: the metadata table's timeline, read after `data`.
         data: the data table's.
-        archived: tells when instants completed that left the metadata table's timeline.
+        archived: completion times of instants that left the metadata table's timeline.
     """
 
     own: Timeline
@@ -97,9 +97,9 @@ class MetadataInstants:
         return self.is_committed(time) and (of_data is None or of_data.is_completed)
 
     def completed_below(self, base: str) -> frozenset[str]:
-        """Return request times of instants that began and completed below a base file's.
+        """Return request times of instants requested and completed before the instant `base`.
 
-        Log files of these do not lie upon that base file.
+        Their log files do not lie upon the base file of that instant.
         """
         return frozenset(
             one.time
@@ -114,7 +114,7 @@ class MetadataInstants:
 
         Raises:
             Corrupt: the history of the metadata table is needed and cannot be read.
-            Unavailable: it is rewritten faster than it can be read.
+            Unavailable: the history is rewritten faster than it can be read.
         """
         times = WriterTimes(self.own, HISTORY_FOLDER, self.archived)
         told = iter(times.lie_upon([pair for pair in pairs if not pair[0].startswith(INIT_PREFIX)]))
@@ -141,10 +141,10 @@ class MetadataInstants:
     def unseen(self) -> tuple[str, ...]:
         """Completed delta commits that the data table's timeline, as read, may lack.
 
-        They began since, or belong to the metadata table alone; or they were pending, and a compaction merged them since.
+        They began later, belong to the metadata table alone, or were pending and have been merged by a compaction since.
         """
         merged = max((one.time for one in self.own.by_kind.get("commit", ()) if one.is_completed), default="")
-        # What rose above a delta widens ranges, and excludes nothing.
+        # Deltas above another one only widen ranges, and exclude nothing.
         candidates = self.own.by_time.keys() - self.data.by_time.keys() - self.own.raised
         found = []
         for time in sorted(

@@ -1,8 +1,8 @@
-"""Deltas of later requests that completed first.
+"""Find deltas that were requested later and completed first.
 
-Log records are merged by request times (docs/format.md §14.4). Apache Hudi's records of `partition_stats` replace older ones: ours
-are put once more, above them. If later requests removed records of `files` or the record index that our delta puts, or the reverse,
-the write has to be made again.
+Log records are merged in the order of request times (docs/format.md §14.4). Apache Hudi's later records of `partition_stats`
+replace ours, so ours are put once more, above them. If a later request removed a record of `files` or the record index that our
+delta puts, or the reverse, the write must be made again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from hudi_ops.view.file_group import DataFile
 _COMPARED = (MetadataPartition.FILES, MetadataPartition.RECORD_INDEX)
 """Partitions whose records merge several writes, as those of secondary indexes do.
 
-Of a file, or its filter, only one write tells.
+The records of a file, or of its filter, come from one write.
 """
 
 
@@ -57,7 +57,7 @@ def _tells(instant: Instant, state: TableState) -> bool:
 
 
 def is_ours(instant: Instant, state: TableState) -> bool:
-    """Return whether the commit log decided it."""
+    """Return whether the commit log decided an instant."""
     return state.log.fate(instant.time) is not None
 
 
@@ -98,7 +98,7 @@ def _records_of(storage: Storage, partition: str, stat: WriteStat, version: int)
 
 
 def _contradiction(mine: Records, theirs: Records, where: str) -> str | None:
-    """Return a key that one of both puts and the other removes."""
+    """Return a key that one of two deltas puts and the other removes, or None."""
     for put, taken in ((mine.keys, theirs.deletes), (theirs.keys, mine.deletes)):
         if len(put) and len(taken):
             shared = put.filter(pc.is_in(put, taken))

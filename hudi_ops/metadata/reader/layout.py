@@ -1,4 +1,4 @@
-"""Partitions and file groups of a metadata table, as a write must know them to add to them."""
+"""Partitions and file groups of a metadata table, for writes that add records to them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from hudi_ops.timeline.state import TableState
 
 @dataclass(frozen=True)
 class Basis:
-    """State on which a delta was made; while it is the same, so are partitions and file groups.
+    """State for which a delta was made; while it is the same, so are partitions and file groups.
 
     A partition that was dropped and built again begins at another instant of the metadata table, or by a later PROPERTIES slot.
-    While Apache Hudi fills one its groups may appear at any moment, so they are part of it. Those of an announced one exist.
+    While Apache Hudi fills a partition, its groups may appear at any moment, so `filling` has their number. The groups of an
+    announced partition exist already.
     """
 
     partitions: tuple[str, ...]

@@ -76,8 +76,8 @@ def merge(older: Records, newer: Records, *, version: int) -> Records:
 def is_order_free(blocks: Sequence[Records], *, version: int) -> bool:
     """Return whether blocks of `files` may be merged before they meet older records.
 
-    The result is the same, byte for byte, unless a name that one of them deletes stands in another, too: the deletion would cancel
-    that one instead of the older file, and of two deletions the second stays.
+    The result is the same, byte for byte, unless one block deletes a name that another block has, too: the deletion would cancel
+    the entry of that block instead of the older file, and of two deletions the second stays.
     """
     if any(len(block.deletes) for block in blocks):
         return False

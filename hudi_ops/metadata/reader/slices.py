@@ -41,7 +41,7 @@ def list_partition(storage: Storage, partition: str) -> Folder:
 def count_groups(partition: str, folder: Folder) -> int | None:
     """Return the number of file groups; None if keys are not hashed to them by number.
 
-    Source: docs/format.md §14.2: distinct groups on storage. Nothing else tells.
+    Source: docs/format.md §14.2: only the distinct groups on storage tell the number.
     """
     found = {file.file_id for file in _data_files(partition, folder)}
     numbers = {int(match["number"]) for group in found if (match := _NUMBER.fullmatch(group))}
@@ -90,8 +90,8 @@ def newest_slices(partition: str, folder: Folder, instants: MetadataInstants) ->
 def newer_bases(partition: str, folder: Folder, instants: MetadataInstants) -> frozenset[str]:
     """Return times of base files that do not count, above all counting ones of their group.
 
-    A compaction is making them, or gave up; or they were completed since the timeline was listed. Then the slices of the timeline
-    may have been cleaned before the folder was listed, and the remaining files would seem complete.
+    A compaction is making them, or gave up; or they were completed since the timeline was listed. In the last case, the slices of
+    the timeline may have been cleaned before the folder was listed, and the remaining files would seem complete.
     """
     counted: dict[str, str] = {}
     others: list[DataFile] = []

@@ -71,7 +71,7 @@ class MetadataTable:
     def is_current(self) -> bool:
         """Whether all its records are of writes that are complete on the timeline as read.
 
-        Records of a file always hold; the location of a key, or content of a partition, may be of a later moment than the timeline.
+        Records of a file are always true; the location of a key, or the content of a partition, may be later than the timeline.
         The timeline is listed once more if it is needed.
         """
         if self._is_current is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -11,9 +11,9 @@ import pyarrow as pa
 from hudi_ops.files.statistics.statistics import ColumnRange, FileStatistics
 from hudi_ops.metadata.prune.grouped_bounds import Longs, greatest_of, least_of
 from hudi_ops.metadata.records.column_stats import Ranges, default_index_version, kind_of, range_values
-from hudi_ops.metadata.records.keys import partition_hash, partition_stats_key, product_keys
+from hudi_ops.metadata.records.keys import partition_hash, product_keys
 from hudi_ops.metadata.records.partitions import MetadataPartition
-from hudi_ops.metadata.records.records import Records, deletes_only, sorted_records
+from hudi_ops.metadata.records.records import Records, sorted_records
 from hudi_ops.metadata.records.stat_values import ValueKind, to_physical, widened, widest
 
 _STATS: Final = MetadataPartition.PARTITION_STATS
@@ -53,12 +53,6 @@ def partition_stats_records(
     keys = product_keys(ranges.columns, rest, pa.array(ranges.column_at), pa.array(ranges.name_at))
     values = range_values(_STATS, ranges, is_tight=tight, version=version)
     return sorted_records(_STATS, keys, values, version=version)
-
-
-def removed_partitions(paths: Iterable[str], columns: Sequence[str], *, version: int) -> Records:
-    """Return deletes of the ranges of deleted partitions."""
-    gone = (partition_stats_key(column, path) for path in paths for column in columns)
-    return deletes_only(_STATS, gone, version=version)
 
 
 def _completed(stat: FileStatistics, columns: Mapping[str, pa.DataType]) -> FileStatistics:

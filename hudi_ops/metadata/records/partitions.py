@@ -95,7 +95,7 @@ def form_of(partition: str) -> PartitionForm:
     """Return the form of a partition that this library maintains.
 
     Raises:
-        Internal: it maintains no partition of this name; `is_kept` tells before.
+        Internal: it maintains no partition of this name; check with `is_kept` first.
     """
     form = _FORMS.get(partition)
     if form is None and is_secondary(partition):

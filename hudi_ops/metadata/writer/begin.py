@@ -66,7 +66,7 @@ def metadata_properties(config: TableConfig) -> dict[str, str]:
 
 
 def begin_metadata(storage: Storage, config: TableConfig, beginnings: Sequence[Beginning], now_ms: int) -> None:
-    """Put a metadata table's properties, and begin partitions that readers ignore as yet.
+    """Put a metadata table's properties, and begin partitions, which readers still ignore.
 
     Raises:
         OutcomeUnknown: a file could not be settled; the next try settles it.

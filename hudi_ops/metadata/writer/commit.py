@@ -22,7 +22,7 @@ ACTION = "deltacommit"
 def apply_delta(storage: Storage, delta: MetadataDelta, completion_time: str) -> None:
     """Put a delta's log files; complete its delta commit at the data instant's completion time.
 
-    The delta above it counts at once. It is loose: if the write is voided in the end, a range may be too wide, and excludes
+    The delta above it counts at once. Its ranges are loose: if the write is voided later, a range may be too wide, and excludes
     nothing.
 
     Raises:
@@ -64,7 +64,7 @@ def undo_delta(
     ]
     if not undone or not (noted or also_vanished):
         return []
-    # The completed file first: from then on its logs are those of a write that never ended.
+    # The completed file goes first: after that, readers take the log files for those of an incomplete write.
     gone = [_path(instant.file_name) for instant in noted if instant.is_completed]
     for folder in storage.list_folder(FOLDER).folders:
         if not folder.startswith("."):

@@ -20,7 +20,7 @@ from hudi_ops.metadata.records.schema import commit_schema
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata, WriteStat
 
 OPERATION = "UPSERT_PREPPED"
-"""Of every delta commit of a metadata table but those that begin a partition."""
+"""Operation of each delta commit of a metadata table, except those that begin a partition."""
 
 _COLUMNS = pa.schema([pa.field("path", pa.string()), pa.field("body", pa.large_binary())])
 _COMMIT = "commit"

@@ -1,7 +1,7 @@
 """Move the records of aborted plans off the timeline, into their history.
 
-Nothing is decided here: the CANCEL slot says how a plan ended, wherever its record lies. A record leaves once its plan is swept and
-lies below the timeline's start.
+The move decides nothing: the CANCEL slot says how a plan ended, wherever its record lies. A record is moved once its plan is swept
+and lies below the timeline's start.
 
 Source: docs/protocol.md §26.
 """
@@ -26,8 +26,9 @@ logger = logging.getLogger(__name__)
 def archive_aborted(session: Session, state: TableState) -> int:
     """Move the records of old swept plans into the history; return their number.
 
-    Old is what lies below the timeline's start. The history has a record before its file goes, and the mark `swept` goes last. A
-    mark alone is a leftover of an archiver that died. A record that cannot be read stays, and `verify` reports it.
+    A plan is old if it lies below the timeline's start. The history gets a record before its file is deleted; the mark `swept` is
+    deleted last. A mark without a record is a leftover of an archiver that died. A record that cannot be read stays, and `verify`
+    reports it.
     """
     storage, timeline = session.ctx.storage, state.timeline
     records: list[ArchivedPlan] = []
@@ -53,14 +54,14 @@ def archive_aborted(session: Session, state: TableState) -> int:
 def is_below(timeline: Timeline, plan: Instant, boundary: str = "") -> bool:
     """Return whether a plan lies below the timeline's start.
 
-    The start is the one after the instants up to `boundary` have left.
+    The start is computed as if all instants up to `boundary` had left the timeline.
     """
     start = next((write.time for write in timeline.completed_writes if write.time > boundary), "")
     return plan.time < start
 
 
 def aborted_verdicts(timeline: Timeline, boundary: str) -> list[Verdict]:
-    """Return why the record of each aborted plan stays when a boundary is archived."""
+    """Return why each aborted plan's record stays once `boundary` is archived; empty: it leaves."""
     found = []
     for plan in timeline.aborted:
         why = "" if is_below(timeline, plan, boundary) else "the completed write before it stays"

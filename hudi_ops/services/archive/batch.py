@@ -27,7 +27,7 @@ READ_AT_ONCE = 16
 class Written:
     """History file of a batch.
 
-    `parts` are what a manifest must name for the batch; none if it names all already.
+    `parts` are the files that the manifest must add for the batch; empty if it names them already.
     """
 
     name: str
@@ -44,8 +44,8 @@ def write_batch(
 ) -> Written:
     """Put the history file of completed instants, without the lock.
 
-    Instants that the history has already, of an archiver that died before it decided, are not written again. A file that no
-    manifest names may be replaced: it is a leftover.
+    Instants that are in the history already, put there by an archiver that died before its decision, are not written again. A
+    file that no manifest names may be replaced: it is a leftover.
 
     Raises:
         Conflict: an instant left the timeline while it was read.

@@ -80,7 +80,7 @@ def _newest_clean(session: Session, state: TableState) -> tuple[str, str]:
 
 
 def _replaced(session: Session, state: TableState, limit: str) -> dict[str, str]:
-    """Return replace commits below `limit` with a file of a group that they replaced."""
+    """Return replace commits below `limit`, each with an existing file of a replaced group."""
     named: dict[str, Mapping[str, tuple[str, ...]]] = {}
     for write in state.timeline.completed_writes:
         if write.kind == "replacecommit" and write.time < limit:
@@ -104,7 +104,8 @@ def _replaced(session: Session, state: TableState, limit: str) -> dict[str, str]
 def _being_cleaned(session: Session, state: TableState) -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
     """Yield (path, file id, instant) of the files of pending cleans, by partition.
 
-    Their executors may have deleted them. The metadata table names them until the clean completes, and they would be rows again.
+    An executor may have deleted these files already. The metadata table names them until the clean completes, so without the
+    replace commit their rows would be visible again.
     """
     for clean in (one for one in state.timeline.pending if one.action == "clean"):
         plan = read_plan(session.ctx.storage, state.timeline, clean)
@@ -137,10 +138,11 @@ def _listed(session: Session, partitions: list[str]) -> list[list[tuple[str, str
 
 
 def _late(session: Session, state: TableState, limit: str) -> dict[str, str]:
-    """Return writes below `limit` with log files upon a base file requested after them.
+    """Return writes below `limit` whose log files belong to a base file requested after them.
 
-    Readers that do not open the history would take their request time for their completion time, and put the log file into the
-    slice below. A base file of a group that was requested after the write completed holds its rows, and ends that.
+    A reader that does not open the history would take the request time of the write for its completion time, and assign the log
+    file to the slice below. This ends once the group has a base file that was requested after the write completed: that file holds
+    its rows.
     """
     makers = [one for one in state.timeline if (one.is_completed and one.is_write) or one.action in MERGING_ACTIONS]
     times = [one.time for one in makers]
@@ -186,7 +188,7 @@ def _bases(session: Session, state: TableState, maker: Instant) -> Iterator[tupl
 
 
 def _left(session: Session, state: TableState, limit: str) -> dict[str, str]:
-    """Return undone instants of which something is left, each with the reason.
+    """Return undone instants that still have files, markers, leases or records, with the reason.
 
     They were cancelled or rolled back. Those below the start of the timeline do not matter any more.
     """
@@ -228,10 +230,10 @@ def _rolled_back(session: Session, state: TableState, rollback: Instant) -> tupl
 
 
 def _files_of(session: Session, state: TableState, undone: Mapping[str, AbstractSet[str]]) -> dict[str, str]:
-    """Return a data or checksum file of each undone instant of which one exists.
+    """Return an existing data or checksum file, found by its name, of each undone instant.
 
-    Its name carries the instant. `undone` has the partitions that the rollback of an instant names. One that names none was of a
-    writer without markers: ours had put no file then. Where Apache Hudi writes too, the whole table is listed.
+    `undone` maps each instant to the partitions that its rollback names. A rollback names none if the writer put no markers: a
+    writer of this library had put no file then. If Apache Hudi writes to the table, too, the whole table is listed.
     """
     partitions = {partition for named in undone.values() for partition in named}
     if not all(undone.values()) and has_foreign_writes(session.commits, state):

@@ -86,7 +86,7 @@ def _merge(storage: Storage, folder: str, level: int, locked: Locked) -> bool:
 
 
 def _drop_unnamed(storage: Storage, folder: str, merged: int) -> None:
-    """Remove older manifests, and history files that none of those that stay names."""
+    """Remove older manifests, and history files that no remaining manifest names."""
     now = current(storage, folder)
     oldest = now.number - (MANIFESTS_KEPT + merged) + 1
     listed = [info.name for info in storage.list_folder(folder).files]

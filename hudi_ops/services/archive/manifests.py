@@ -22,7 +22,7 @@ from hudi_ops.timeline.content.history_parts import encode_manifest, manifest_na
 logger = logging.getLogger(__name__)
 
 TRIES = 4
-"""Number of leftover manifests that one call passes."""
+"""Most leftover manifests that one call skips."""
 
 Parts: TypeAlias = tuple[HistoryPart, ...]
 
@@ -62,7 +62,7 @@ def current(storage: Storage, folder: str) -> Manifest:
 
 
 def latest(storage: Storage, folder: str) -> Manifest:
-    """Return the current manifest, or the leftover after it if that may count.
+    """Return the current manifest, or the leftover after it if that one is valid (`_ahead`).
 
     Raises:
         Corrupt: the version names a manifest that does not exist, or it cannot be read.
@@ -124,14 +124,14 @@ def publish(storage: Storage, folder: str, change: Callable[[Parts], Parts]) -> 
 
 
 def without(parts: Parts, names: frozenset[str], instead: Sequence[HistoryPart]) -> Parts:
-    """Return the parts with some replaced."""
+    """Return the parts, with those in `names` replaced by `instead`."""
     return (*(part for part in parts if part.name not in names), *instead)
 
 
 def drop_unnamed(storage: Storage, folder: str, now_ms: int) -> list[str]:
     """Delete history files that no manifest names, a day after their put; return their paths.
 
-    Archivers that died before their manifest left them. One that sleeps longer than that is refused by `publish`.
+    Archivers that died before they published a manifest left them. `publish` refuses an archiver that slept for longer than a day.
 
     Raises:
         Corrupt: a manifest cannot be read.
@@ -152,7 +152,7 @@ def drop_unnamed(storage: Storage, folder: str, now_ms: int) -> list[str]:
 
 
 def _refuse_gone(storage: Storage, folder: str, now: Manifest, parts: Parts) -> None:
-    """Refuse a manifest that adds a missing file: its archiver slept for a day before it.
+    """Refuse a manifest that adds a missing file: the archiver slept until it was deleted.
 
     Raises:
         Conflict: names the file.
@@ -187,7 +187,7 @@ def _put_version(storage: Storage, folder: str, now: Manifest) -> Manifest:
 
 
 def _version_above(storage: Storage, path: str, number: int) -> int | None:
-    """Return the number in the version file if it lies above this one."""
+    """Return the number in the version file if it is above `number`."""
     try:
         text = storage.get(path).decode("ascii", "replace").strip()
     except NotFound:
@@ -203,9 +203,9 @@ def _holds(storage: Storage, path: str, body: bytes) -> bool:
 
 
 def _passed(storage: Storage, folder: str, now: Manifest) -> Manifest:
-    """Return the manifest to go on from, beside a leftover next one.
+    """Return the manifest to build upon if a leftover has the next number.
 
-    The leftover is removed if it is of no use.
+    A valid leftover is the result; an invalid one is removed.
     """
     ahead = _ahead(storage, folder, now)
     if ahead is not None:
@@ -217,9 +217,9 @@ def _passed(storage: Storage, folder: str, now: Manifest) -> Manifest:
 
 
 def _ahead(storage: Storage, folder: str, now: Manifest) -> Manifest | None:
-    """Return the manifest after the current one if it may count.
+    """Return the manifest after the current one if it is valid.
 
-    It names files that exist, and loses none.
+    It is valid if all its files exist and it loses no file of the current one.
     """
     number = now.number + 1
     try:

@@ -1,6 +1,7 @@
 """Archive the metadata table's own timeline, after the data table's (docs/protocol.md §22).
 
-It has no commit log. So the manifest under the table's lock decides, as in Apache Hudi, and the files go after it.
+The metadata table has no commit log. So the manifest, published under the table's lock, decides, as in Apache Hudi; timeline files
+are deleted after it.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def leaving_of(own: Timeline, state: TableState, keep: int) -> list[Instant]:
     """Return the instants that leave the metadata table's timeline, oldest first.
 
     Each lies below the start of the data table's timeline and below every pending instant of both, and completed before the last
-    compaction: its records are in base files. So no reader has to tell to which slice its log files belong.
+    compaction: its records are in base files. So no reader needs the instant to assign log files to slices.
     """
     compaction = max(compactions(own), default="")
     writes = own.completed_writes
@@ -75,7 +76,8 @@ def leaving_of(own: Timeline, state: TableState, keep: int) -> list[Instant]:
 def drop_put_back(session: Session, own: Timeline) -> Timeline:
     """Remove files of archived instants that a late applier put back; return the timeline.
 
-    An applier that slept puts the files of its delta once more. The records are merged; a pending one would stay for ever.
+    An applier that slept puts the timeline files of its delta again. Their records are merged already, and a pending instant would
+    stay for ever.
     """
     storage = session.ctx.storage
     ranges = filter(None, (range_of(part.name) for part in current(storage, HISTORY_FOLDER).parts))

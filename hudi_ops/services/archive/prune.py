@@ -68,9 +68,10 @@ def prune(session: Session, state: TableState) -> Pruned:
 def ledgers_kept(session: Session, state: TableState) -> frozenset[str]:
     """Return the ledgers that a retry may ask for.
 
-    They are named by commits on the timeline, by `newest_extra` or by the newest archived COMPLETE, or named ones build upon them.
-    A savepoint's commit is among the former. The archived COMPLETE is the only source once a foreign archiver removed our commits,
-    or a restore undid all above the savepoint of a foreign write: without its ledgers, source files would be taken twice.
+    These are the ledgers that commits on the timeline (a savepoint's commit included), `newest_extra` or the newest archived
+    COMPLETE name, and the ledgers that these build upon. The archived COMPLETE is the only source once a foreign archiver removed
+    our commits, or a restore undid all above the savepoint of a foreign write: without its ledgers, source files would be taken
+    twice.
 
     Raises:
         Corrupt: one of them cannot be read.
@@ -92,7 +93,8 @@ def ledgers_kept(session: Session, state: TableState) -> frozenset[str]:
 def savepoint_payloads(held: Sequence[Held], head: int) -> list[str]:
     """Return payloads of savepoints whose makers died before they deleted them.
 
-    A later slot is decided only after a savepoint was applied. So a payload for a slot below the head was applied, or lost it.
+    A later slot is decided only after a savepoint was applied. So a payload for a slot below the head was applied, or lost its
+    slot.
     """
     of_savepoints = [path for folder, path in held if folder.endswith(SAVEPOINT_SUFFIX)]
     slots = ((path, path.rpartition("/")[2].partition("-")[0]) for path in of_savepoints)
@@ -102,8 +104,8 @@ def savepoint_payloads(held: Sequence[Held], head: int) -> list[str]:
 def payloads_kept(session: Session, state: TableState) -> frozenset[str]:
     """Return the payloads of the newest COMPLETE of a write, and of the newest archived one.
 
-    `newest_extra` reads one of them: the latter once a restore undid every newer write. A savepoint may protect a foreign write,
-    which names no slot.
+    `newest_extra` reads one of them: that of the archived COMPLETE once a restore undid every newer write. A savepoint may protect
+    a foreign write, which names no slot.
     """
     found = (session.newest_complete(state), _newest_archived(session, state))
     return frozenset[str]().union(*(entry.notes for entry in found if entry is not None))

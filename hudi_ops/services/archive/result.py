@@ -18,7 +18,7 @@ class ArchiveResult(Result):
         instants: number of archived instants.
         batches: number of batches; the lock was taken once for each.
         kept: instants that stay on the timeline.
-        stopped_by: why the oldest instant that stays does.
+        stopped_by: why the oldest remaining instant stays.
         merged: new history files of higher levels.
         aborted: records of aborted plans that left the timeline.
         ledgers: removed source ledgers.

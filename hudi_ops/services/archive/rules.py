@@ -25,9 +25,9 @@ class Facts:
         metadata_compaction: time of the metadata table's last compaction, empty before the first; None without a metadata table.
         clean: request time and earliest retained instant of the newest clean that says one.
         holds: instants that holds keep readable, each with the reason.
-        replaced: replace commits of whose groups a file exists, each with that file.
-        late: writes that completed after the base instant of a slice that their log files lie in, each with the reason.
-        left: cancelled and rolled back instants of which something is left, each with the reason.
+        replaced: replace commits whose replaced groups still have a file, each with that file.
+        late: writes whose log files lie in a slice with a base instant above their request time, each with the reason.
+        left: cancelled and rolled back instants that still have files, markers, leases or records, each with the reason.
         undoing: instants that a pending rollback or restore undoes, each with its name.
     """
 
@@ -70,7 +70,7 @@ class Verdict:
 def verdicts(facts: Facts) -> Iterator[Verdict]:
     """Yield the verdict of each instant, oldest first.
 
-    What stays keeps all later instants: only the oldest ones leave a timeline.
+    An instant that stays keeps all later ones: only the oldest instants leave a timeline.
     """
     kept = ""
     for instant in facts.timeline:
@@ -88,9 +88,10 @@ def stopped_by(found: Iterable[Verdict]) -> str:
 
 
 def stopped_by_timeline(timeline: Timeline, keep: int) -> str:
-    """Return what keeps every instant, by the timeline alone; empty if more has to be read.
+    """Return why no instant can leave, by the timeline alone; empty if more has to be read.
 
-    Savepoints and pending instants do so for months; a look that costs no call spares each commit the whole archive.
+    Savepoints and pending instants may keep every instant for months. This check makes no storage call, and spares each commit a
+    try to archive.
     """
     facts = Facts(timeline, keep)
     return "" if leaving(facts, 1) else stopped_by(verdicts(facts))
@@ -137,7 +138,8 @@ def _before_pending(facts: Facts, instant: Instant) -> str:
 
 
 def _beyond_plan(facts: Facts, instant: Instant) -> str:
-    # The plan's executor leaves out what was written since: it must find the write, which the boundary would pass by its request.
+    # The plan's executor leaves out groups that were written since, so it must find the write. By its request time alone the write
+    # would be archived.
     for plan in facts.rewriting_plans:
         if instant.time < plan.time < instant.completion_time:
             return (
@@ -213,7 +215,7 @@ RULES: Sequence[Callable[[Facts, Instant], str]] = (
     _late,
     _policy,
 )
-"""Rules of docs/protocol.md §22, the policy last: any other reason tells more."""
+"""Rules of docs/protocol.md §22, the policy last, since any other reason is more specific."""
 
 
 def first_kept(timeline: Timeline, keep: int) -> str:

@@ -119,7 +119,8 @@ def explain(session: Session, request: ArchiveRequest) -> ArchiveResult:
 def was_begun(session: Session, state: TableState) -> bool:
     """Return whether the history has instants of the timeline above the boundary.
 
-    An archiver died between its manifest and its slot, or Apache Hudi's before it removed the files: the batch is finished.
+    If so, an archiver died between its manifest and its slot, or Apache Hudi's died before it removed the files; archiving finishes
+    the batch.
     """
     ranges = filter(
         None, (range_of(part.name) for part in latest(session.ctx.storage, state.config.history_folder).parts)
@@ -129,7 +130,7 @@ def was_begun(session: Session, state: TableState) -> bool:
 
 
 def refuse_retention(request: ArchiveRequest) -> None:
-    """Refuse to archive down to more writes than those that start it.
+    """Refuse to keep more writes than the number above which archiving begins.
 
     Raises:
         InvalidRequest: `keep_min` is above `keep_max`.
@@ -182,7 +183,7 @@ def _archive_batch(session: Session, keep: int, done: _Progress) -> bool:
         try:
             if _decide(session, state, facts, batch, done):
                 return True
-            # Another archiver passed the batch. Files of it that are left wait for something pending, or for a savepoint.
+            # Another archiver passed the batch. Its remaining files wait for a pending instant or a savepoint to end.
         except Conflict as error:
             if number == TRIES_MAX - 1:
                 raise

@@ -1,7 +1,7 @@
-"""Take instants out of a history that no ARCHIVE decided (docs/protocol.md §23).
+"""Remove instants from a history if no ARCHIVE decided them (docs/protocol.md §23).
 
 An archiver that dies between its manifest and its slot leaves instants on the timeline and in the history. A restore that undoes
-them withdraws them, after its slot: an archiver that wakes up then loses its own, and is refused because of the savepoint.
+them withdraws them, after its slot: an archiver that wakes up then loses its slot, and is refused because of the savepoint.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 def withdraw(session: Session, folder: str, times: AbstractSet[str]) -> list[str]:
     """Publish a history without these instants; return the request times of those that it had.
 
-    The other instants of their files are written again first, without the lock.
+    Before that, the other instants of the same history files are written again, without the lock.
 
     Raises:
         Busy: the lock was not free in time.

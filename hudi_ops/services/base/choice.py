@@ -113,7 +113,7 @@ class Choice:
         return bool(self.planned)
 
     def leave_unfit_to_wait(self) -> None:
-        """Leave out what must not be planned without being executed at once."""
+        """Leave out candidates whose plan must not wait for its execution."""
 
     def waiting(self) -> Iterator[Candidate]:
         """Yield the candidates that are not planned."""
@@ -192,7 +192,7 @@ class Choice:
 
 
 def cancel_policy(settings: CancelSettings, on_overlap: OnOverlap) -> CancelPolicy:
-    """Return the cancel policy of these settings, for a kind whose plans meet writes so."""
+    """Return the cancel policy of the settings; `on_overlap` is what an overlapping write does."""
     return CancelPolicy(settings.cancellable, settings.after_hours, settings.after_instants, on_overlap)
 
 

@@ -13,7 +13,7 @@ ARROW_PER_STORED = 5.0
 COPIES = 2.0
 """Copies of the rows in memory while they are merged and encoded."""
 FOLDED_MAX = 20
-"""Factor between the memory expected from file sizes and the limit, below which the first rows are sampled."""
+"""The first rows are sampled if this many times the memory expected from file sizes exceeds the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def tasks_at_a_time(engine: Engine) -> int:
 def peak_memory(sizes: Iterable[int], at_a_time: int, memory_bytes: int | None = None) -> int:
     """Return the memory of the largest tasks that run at a time, from their stored bytes.
 
-    A task that would take more than `memory_bytes` streams its rows and keeps to that.
+    A task that would take more than `memory_bytes` streams its rows and stays within this limit.
     """
     held = sorted((memory_of(size) for size in sizes), reverse=True)[:at_a_time]
     return sum(held if memory_bytes is None else (min(one, memory_bytes) for one in held))

@@ -186,7 +186,7 @@ def _execute_taken(session: Session, service: Service, attempt: Attempt, how: Ex
                     entry = _complete(service, run, outcome)
                     break
                 except Conflict as conflict:
-                    # Nothing was decided. A write that completed since may have touched a group; then the others complete.
+                    # Nothing was decided. If a write completed meanwhile and touched some groups, the other groups complete.
                     is_deciding = False
                     if service.goes_on(run, conflict):
                         continue
@@ -204,7 +204,7 @@ def _execute_taken(session: Session, service: Service, attempt: Attempt, how: Ex
         if not is_deciding:
             release_plan(session, attempt, error)
         raise error.at(table=name, instant=attempt.instant) from error
-    # It is complete: an error from here on does not give the plan back.
+    # The plan is complete: an error from here on does not release it.
     release_completed(session, attempt.instant, list(service.files_written(run)))
     try:
         service.settled(session)

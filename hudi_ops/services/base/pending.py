@@ -98,7 +98,7 @@ def named_pending(session: Session, service: Service, state: TableState, instant
 def kind_of(session: Session, service: Service, state: TableState, instant: Instant) -> str:
     """Return the name of the kind of an instant, by its plan where kinds share the action.
 
-    A plan that cannot be read is of the kind that is named like the action.
+    An instant whose plan cannot be read counts as of the kind that is named like the action.
     """
     if instant.action != service.action or type(service).is_kind is TableService.is_kind:
         return instant.action

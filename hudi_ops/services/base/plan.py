@@ -18,7 +18,7 @@ from hudi_ops.services.base.result import PlanResult
 from hudi_ops.timeline.state import TableState
 
 TRIES_MAX = 3
-"""Number of times that a plan is made while others take everything that it chose."""
+"""Most tries to make a plan while other processes take everything that it chose."""
 
 
 def preview(session: Session, service: Service, request: Any, state: TableState | None = None) -> PlanResult:
@@ -85,7 +85,7 @@ def plan(session: Session, service: Service, request: Any, *, waits: bool = True
 def left_plan(session: Session, service: Service, *, abandoned: bool = False) -> str | None:
     """Return the instant of the oldest pending plan without a live executor, or None."""
     try:
-        # Only after this is a plan on the timeline that a dead process had decided.
+        # A plan that a dead process had decided is on the timeline only after `finish_unfinished`.
         found = next_pending(session, service, finish_unfinished(session), abandoned=abandoned)
     except (Busy, InvalidRequest):
         return None

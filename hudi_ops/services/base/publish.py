@@ -46,7 +46,7 @@ class Draft:
         check: the service's own check of the state in which the plan is decided; raises `Conflict` or `Busy`.
         revise: returns the draft for a later state, from commit metadata. With it, a completion since `begun` is no conflict. It is
             called under the lock, once for each slot tried: it lists nothing, and raises `Conflict` when others took everything.
-        choice: the choice as the draft names it; None: as it was made.
+        choice: the choice after revisions; None: the original one.
         log_files_added: number of log files that completed since `begun` and joined the plan.
         groups_dropped: number of chosen groups that others took since `begun`.
         cancel: whether a cancel may end the plan, and when it is overdue; also in the plan's extra metadata.
@@ -149,7 +149,7 @@ def publish_plan(session: Session, action: str, draft: Draft) -> Planned:
 
 
 def refuse_overtaken(session: Session, draft: Draft, state: TableState) -> None:
-    """Refuse a plan whose inputs a write touched that completed since they were chosen.
+    """Refuse a plan if a write that completed since its inputs were chosen touched them.
 
     Raises:
         Conflict: such a write completed.
@@ -173,7 +173,7 @@ def refuse_overlapping_plan(
 ) -> None:
     """Refuse a second plan on the same groups; plans in `but` are cancelled first.
 
-    The plan that is executed last would undo the other.
+    Of two such plans, the one executed last would undo the work of the first.
 
     Raises:
         Busy: a plan is pending on them and not cancelled, or a pending plan cannot be read.

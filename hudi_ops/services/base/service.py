@@ -98,7 +98,8 @@ class Run(Generic[Plan, Inputs, Task, Outcome]):
         tasks: result of `TableService.tasks`.
         done: outcomes in the order of `tasks`.
         left_out: tasks that other writes touched; they are not among `tasks` any more.
-        removed: files that other writes made for these and their commits name, by partition path: the metadata table forgets them.
+        removed: files that other writes made for left-out tasks and that their commits name, by partition path. They are removed
+            from the metadata table.
         entry: the COMPLETE that decided the instant.
         seconds: time since this process took the plan over.
         arrow_bytes_before: highest Arrow allocation of this process before the run; a higher one afterwards is the run's.
@@ -234,13 +235,13 @@ class TableService(ABC, Generic[Request, Plan, Inputs, Task, Outcome, Result]):
         """Do what comes before a plan is chosen, after a recovery, without the lock."""
 
     def refuse_nothing(self, state: TableState, choice: Choice) -> None:
-        """Refuse a choice without candidates; by default its note is enough."""
+        """Refuse a choice without candidates. By default it is not refused: its note says enough."""
 
     def check(self, session: Session, state: TableState, attempt: Attempt, plan: Plan) -> None:
         """Check the state in which the plan completes. Called under the lock: it lists nothing."""
 
     def check_groups(self, run: Run[Plan, Inputs, Task, Outcome], state: TableState) -> None:
-        """Check the tasks that are left before the work, and under the lock: it lists nothing.
+        """Check the remaining tasks, before the work and again under the lock; list nothing.
 
         Raises:
             Conflict: they cannot complete together.
@@ -261,7 +262,7 @@ class TableService(ABC, Generic[Request, Plan, Inputs, Task, Outcome, Result]):
         return None
 
     def overtaking(self, run: Run[Plan, Inputs, Task, Outcome], other: Contender) -> Contender | None:
-        """Return a write with what it touches of the plan so that tasks are left out; None: nothing."""
+        """Return a write with only the groups whose tasks the plan must leave out; None: no group."""
         return other
 
     def clear_left_out(self, run: Run[Plan, Inputs, Task, Outcome]) -> None:
@@ -279,7 +280,10 @@ class TableService(ABC, Generic[Request, Plan, Inputs, Task, Outcome, Result]):
         """Remove what an execution that did not complete put outside the files of its plan."""
 
     def settled(self, session: Session) -> None:
-        """Follow up a completed run, for example compact the metadata table. Never fails the run."""
+        """Follow up a completed run, for example compact the metadata table.
+
+        An error fails the call, and the run stays complete.
+        """
 
     def is_own(self, session: Session, state: TableState, found: Instant) -> bool:
         """Return whether a completed instant, whose requested file may be gone, was of this kind."""

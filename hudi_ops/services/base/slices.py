@@ -22,7 +22,7 @@ def live_slices(session: Session, state: TableState, partitions: Sequence[str] |
     are listed on storage: a group that a damaged metadata table lacks would otherwise be created twice.
 
     Raises:
-        Corrupt: a file is lost that a completed write names.
+        Corrupt: a file that a completed write names is lost.
         Conflict: a file was removed while the table was listed.
     """
     storage, config = session.ctx.storage, state.config

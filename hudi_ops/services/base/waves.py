@@ -35,8 +35,8 @@ Outcome = TypeVar("Outcome")
 class OnExecutor(Generic[Input, Outcome]):
     """Task of an instant on an executor, where no signal of the driver arrives.
 
-    A task that runs for longer than a second looks once a second whether its instant was cancelled, and ends itself at its next
-    check. Spark ends its process only after seconds, and until then it could put a file.
+    A task that runs for longer than a second looks once a second whether its instant was cancelled, and then ends itself. Spark
+    would end the process only after seconds, and until then the task could put a file.
     """
 
     run: Callable[[Input], Outcome]

@@ -56,7 +56,7 @@ class CancelResult(Result):
 def execute_cancel(session: Session, instant: str) -> CancelResult:
     """Remove the files of a plan whose cancel was requested, and the plan from the timeline.
 
-    A second call changes nothing. The rollback instant is the exclusion: of two processes one removes the files.
+    A second call changes nothing. The rollback instant excludes other processes: of two processes only one removes the files.
 
     Raises:
         NotRequested: no CANCEL names the instant.
@@ -118,7 +118,7 @@ def cancel(
         force: cancel a plan that does not say that it is cancellable.
         request_only: leave the removal to the executor, or to the next write.
         dry_run: check the request; change nothing.
-        wait_s: so long the call waits for a living executor to stop, in seconds.
+        wait_s: longest time to wait for a live executor to stop, in seconds.
 
     Raises:
         InvalidRequest: as `request_cancel`.
@@ -154,7 +154,7 @@ def _pending(session: Session, state: TableState, instant: str, action: str, not
 
 
 def _said(session: Session, state: TableState, result: CancelResult) -> CancelResult:
-    """Return the result with what the CANCEL of its instant says."""
+    """Return the result with the reason and the requester from the CANCEL of its instant."""
     cancel = cancel_of(fate_of(session.ctx.storage, state, result.instant))
     if cancel is None:
         return result

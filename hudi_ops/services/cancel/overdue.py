@@ -1,4 +1,4 @@
-"""Cancel overdue plans and remove cancelled ones; a clean begins with it (RFC-79, "Clean").
+"""Cancel overdue plans and remove cancelled ones; a clean does this first (RFC-79, "Clean").
 
 Each cancel and each removal takes the lock for itself, so that writers wait for one decision at most.
 
@@ -71,7 +71,8 @@ def preview_overdue(session: Session) -> OverdueResult:
 def cancel_overdue(session: Session) -> OverdueResult:
     """Cancel overdue plans without a live executor, remove cancelled plans, and tidy the queue.
 
-    With the table's setting `cancel.hard`, also overdue plans with a live executor: it stops at its next look.
+    With the table's setting `cancel.hard`, overdue plans with a live executor are cancelled, too; the executor stops at its next
+    check.
 
     Raises:
         Unsupported: the table cannot be written.
@@ -109,8 +110,8 @@ def cancel_overdue(session: Session) -> OverdueResult:
 def why_overdue(session: Session, state: TableState, plan: Instant) -> str:
     """Return why a plan is overdue; empty if it is not.
 
-    Its age is counted in the table's own times, so that a wrong clock of this machine cancels nothing. A plan that no executor has
-    taken yet is not overdue before a lease would have expired.
+    Its age is counted in the table's own times, so that a wrong clock of this machine cancels nothing. A plan without a TAKEOVER
+    is not overdue before it is as old as an expired lease (`EXPIRY_MS`).
     """
     storage = session.ctx.storage
     entry = plan_entry(storage, state, plan.time) if plan.action in REWRITING_ACTIONS else None

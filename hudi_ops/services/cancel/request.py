@@ -1,6 +1,7 @@
 """Request the cancel of a pending plan: then it never completes (RFC-79).
 
-The CANCEL slot decides, whether or not a process executes the plan. The queue file only shows it; the next call makes it again.
+The CANCEL slot decides, whether or not a process executes the plan. The queue file only shows the cancel; a repeated call puts it
+again.
 
 Source: docs/protocol.md §7, §26.
 """
@@ -40,7 +41,7 @@ class Requested:
     """A requested cancel.
 
     Attributes:
-        state: the table's state from which it was found.
+        state: the table's state in which the plan was found.
         plan: the plan; None: it was cancelled and removed before.
     """
 
@@ -68,7 +69,7 @@ def checked_reason(text: str) -> str:
 def request_cancel(session: Session, instant: str, reason: CancelReason, *, force: bool = False) -> Requested:
     """Decide that a pending plan never completes, whether or not a process executes it.
 
-    A second call changes nothing. If the plan was decided to complete, the call helps the commit to its end, and is refused.
+    A second call changes nothing. If the plan's completion is decided already, the call finishes the commit and is refused.
 
     Args:
         session: of this process.

@@ -1,4 +1,4 @@
-"""Choose the files of a clean, with a reason for and against each file that was looked at.
+"""Choose the files that a clean deletes, with the reason to delete or keep each listed file.
 
 Only partitions in which a slice may have been superseded since the last clean are listed, outside the lock.
 
@@ -45,7 +45,7 @@ class FileVerdict(Verdict):
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A file with the reason to delete or to keep it; `superseded`: when its slice was."""
+    """A file with the reason to delete or keep it, and when its slice was superseded."""
 
     file: DataFile
     reason: str
@@ -61,7 +61,7 @@ class CleanChoice(Choice):
         policy: what was applied.
         earliest: the earliest retained instant.
         earlier: what earlier cleans said.
-        keepers: what kept files back.
+        keepers: savepoints, pending plans and holds that keep files.
         dropped: files to delete, the longest superseded first.
         kept: files that stay, by reason.
         carried: held-back files whose savepoints still name them: their partitions were not listed.
@@ -244,7 +244,7 @@ def _judge(choice: CleanChoice, state: TableState, slices: Iterable[PastSlice]) 
 
 
 def _only(choice: CleanChoice, patterns: Sequence[str], listed: Mapping[str, Sequence[DataFile]]) -> None:
-    """Leave only files that patterns name, with those that no committed slice has."""
+    """Leave only files that the patterns match, and add matching files of no committed slice."""
 
     def is_named(path: str) -> bool:
         return any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
@@ -277,7 +277,7 @@ def _limit(choice: CleanChoice, max_files: int | None) -> None:
 
 
 def _moves(session: Session, state: TableState, choice: CleanChoice) -> bool:
-    """Return whether a clean without files is due; then `earliest` is as far as it may move.
+    """Return whether a clean without files is due; move `earliest` back if a held file needs it.
 
     It never moves past the oldest instant of a held-back file: an incremental clean of Apache Hudi begins at this instant and would
     pass the file over.

@@ -29,7 +29,7 @@ class CleanDraft:
     choice: CleanChoice
 
     def draft(self) -> Draft:
-        """Return the draft: its footprint is empty, so no plan and no write is in its way."""
+        """Return the draft. Its footprint is empty, so it overlaps no plan and no write."""
         body = encode_clean_plan(self.session.ctx.storage, plan_of(self.begun, self.choice))
         return Draft(body, Footprint(frozenset()), self.begun, revise=self.revise, choice=self.choice)
 
@@ -90,8 +90,9 @@ def refuse_changed(begun: TableState, state: TableState) -> None:
 def refuse_late(begun: TableState, state: TableState, earliest: str) -> None:
     """Refuse a choice when a write below the earliest retained instant completed since.
 
-    Its writer slept before it was on the timeline. The next clean looks at writes requested from that instant on, or completed
-    after this plan, so the slices that it superseded would stay for ever, and a replace commit would stop archiving.
+    The writer slept before it put the write on the timeline. The next clean looks only at writes requested from that instant on, or
+    completed after this plan. So the slices that the late write superseded would stay for ever, and if it is a replace commit, it
+    would stop archiving.
 
     Raises:
         Conflict: names the write.

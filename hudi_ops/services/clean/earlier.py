@@ -46,15 +46,15 @@ class Earlier:
     def touched(self, session: Session, state: TableState, until: str, saved: frozenset[str]) -> frozenset[str] | None:
         """Return the partitions with slices superseded since the newest clean; None: all.
 
-        These writes were requested from that clean's earliest instant on, and before `until`, or completed after the clean was
-        planned: their writer may have slept before it was on the timeline.
+        The superseding writes were requested before `until`, and either from the earliest instant of that clean on, or they
+        completed after the clean was planned: a writer may sleep before its write is on the timeline.
 
         Raises:
             Corrupt: commit metadata cannot be read.
         """
         timeline, newest = state.timeline, self.newest
-        # An archived clean of this library may have held files back. Below the start writes are archived. Of a savepoint that was
-        # deleted since, a clean of Apache Hudi does not name the files.
+        # An archived clean of this library may have held files back, and writes below the start are archived. A clean of Apache
+        # Hudi does not name the files that a savepoint held back, so all partitions are listed if a savepoint was deleted since.
         if newest is None or self.held_back is None or not self.start or self.start < timeline.start:
             return None
         if not self.saved <= saved:

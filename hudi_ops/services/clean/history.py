@@ -25,8 +25,8 @@ class PastSlice:
     Attributes:
         instant: of its base file; of its first log file where it has none.
         files: base file first, then log files.
-        superseded: request time of the write from which on reads need the slice no more: of the next base file of the group, or of
-            the write that replaced the group; empty: it is visible now.
+        superseded: request time of the write that superseded the slice: it made the next base file of the group, or replaced the
+            group. Empty: the slice is visible now.
         replaced: request time of the write that replaced the group, or empty.
         age: number of newer slices in the group.
     """
@@ -72,7 +72,7 @@ def _assigned(
         upon[key] = {}
         for file in sorted(files, key=lambda one: one.instant):
             upon[key].setdefault(file.instant, []).append(file)
-    # A log file lies upon every base file below its request time; of the later ones its completion tells.
+    # A log file lies above every base file below its request time; for later base files its completion time decides.
     later = [
         (key, file, base)
         for key, files in logs.items()

@@ -49,8 +49,8 @@ class CleanInputs:
 def inputs_of_plan(session: Session, state: TableState, instant: str, plan: CleanPlan) -> CleanInputs:
     """Return the files of a plan.
 
-    The holds are read here, after the TAKEOVER: who takes a hold puts it before it looks for one, so of the two one sees the other.
-    Only folders of the plan are listed, on storage: its files may be in no metadata table any more.
+    The holds are read here, after the TAKEOVER. A reader puts its hold before it looks for a TAKEOVER, so one of the two sees the
+    other. Only folders of the plan are listed, on storage: its files may be in no metadata table any more.
 
     Raises:
         Corrupt: the plan names a file outside the table, a file of a write that did not complete, or one of a newest slice.
@@ -91,8 +91,8 @@ class _Names(dict[str, list[str]]):
 def refuse_strange(session: Session, state: TableState, instant: str, plan: CleanPlan) -> None:
     """Refuse a plan that names a file outside the table.
 
-    A clean of ours that was begun cannot be cancelled. Where the table was moved or copied since, its plan names the folder of
-    before. Only names and partitions are used, so it is finished in this one.
+    A clean of this library that was begun cannot be cancelled. If the table was moved or copied since, its plan names the old
+    folder. Such a plan is accepted: only names and partitions are used, so files of the present folder are deleted.
 
     Raises:
         Corrupt: names the first such path.

@@ -1,4 +1,4 @@
-"""What keeps a file that a policy would drop: savepoints, pending plans and holds."""
+"""Find what keeps a file that a policy would drop: savepoints, pending plans and holds."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Keepers:
         """Return a savepoint as of which a read opens a file that the savepoint does not name.
 
         A compaction that was planned below the savepoint completed above it: its base file has the rows of the named files, and
-        a read as of the savepoint takes it for them.
+        a read as of the savepoint opens it instead of them.
         """
         file = parse_data_file(path.rpartition("/")[2]) if self.saved else None
         if file is None:

@@ -29,7 +29,7 @@ class Earliest:
 
     Attributes:
         wanted: what the policy alone would retain.
-        kept_back: what moved it back, for people; empty: nothing did.
+        kept_back: what moved the instant back, in words; empty: nothing did.
     """
 
     instant: str = ""
@@ -51,22 +51,22 @@ class Policy:
 
     @property
     def hudi_name(self) -> str:
-        """Return its name in plans."""
+        """Return the name of the policy in plans."""
         return HUDI_POLICIES[self.name]
 
     @property
     def has_earliest(self) -> bool:
-        """Return whether it retains instants; `versions` retains slices."""
+        """Return whether the policy retains instants; `versions` retains slices."""
         return self.name != "versions"
 
     def drops(self, slice_: PastSlice, earliest: str) -> bool:
-        """Return whether it drops a slice, with an earliest retained instant."""
+        """Return whether the policy drops a slice, given the earliest retained instant."""
         if self.has_earliest:
             return bool(slice_.superseded) and slice_.superseded < earliest
         return bool(slice_.replaced) or slice_.age >= self.retain
 
     def why_kept(self, slice_: PastSlice, earliest: str) -> str:
-        """Return for people why it keeps a slice."""
+        """Return in words why the policy keeps a slice."""
         if not slice_.superseded:
             return f"the newest slice of its group, made by {slice_.instant}"
         if not self.has_earliest:
@@ -82,7 +82,7 @@ class Policy:
             return writes[-self.retain] if len(writes) > self.retain else ""
         if self.name == "hours" and writes:
             since = instant_of_ms(now_ms - self.retain * _MS_PER_HOUR, state.zone)
-            # Where no write lies within these hours the newest one is what they show.
+            # If no write lies within these hours, the newest one is what readers see in them.
             return next((time for time in writes if time >= since), writes[-1])
         return ""
 

@@ -25,7 +25,7 @@ from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import table_schema
 
 MERGED_MIN = 2
-"""Files that are merged at least."""
+"""Least number of files to merge."""
 
 
 class LeftReason(StrEnum):
@@ -62,7 +62,7 @@ class ClusteringChoice(Choice):
     groups: list[OutputGroup] = field(default_factory=list)
 
     def work(self) -> str:
-        """Return how many file groups become how many, in words."""
+        """Return in words how many file groups are rewritten, and into how many."""
         outputs = sum(group.outputs for group in self.groups)
         said = f"{count_of(len(self.planned), 'file group')} into {outputs:,}"
         return f"{said}, sorted {say_order(self.order)}" if self.order.columns else said
@@ -215,8 +215,8 @@ def _groups_of_partition(
 ) -> list[OutputGroup]:
     """Return the groups of one partition.
 
-    Small files are merged where that leaves fewer files. With an order, every file is sorted that is not in this order yet; small
-    files in this order join them.
+    Small files are merged where that leaves fewer files. With an order, every file that is not in this order yet is sorted,
+    together with small files that are.
     """
     small: list[Candidate] = []
     unsorted: list[Candidate] = []
@@ -275,7 +275,7 @@ def _ordered(
 ) -> frozenset[tuple[str, str]]:
     """Return the slices whose base file was written in an order.
 
-    Commits on the timeline say it of their files. The footer is read of files whose writer was archived.
+    Commits on the timeline name the order of their files. For files whose writer was archived, the footer is read.
     """
     if not order.columns:
         return frozenset()

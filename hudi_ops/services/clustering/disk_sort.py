@@ -1,7 +1,7 @@
 """Sort rows that are larger than memory, by a sample and buckets on disk.
 
 Cut points come from a sample. Rows are scattered into a bucket for each range between cuts, then bucket after bucket is sorted in
-memory. What comes out depends on the rows and the sizes given alone.
+memory. The result depends only on the rows and the given sizes.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from hudi_ops.kernels.sorting.positions import by_words
 from hudi_ops.kernels.sorting.sort import sort_indices
 
 SAMPLE_ROWS = 1 << 16
-"""Rows of a sample at most."""
+"""Most rows of a sample."""
 _BUCKETS_PER_SHARE = 2
-"""Buckets for each share of memory that the rows take: those that the sample misjudges still fit."""
+"""Buckets for each share of memory that the rows take. More than one, so that buckets which the sample underestimates still fit."""
 _DEPTH_MAX = 3
-"""Splits of a bucket that is larger than its share."""
+"""Most times that a too large bucket is split again, one split inside the other."""
 
 
 class DiskSort:
@@ -110,7 +110,7 @@ class DiskSort:
 
 
 def sampled(pieces: Iterable[pa.Table], rows: int) -> pa.Table:
-    """Return a sample of the rows of pieces, of which there are about `rows`."""
+    """Return a sample of the rows of pieces; `rows` is about the number of all rows."""
     distance, first = max(1, -(-rows // SAMPLE_ROWS)), 0
     found = []
     for piece in pieces:

@@ -72,7 +72,7 @@ def inputs_of_plan(session: Session, state: TableState, instant: str, plan: Repl
 
 
 def _bucket_of(slices: tuple[Slice, ...], table: str, instant: str) -> int:
-    """Return the bucket of a group's one slice, in whose place the new file group comes.
+    """Return the bucket of a group's only slice, which the new file group replaces.
 
     Raises:
         Unsupported: the group has several slices.

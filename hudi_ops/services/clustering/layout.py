@@ -1,7 +1,7 @@
 """Order and strategy of a clustering, as plans and commits say them.
 
 Apache Hudi takes the sort columns from a plan, and the curve from the options of its executor (docs/format.md §6.12). So a plan
-of ours says the whole order in a parameter of its own.
+of this library holds the whole order in a separate parameter.
 """
 
 from __future__ import annotations

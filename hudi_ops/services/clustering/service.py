@@ -159,7 +159,7 @@ class Clustering(TableService[ClusteringRequest, ReplacePlan, PlanInputs, Cluste
 
 
 def _own(choice: Choice) -> ClusteringChoice:
-    """Return the choice as this service made it; the base hands it through."""
+    """Return a choice, which the base passes through, as the type that this service made."""
     return cast("ClusteringChoice", choice)
 
 

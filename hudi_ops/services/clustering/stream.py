@@ -1,6 +1,6 @@
 """Rewrite a plan group that is larger than memory: stream its rows, sort them on disk.
 
-A curve's key is computed once for each row and sorted by; its ranks are those in a sample of each column.
+To sort along a curve, the key of each row is computed once; the ranks of values come from a sample of each column.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class _Pieces:
         self._left: pa.Table | None = None
 
     def take(self, rows: int) -> Iterator[pa.Table]:
-        """Yield the next rows, as far as there are some."""
+        """Yield the next `rows` rows, or fewer at the end of the pieces."""
         while rows:
             piece = self._left if self._left is not None else next(self._pieces, None)
             if piece is None:

@@ -47,7 +47,7 @@ class ClusterTask(RewriteTask):
 
     @property
     def only_base(self) -> DataFile | None:
-        """Return the base file whose rows, and no others, are those of the one output."""
+        """Return the base file whose rows are exactly those of the only output, or None."""
         if len(self.outputs) > 1 or len(self.sources) != 1 or self.sources[0].logs:
             return None
         return self.sources[0].base
@@ -60,7 +60,7 @@ class ClusterTask(RewriteTask):
     def keys_brought(self, rows: pa.Table) -> pa.Array:
         """Return the record keys of rows for statistics, each once.
 
-        There are none where they are not wanted or the file id stays.
+        The result is empty if keys are not wanted or the file id stays.
         """
         if self.previous is not None or not self.wanted.keys:
             return pa.array([], pa.string())
@@ -126,7 +126,7 @@ def _taken(rows: pa.Table, order: pa.Array) -> pa.Table:
 def _ends(rows: pa.Table, count: int) -> list[int]:
     """Return the rows at which each output ends, so that all get about the same bytes."""
     blocks = np.unique(np.linspace(0, rows.num_rows, count * _BLOCKS + 1).astype(np.int64))
-    # A slice of a dictionary counts all values.
+    # Left out: the size of a slice of a dictionary column includes all values of the dictionary.
     sized = rows.select([column.name for column in rows.schema if not pa.types.is_dictionary(column.type)])
     return ends_of_shares(
         np.diff(blocks), [sized.slice(low, high - low).nbytes for low, high in pairwise(blocks)], count

@@ -32,7 +32,7 @@ class LeftReason(StrEnum):
 
 @dataclass
 class CompactionChoice(Choice):
-    """Choice of a compaction. `elsewhere` holds partitions with log files outside the request."""
+    """Choice of a compaction. `elsewhere` are partitions outside the request with log files."""
 
     elsewhere: set[str] = field(default_factory=set)
 
@@ -92,7 +92,7 @@ def _take(
 ) -> None:
     """Plan the candidates that can be merged, up to the limit of bytes.
 
-    `looked_at` has why a candidate cannot be merged, or nothing.
+    `looked_at` maps each candidate whose blocks were read to the reason why it cannot be merged; empty: it can be.
     """
     reached = [found for found in reached if not looked_at.get(found.candidate.key)]
     while True:

@@ -80,7 +80,7 @@ class CompactionDraft:
         )
 
     def _choice(self, groups: dict[Key, Candidate], left: dict[Key, str]) -> Choice | None:
-        """Return the choice as of this draft."""
+        """Return the choice without the slices that others took; None if there was no choice."""
         if self.choice is None:
             return None
         chosen = self.choice.planned

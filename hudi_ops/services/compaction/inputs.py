@@ -47,7 +47,7 @@ def inputs_of_plan(session: Session, state: TableState, instant: str, plan: Comp
     """Return the slices of a plan with the sizes of their files.
 
     Raises:
-        Corrupt: a file is gone whose group was not replaced.
+        Corrupt: a file is gone although its group was not replaced.
     """
     hidden = _replaced_groups(session, state)
     live = [
@@ -68,8 +68,8 @@ def refuse_missing_log_files(
 ) -> None:
     """Refuse a plan that lacks a log file below its instant: the new base file would hide it.
 
-    A foreign writer whose clock lags may complete one there after the plan was published. Only writes that completed since `seen`,
-    a state that was checked before, are compared.
+    A foreign writer whose clock lags may complete such a log file after the plan was published. Only writes that completed since
+    `seen`, a state that was checked before, are compared.
 
     Raises:
         Conflict: names the first such file.

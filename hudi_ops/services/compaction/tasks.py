@@ -158,7 +158,7 @@ def unfolds_beyond(task: CompactTask) -> bool:
 
 
 def _brought(counts: MergeCounts) -> int:
-    """Return the number of rows from log records: the last rows, not in the old bloom filter."""
+    """Return the number of rows from log records: the last rows of the new base file."""
     return counts.updated + counts.inserted
 
 

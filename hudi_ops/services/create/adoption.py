@@ -42,7 +42,7 @@ from hudi_ops.view.schema import table_schema
 from hudi_ops.view.slices import Slice, list_table, visible_slices
 
 _OTHER_INDEXES = (".hoodie/.bucket_index/partition_bucket_index_meta", ".hoodie/.hashing_meta")
-"""Folders of indexes that are not written: rules for single partitions."""
+"""Folders of bucket indexes with rules for single partitions, which this library does not write."""
 
 _NAME_THE_INDEX = (
     "pass the index (`hudi-ops adopt TABLE --index simple`, bloom or record_index), as in hoodie.index.type of the table's other "
@@ -69,7 +69,7 @@ class AdoptionOptions:
     buckets_max: int | None = None
 
     def index_beside(self, ringed: IndexKind | None) -> IndexKind | None:
-        """Return the stated index; `bucket` alone stands for that of the table's rings."""
+        """Return the stated index; `bucket` without an engine means the index of the table's rings."""
         if self.bucket_engine is not None:
             return bucket_kind(self.bucket_engine)
         return ringed if ringed is not None and self.index in {None, "simple_bucket"} else self.index
@@ -133,7 +133,7 @@ class Adoption:
         )
 
     def _refuse_unkept_indexes(self, config: TableConfig, timeline: Timeline, commits: CommitReader) -> None:
-        """Refuse a table with secondary indexes that writes of ours would leave behind.
+        """Refuse a table with a secondary index that this library cannot keep up to date.
 
         Raises:
             Unsupported: names one.
@@ -354,9 +354,9 @@ def _of_services(config: TableConfig) -> TableFacts:
 
 
 def _is_of_bucket(slice_: Slice) -> bool:
-    """Return whether a name begins with a bucket's number.
+    """Return whether a slice's file id begins with the number of a bucket.
 
-    One of forty random names begins with digits, but hardly any with a number below `BUCKETS_MAX`.
+    One of forty random file ids begins with digits, but hardly any with a number below `BUCKETS_MAX`.
     """
     bucket = bucket_of(slice_.file_id)
     return bucket is not None and bucket < BUCKETS_MAX

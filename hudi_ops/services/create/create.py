@@ -96,7 +96,7 @@ def create_table(session: Session, definition: TableDefinition, columns: pa.Sche
         )
     existed = _is_table(ctx.storage)
     if not existed:
-        # Before the properties name it, and with the slot's time: a repetition after a crash puts the same files.
+        # Put before the properties name the metadata table, with the slot's time: a repetition after a crash puts the same files.
         _begin_metadata(ctx.storage, config, partitions, schema, first.at_ms)
         log = Log(first.table_id, base=0, entries=(first,), properties_slot=0, properties=first)
         apply_properties(ctx, log, 0, first=True)
@@ -271,7 +271,7 @@ def _differences(session: Session, first: object, properties: dict[str, str], fa
 
 
 def _present_columns(session: Session) -> pa.Schema | None:
-    """Return the columns of an existing table, or None: the caller raises another error already."""
+    """Return the columns of an existing table; None on an error, as the caller raises another."""
     try:
         state = session.loader.load()
         return row_schema(state.config, table_schema(state.config, state.timeline, session.commits))

@@ -1,7 +1,7 @@
 """Check the hash rings of a table that Apache Hudi made against its file groups and keys.
 
-Apache Hudi stores the rings, and neither the hash fields nor the limits of their resizes. Keys of every sampled group tell whether
-rows are found by the stated fields.
+Apache Hudi stores the rings, but neither the hash fields nor the limits of their resizes. Keys of every sampled group show whether
+the stated fields lead to the rows.
 """
 
 from __future__ import annotations

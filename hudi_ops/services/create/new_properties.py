@@ -48,7 +48,7 @@ _SETTINGS = {
     "hoodie.populate.meta.fields": "meta columns",
     METADATA_PARTITIONS: "metadata partitions",
 }
-"""Property -> the setting of a definition that it follows from. Those left out follow from these."""
+"""Property -> the setting of a definition that it follows from. The other properties follow from these."""
 
 
 def definition_differences(

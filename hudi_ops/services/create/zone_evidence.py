@@ -71,7 +71,7 @@ class ZoneEvidence(Result):
 def missing_zone(storage: Storage) -> ZoneEvidence | None:
     """Return the evidence for a table that needs a time zone; else None.
 
-    It is in local time, and has no commit log.
+    A table needs one if its instants are in local time and it has no commit log.
     """
     config = load_config(storage)
     if not config.is_in_local_time or read_slot(storage, 0) is not None:

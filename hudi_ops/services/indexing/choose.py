@@ -50,7 +50,7 @@ class IndexChoice(Choice):
         exist: asked for, and built already.
         later: asked for, and left to the next plan.
         bytes_to_read: size of the table's files.
-        warning: what stands against running the build beside other writers; empty: nothing.
+        warning: why the build should not run beside other writers; empty: it may.
         columns: columns of secondary indexes, as they were asked for.
     """
 
@@ -122,7 +122,7 @@ def choose(session: Session, state: TableState, request: IndexRequest) -> IndexC
 
 
 def in_steps(session: Session, state: TableState, wanted: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Divide partitions into those of one plan each.
+    """Divide partitions into groups, one for each plan.
 
     A writer of Apache Hudi with asynchronous indexing fails while `partition_stats` is announced and `column_stats` is not listed
     (docs/format.md §14.10), so a table with such writers gets them one after the other.
@@ -135,7 +135,7 @@ def in_steps(session: Session, state: TableState, wanted: tuple[str, ...]) -> li
 
 
 def draft_of(session: Session, state: TableState, choice: IndexChoice) -> Draft:
-    """Return the draft: its footprint is empty, so no plan and no write is in its way."""
+    """Return the draft. Its footprint is empty, so it overlaps no plan and no write."""
     upto = indexed_upto(state)
     body = encode_index_plan({str(partition): upto for partition in choice.partitions})
 
@@ -151,7 +151,7 @@ def _refuse_undefined(session: Session, state: TableState, choice: IndexChoice) 
     """Refuse a plan of secondary indexes whose definitions were removed or changed.
 
     Raises:
-        Conflict: a drop of the index before removed one, or another planner changed it.
+        Conflict: a drop removed a definition, or another planner changed it.
     """
     indexes = [name for name in map(str, choice.partitions) if is_secondary(name)]
     definitions = load_index_definitions(session.ctx.storage) if indexes else {}

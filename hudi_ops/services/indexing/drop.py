@@ -1,7 +1,7 @@
 """Drop partitions of the metadata table: first from the properties, then their folders.
 
 Readers list storage as soon as the properties name no partition, even if the folder still exists; a default writer of Apache Hudi
-builds it again, over a stale folder too (docs/format.md §9.6). So a crash at any point leaves a correct table.
+builds the metadata table again, even over a stale folder (docs/format.md §9.6). So a crash at any point leaves a correct table.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hudi_ops.metadata.reader.layout import load_index_definitions
 from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, is_secondary, rebuild_command
 from hudi_ops.services.base.result import Result
 from hudi_ops.services.indexing.choose import pending_builds
-from hudi_ops.services.indexing.ended import end_builds
+from hudi_ops.services.indexing.end_builds import end_builds
 from hudi_ops.services.indexing.rebuild import dropped_before
 from hudi_ops.storage.protocol import FileInfo
 from hudi_ops.timeline.active import load_timeline
@@ -108,7 +108,7 @@ def drop_metadata(
             drops=() if is_whole else tuple(sorted(dropped)),
             facts=state.log.properties.facts,
             settings=session.settings(state),
-            # What an interrupted rebuild left to build stays to be built, unless all is dropped.
+            # Partitions that an interrupted rebuild did not build are still to be built, unless all are dropped.
             to_build=tuple(to_build) or tuple(sorted(set(dropped_before(state)) - wanted if names is not None else ())),
         )
 
@@ -175,7 +175,7 @@ def _wanted(config: TableConfig, names: Sequence[str] | None, folders: Sequence[
 
 
 def _refuse_index(config: TableConfig, index: IndexKind, dropped: set[str]) -> None:
-    """Refuse to drop the record index of a table whose index it is: writers find keys with it.
+    """Refuse to drop the record index if it is the table's index: writers find keys with it.
 
     Raises:
         InvalidRequest: it would be dropped.
@@ -211,7 +211,7 @@ def _delete(session: Session, wanted: set[str], *, whole: bool, to_build: Sequen
 
     Raises:
         Busy: the lock was lost.
-        Conflict: another process built it again, or builds it.
+        Conflict: another process built a dropped partition again, or builds one.
     """
     ctx = session.ctx
     # Under the lock, with fresh properties: Apache Hudi builds a metadata table under the same lock.

@@ -20,7 +20,7 @@ def partitions_to_rebuild(
 
     A call rebuilds the named partitions (None: all) and those that depend on them; all partitions, if the metadata table lacks
     completed writes or its timeline, which no single partition can repair; and partitions that an earlier call dropped and did not
-    build. The table can be written, so it has only partitions that we keep.
+    build. Since the table can be written, it has only partitions that this library keeps up to date.
 
     Raises:
         InvalidRequest: an unknown partition.

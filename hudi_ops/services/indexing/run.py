@@ -20,7 +20,7 @@ from hudi_ops.services.base.result import PlanResult, Result
 from hudi_ops.services.base.service import Execution
 from hudi_ops.services.indexing.choose import in_steps
 from hudi_ops.services.indexing.drop import drop_metadata, without_partitions
-from hudi_ops.services.indexing.ended import end_builds
+from hudi_ops.services.indexing.end_builds import end_builds
 from hudi_ops.services.indexing.filling.diff import snapshot
 from hudi_ops.services.indexing.rebuild import dropped_before, partitions_to_rebuild, say_dropped
 from hudi_ops.services.indexing.result import IndexResult
@@ -150,7 +150,7 @@ def _ready(session: Session) -> TableState:
 def _execute_left(session: Session, how: Execution, restored: Sequence[str]) -> tuple[IndexResult, ...]:
     """Execute pending builds without a live executor.
 
-    `restored` are partitions that a rebuild dropped. A plan of partitions that another program built makes way.
+    `restored` are partitions that a rebuild dropped. A plan of partitions that another program built is removed.
 
     Raises:
         Conflict: catch-up took too long, or another process changed the metadata table.
@@ -202,7 +202,7 @@ def execute_build(session: Session, instant: str | None, how: Execution) -> Inde
             end_builds(session, None, "catch-up took too long", only=error.instant)
             error.what += "; the build was removed"
             error.next_step = "build the index again at a quieter time, or with a longer --timeout"
-        # No other try can build these: without an end the plan would keep every later one from its partitions.
+        # No retry can build these partitions, and as long as it is pending the plan would keep every later plan from them.
         if error.details.get("has_built") and end_builds(session, None, error.what, only=error.instant or ""):
             error.what += "; the plan was removed"
         raise

@@ -67,7 +67,7 @@ def with_columns(names: Iterable[str], columns: Mapping[str, str]) -> tuple[str,
 
 
 def _asked(state: TableState, names: Sequence[str] | None) -> dict[str, str]:
-    """Return the columns that names say.
+    """Return the columns that `names` state, by index.
 
     Raises:
         InvalidRequest: two columns for one index.
@@ -91,10 +91,10 @@ def _refuse_other_columns(
     definitions: Mapping[str, IndexDefinition],
     to_build: Sequence[str],
 ) -> None:
-    """Refuse to take an index for built that has another column.
+    """Refuse a stated column if an existing index of the same name has another one.
 
     Raises:
-        InvalidRequest: it exists.
+        InvalidRequest: such an index exists.
     """
     for name, column in asked.items():
         held = definitions.get(name)

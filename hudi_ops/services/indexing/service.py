@@ -204,7 +204,7 @@ class IndexBuild(TableService[IndexRequest, IndexPlan, IndexInputs, NoTask, None
             clear_build(session, reserved)
         began = build or reserved
         if began is not None and session.was_cancelled(session.loader.load(), began.instant):
-            # It may have been put after others removed it.
+            # The checkpoint may have been put after other processes removed it.
             drop_checkpoint(session.ctx.storage, run.attempt.instant, run.attempt.epoch)
 
     def settled(self, session: Session) -> None:

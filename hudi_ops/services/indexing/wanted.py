@@ -66,7 +66,7 @@ def wanted_partitions(state: TableState, names: Sequence[str] | None) -> tuple[s
 def _refuse_names(state: TableState, names: Iterable[str]) -> None:
     """Refuse new secondary indexes whose names are not one word.
 
-    The name is that of a folder, and one of a list with commas.
+    The name becomes the name of a folder, and an entry of a list separated by commas.
 
     Raises:
         InvalidRequest: such a name.
@@ -149,7 +149,8 @@ def _refuse_unknown_resize(state: TableState, resize: str, plan: ReplacePlan) ->
 def _refuse_undone_resize(session: Session, state: TableState, resize: str) -> None:
     """Refuse to build beside a resize whose log files are being deleted.
 
-    Completed writes name them, and the one that deletes them tells the metadata partitions that had been named when it began.
+    Completed writes name these log files. The process that deletes them updates only metadata partitions that were named when it
+    began.
 
     Raises:
         Busy: the resize is cancelled, or a rollback of it is pending.

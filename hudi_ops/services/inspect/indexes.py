@@ -127,7 +127,7 @@ def explain_indexes(session: Session, names: Sequence[str] | None = None) -> tup
 
     Raises:
         InvalidRequest: an unknown name, or the path is not a table.
-        Corrupt: a file is lost that a completed write names.
+        Corrupt: a file that a completed write names is lost.
     """
     state = session.loader.load()
     asked = {partition_named(name, state.config.name): name for name in names or MetadataPartition}

@@ -35,8 +35,8 @@ class NodeView(Result):
     """One node of a ring and its file group.
 
     Attributes:
-        above: the value of the node before it: the node holds the hashes above that, up to its own value. Where `above` is not
-            below `value`, they reach around the end of the ring.
+        above: value of the preceding node. The node holds the hashes above `above`, up to `value`; they reach around the end of the
+            ring if `above` is not below `value`.
         base_bytes: size of the base file; None: the file group has none, or does not exist yet.
     """
 
@@ -132,7 +132,7 @@ def describe_rings(
         engine: limits the files that are read at a time.
 
     Raises:
-        InvalidRequest: the path is not a table, it has no hash rings, or a name is that of no partition.
+        InvalidRequest: the path is not a table, it has no hash rings, or no partition has a wanted name.
         Corrupt: a ring, a plan or a commit cannot be read.
         Conflict: resizes completed again and again while the table was looked at.
     """
@@ -164,7 +164,7 @@ def _versions(storage: Storage, config: TableConfig, log: Log | None, wanted: Se
     """Return the listed files of the wanted rings.
 
     Raises:
-        InvalidRequest: the table has no hash rings or no partitions, or a name is that of no partition.
+        InvalidRequest: the table has no hash rings or no partitions, or no partition has a wanted name.
     """
     if wanted and not is_partitioned(config):
         raise InvalidRequest(

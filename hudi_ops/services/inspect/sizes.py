@@ -1,4 +1,4 @@
-"""Divide the bytes of a table's data files by the reason for which they are there."""
+"""Divide the bytes of a table's data files by the reason why the files exist."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ LAST_INSTANTS = 5
 
 @dataclass(frozen=True, slots=True)
 class TimelineRow(Result):
-    """One instant; unknown counts are None, `owner` works on a pending one, `slot` decided it."""
+    """One instant. `owner` works on it while it is pending, `slot` decided it; None: unknown."""
 
     time: str
     action: str

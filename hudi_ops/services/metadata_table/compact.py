@@ -153,7 +153,7 @@ def _choose(session: Session, state: TableState) -> _Chosen | None:
 def mergeable_partitions(config: TableConfig) -> tuple[str, ...]:
     """Return the partitions to compact: not those that are announced.
 
-    Catch-up puts records below those of writers. Upon a base file that holds the writers' records they would replace them.
+    Catch-up puts its records below those of writers. Above a base file that holds the writers' records, they would replace these.
     """
     return tuple(one for one in kept_partitions(config) if one not in config.metadata_partitions_inflight)
 
@@ -234,7 +234,7 @@ def _publish(session: Session, chosen: _Chosen, merged: Sequence[MergedGroup]) -
 
 
 def _refuse_changed(inputs: CompactionInputs, own: Timeline, state: TableState) -> None:
-    """Refuse to publish if the merged deltas are not all completed ones below the time.
+    """Refuse to publish unless the merged deltas are exactly those completed below the time.
 
     The base files stay: another process with the same time may be about to complete them. The next compaction deletes them.
 

@@ -188,7 +188,7 @@ def refuse_alive(session: Session, state: TableState, lease: Lease | None, insta
 def _finish(
     session: Session, state: TableState, begun: Sequence[AbandonedRollback], *, abandoned: bool, dry_run: bool
 ) -> RollbackResult:
-    """Finish every rollback of the write that Apache Hudi has begun.
+    """Finish every rollback that Apache Hudi has begun for the write.
 
     Raises:
         InvalidRequest: `abandoned` is not set.

@@ -91,7 +91,7 @@ def repair_properties(session: Session, source: SettingsSource | None, *, dry_ru
 def _entry(session: Session, state: TableState, source: SettingsSource) -> Entry | None:
     """Return the entry that records the choice; None if file and log agree."""
     kept = session.settings(state)
-    # Not the settings of the state, which are those of the log already.
+    # Read the file: the settings of the state already have the values of the log.
     raw = read_properties(session.ctx.storage)
     if kept and not differences(kept, raw):
         return None

@@ -23,7 +23,7 @@ def delete_inflight(session: Session, where: str, abandoned: bool) -> str:
     Apache Hudi writes later (docs/format.md §9.2).
 
     Raises:
-        Left: its writer may be alive, another process rolls it back, or it is another state by now.
+        Left: its writer may be alive, another process rolls it back, or the instant has changed since.
     """
     state, found = _instant_at(session, where)
     if found.states != {State.INFLIGHT}:

@@ -18,7 +18,7 @@ class Gone(Exception):
 
 
 def ended(session: Session, instant: str, *, abandoned: bool) -> None:
-    """Return if the process of an instant has ended.
+    """Check that the process of an instant has ended.
 
     Raises:
         Left: it is alive, or may be.

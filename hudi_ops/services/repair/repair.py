@@ -57,7 +57,7 @@ class Problem(Protocol):
 
 @dataclass(frozen=True)
 class Repair:
-    """One finding, and what was done of it.
+    """One finding, and what was done about it.
 
     `is_done` is False for what stays, and in a dry run; `note` says what was, or would be, done, or why it stays.
     """
@@ -84,7 +84,7 @@ class RepairResult(Result):
 
 
 Work: TypeAlias = Callable[[Session, str, bool], str]
-"""Repairs what lies at a place, where the flag states that programs without a heartbeat have ended; returns what was done."""
+"""Repairs the finding at a place, and returns what was done. The flag states that programs without a heartbeat have ended."""
 
 BY_PLACE: Mapping[str, tuple[str, Work]] = {
     "inflight-without-requested": ("roll the instant back", delete_inflight),
@@ -99,7 +99,7 @@ BY_PLACE: Mapping[str, tuple[str, Work]] = {
     "pending-unowned": ("roll the write back", undo_unowned),
     "markers-unknown": ("cancel the instant, and delete the files that its markers name", forget_markers),
 }
-"""What is repaired place by place: what would be done, and the function that does it."""
+"""Findings that are repaired one place at a time: the repair in words, and the function that does it."""
 
 BY_RECOVERY = frozenset({
     *("pending-dead", "rollback-pending", "rollback-plan-path", "decided-unfinished", "archived-present"),
@@ -168,7 +168,7 @@ def _note(problems: Sequence[Problem]) -> str:
 
 
 def _would(problem: Problem) -> Repair:
-    """Return what a repair would do of a finding."""
+    """Return what a repair would do about a finding."""
     name = problem.invariant
     if name in BY_PLACE:
         note = BY_PLACE[name][0]

@@ -1,7 +1,7 @@
 """Name the file groups that a resize makes.
 
 A name follows from table, partition, node and the slot that the plan can take: drafts of one state are equal, and no two plans that
-were decided share a name, so that nothing of a cancelled plan is taken for a later one's.
+were decided share a name, so that no file of a cancelled plan is taken for one of a later plan.
 """
 
 from __future__ import annotations

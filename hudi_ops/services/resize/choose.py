@@ -76,7 +76,7 @@ class ResizeChoice(Choice):
     rings: dict[str, Ring] = field(default_factory=dict)
 
     def work(self) -> str:
-        """Return how many buckets become how many, in words."""
+        """Return in words how many buckets are replaced, and by how many."""
         outputs = sum(group.outputs for group in self.groups)
         splits = sum(group.outputs > 1 for group in self.groups)
         merges = len(self.groups) - splits
@@ -127,9 +127,9 @@ def refuse_table(state: TableState) -> None:
 
 
 def refuse_foreign_writers(state: TableState, *, has_any: bool) -> None:
-    """Refuse a table on which foreign writers write, if the later of two rows of one key counts.
+    """Refuse a table with foreign writers if the later of two rows of one key counts.
 
-    Apache Hudi names each log file of a dual write version 1, so that its later commit may lose to an earlier one.
+    Apache Hudi gives every log file of a dual write version 1, so a later commit of it may lose to an earlier one.
 
     Raises:
         Unsupported: there are foreign writers.
@@ -183,7 +183,7 @@ def choose(session: Session, state: TableState, request: ResizeRequest) -> Resiz
     Raises:
         InvalidRequest: a partition that the table does not have, or a split point that cannot be used.
         Unsupported: foreign writers would lose the order of their commits.
-        Corrupt: a ring, or a file group that belongs to none.
+        Corrupt: a ring cannot be read, or a file group belongs to no node.
         Conflict: a ring changed since the state was read.
     """
     refuse_foreign_writers(state, has_any=has_foreign_writers(session.ctx.storage, session.commits, state))
@@ -233,11 +233,11 @@ def choose(session: Session, state: TableState, request: ResizeRequest) -> Resiz
 def _bucketed(
     session: Session, state: TableState, request: ResizeRequest, choice: ResizeChoice
 ) -> dict[str, _Bucketed]:
-    """Return the rings of partitions with work; enter the groups of others into the choice.
+    """Return the rings of partitions with work; record the groups of others as left out.
 
     Raises:
         InvalidRequest: a partition that the table does not have.
-        Corrupt: a ring that cannot be read, or a group that belongs to none.
+        Corrupt: a ring cannot be read, or a file group belongs to no node of its ring.
     """
     plans = list(standing_plans(session, state, ACTION))
     plan_of = naming(plans)
@@ -277,7 +277,7 @@ def _rings(session: Session, state: TableState, paths: Sequence[str]) -> dict[st
     """Read the rings of partitions that have file groups.
 
     Raises:
-        Corrupt: a partition has none, or one that cannot be read.
+        Corrupt: a partition has no ring, or its ring cannot be read.
     """
     ctx = session.ctx
     found = RingReader.of(ctx.storage, state, session.commits).read_all(paths, ctx.local_engine)

@@ -1,7 +1,7 @@
 """Draft the plan of a resize, and revise it under the lock from the metadata of commits.
 
-Log files that completed since the buckets were chosen join the plan. Groups that others rewrote or planned leave it, and all groups
-of a partition whose ring may have changed.
+Log files that completed since the buckets were chosen join the plan. Groups that others rewrote or planned leave the
+plan, as do all groups of a partition whose ring may have changed.
 
 Source: docs/protocol.md §27; docs/format.md §6.12, §10.3.
 """

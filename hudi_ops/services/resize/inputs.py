@@ -48,8 +48,8 @@ class GroupInput:
 class PlanInputs:
     """Groups of a plan, and the ring of each of their partitions.
 
-    `lost` are children, each by partition path and file id, of which a log file is gone that a completed write names: an earlier
-    executor left them out.
+    `lost` are the children (partition path, file id) that lack a log file which a completed write names: an earlier executor left
+    them out.
     """
 
     groups: tuple[GroupInput, ...]

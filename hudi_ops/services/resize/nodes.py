@@ -59,7 +59,8 @@ class NodeChoice:
 def choose_nodes(ring: Ring, sizes: Sizes, limits: Limits, unsplittable: Set[int] = frozenset()) -> NodeChoice:
     """Choose the splits and merges of a ring.
 
-    Some of a plan's groups may be left out when it completes. So splits alone, and merges alone, keep to the number of buckets.
+    Some groups of the plan may be left out when it completes. So the number of buckets stays within the limits even if only the
+    splits, or only the merges, complete.
     """
     count = len(sizes)
     large = [node for node, size in enumerate(sizes) if size is not None and size > limits.split_bytes]

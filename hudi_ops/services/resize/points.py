@@ -1,6 +1,6 @@
 """Find the hash at which a bucket is split.
 
-Rows of equal hash stay together, so a bucket is split only where each side has a hash, and by its keys only where each has rows.
+Rows of equal hash stay together. So a bucket is split only if each side gets a hash, and by its keys only if each side gets rows.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Middle:
 
 @dataclass(frozen=True)
 class Half:
-    """Half of a dyadic range, so that both halves are dyadic; the middle of another range.
+    """Half of a dyadic range, so that both halves are dyadic; the middle of any other range.
 
     Apache Hudi's middle of the first and of the last node lies one hash beside the half.
     """
@@ -96,9 +96,9 @@ _POINTS: dict[str, type[Middle | Balanced]] = {"middle": Middle, "balanced": Bal
 
 
 def dyadic_range(before: int, value: int) -> tuple[int, int]:
-    """Return begin and width of a range whose ends are multiples of its width if it is dyadic.
+    """Return begin and width of a range; if it is dyadic, its ends are multiples of the width.
 
-    The highest hash counts as the end of the ring, and as its begin.
+    The highest hash counts both as the end of the ring and as its begin.
     """
     start = 0 if before == TOP else before
     return start, (HASHES if value == TOP else value) - start

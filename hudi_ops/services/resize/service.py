@@ -54,7 +54,7 @@ ResizeRun = Run[ReplacePlan, PlanInputs, ResizeTask, RewrittenGroup]
 class Resize(TableService[ResizeRequest, ReplacePlan, PlanInputs, ResizeTask, RewrittenGroup, ResizeResult]):
     """Rewrite buckets into others, one task for each plan group.
 
-    It conflicts with no write that put its rows into the child groups, too. Groups that another write touched are left out.
+    It does not conflict with writes that put their rows into the child groups, too. Groups that other writes touched are left out.
     """
 
     action = "clustering"
@@ -141,9 +141,9 @@ class Resize(TableService[ResizeRequest, ReplacePlan, PlanInputs, ResizeTask, Re
         return Footprint.of_groups(source.key for source in task.sources)
 
     def overtaking(self, run: ResizeRun, other: Contender) -> Contender | None:
-        """Return a write with the file groups into whose children it did not write.
+        """Return a write without the file groups whose children got its rows, too.
 
-        A replace commit has changed the ring of each of its partitions: it takes them whole.
+        A replace commit has changed the ring of each of its partitions, so it touches all their groups.
         """
         touched = other.footprint
         if touched is None:
@@ -266,7 +266,7 @@ def _named(
 
 
 def _own(choice: Choice) -> ResizeChoice:
-    """Return the choice as this service made it; the base hands it through."""
+    """Return a choice, which the base passes through, as the type that this service made."""
     return cast("ResizeChoice", choice)
 
 

@@ -57,7 +57,7 @@ class ResizeTask(RewriteTask):
         """Return the child that gets each row of a slice.
 
         Raises:
-            Corrupt: a row's hash is of none.
+            Corrupt: the hash of a row belongs to no child.
         """
         hashes = self.engine.hashes(joined([self.merging[0].keys_of(rows)], pa.string()))
         found = holders_of(hashes, [(child.before, child.value) for child in self.children])
@@ -86,9 +86,9 @@ class ResizeTask(RewriteTask):
 
 
 def resize_group(task: ResizeTask) -> RewrittenGroup:
-    """Merge the slices of a plan group, and write a base file for each child, also without rows.
+    """Merge the slices of a plan group; write a base file for each child, even without rows.
 
-    Rows keep their meta columns, and the order in which they were. Deleted rows are left out.
+    Rows keep their meta columns and their order. Deleted rows are left out.
 
     Raises:
         Corrupt: a file cannot be read, or a row belongs to none of the children.

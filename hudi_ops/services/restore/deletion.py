@@ -1,6 +1,6 @@
 """Delete the writes that a restore undoes (docs/protocol.md §23).
 
-Of each the completed file goes first, then data files, inflight and requested.
+For each write, the completed file is deleted first, then its data files, inflight and requested file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def delete_undone(
     check: Callable[[], None],
     tally: Tally,
 ) -> list[Undone]:
-    """Delete the writes one after another; return what each had.
+    """Delete the writes one after another; return the deleted files of each.
 
     A write's completed file goes first, so that readers take its data files for uncommitted ones. `check` may raise.
     """

@@ -31,7 +31,7 @@ from hudi_ops.services.base.result import Result
 from hudi_ops.services.base.service import Execution
 from hudi_ops.services.clean.service import CLEAN
 from hudi_ops.services.indexing.drop import drop_metadata
-from hudi_ops.services.indexing.ended import end_builds
+from hudi_ops.services.indexing.end_builds import end_builds
 from hudi_ops.services.indexing.rebuild import dropped_before
 from hudi_ops.services.indexing.run import build_metadata
 from hudi_ops.services.restore.deletion import delete_undone, targets_left
@@ -187,7 +187,7 @@ def _preview(session: Session, state: TableState, savepoint: str | None) -> Rest
 
 
 def _finish_cleans(session: Session) -> None:
-    """Execute the pending cleans, which may not be cancelled; none has a file of a savepoint.
+    """Execute the pending cleans, as they may not be cancelled; none names a savepoint's file.
 
     Raises:
         Busy: one of them has a live executor.

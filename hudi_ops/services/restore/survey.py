@@ -1,4 +1,4 @@
-"""Look at what a restore would undo, and at what prevents it (docs/protocol.md §23)."""
+"""Find what a restore would undo, and what prevents the restore (docs/protocol.md §23)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hudi_ops.view.file_group import DataFile
 class Survey:
     """Files of a table by the writes that made them, from one listing of its folders.
 
-    A log file that a write put into a child of a resize is among those of both.
+    A log file that a write put into a child of a resize counts among the files of both the write and the resize.
     """
 
     by_writer: Mapping[str, Sequence[DataFile]]

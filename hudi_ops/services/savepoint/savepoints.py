@@ -229,7 +229,8 @@ def refuse_cleaned(
 ) -> None:
     """Refuse a savepoint of which a clean removed, or will remove, a file.
 
-    The newest write may lie below what a clean retained, after a restore: no clean removes what it needs.
+    After a restore, the newest write may lie below the earliest retained instant of a clean. It is accepted: no clean removes files
+    that it needs.
 
     Raises:
         InvalidRequest: names the clean.
@@ -312,7 +313,7 @@ def _refuse_pending_below(state: TableState, instant: str) -> None:
 
 
 def _refuse_changed(begun: TableState, state: TableState, instant: str) -> None:
-    """Refuse when what a read as of the instant needs changed since the files were listed.
+    """Refuse if the files that a read as of the instant needs changed since they were listed.
 
     Raises:
         Conflict: a write below it completed, or was undone.
@@ -344,5 +345,5 @@ def _described(session: Session, state: TableState, found: Instant, note: str = 
 
 
 def _payloads_of(instant: str) -> str:
-    """Return the name of the folder of a savepoint's payloads: not that of its write's."""
+    """Return the name of a savepoint's payload folder, which is not that of its write."""
     return f"{instant}{SAVEPOINT_SUFFIX}"

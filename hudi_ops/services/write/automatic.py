@@ -41,7 +41,7 @@ EVERY = 10
 """Completed writes between two cleans of a table, and commits of a session between two tries of one service."""
 
 FILES_MAX = 1_000
-"""Files that one automatic clean deletes, or twice as many as the newest write made; the next one deletes the others."""
+"""Most files that one automatic clean deletes, or twice the files of the newest write if that is more; the next clean goes on."""
 
 
 def written(session: Session, attempt: Callable[[float], R]) -> R:
@@ -135,7 +135,7 @@ def _is_clean_due(session: Session, state: TableState, settings: UpkeepSettings)
 
 
 def _was_full(session: Session, state: TableState, clean: Instant) -> bool:
-    """Return whether a clean deleted as many files as it might."""
+    """Return whether a clean deleted `FILES_MAX` files or more, so that some may be left."""
     if session.counted_clean[0] != clean.time:
         done = read_result(session.ctx.storage, state.timeline, clean)
         files = sum(map(len, done.files.values())) if isinstance(done, CleanResult) else 0
@@ -148,9 +148,9 @@ def _is_archive_due(session: Session, state: TableState, settings: UpkeepSetting
 
 
 def _kept_by_archive(state: TableState, settings: UpkeepSettings, session: Session) -> tuple[int, int]:
-    """Return how many writes an archive keeps, and above how many it begins.
+    """Return how many writes an archive keeps, and the number above which it begins.
 
-    What the policy of cleans promises stays on the timeline, and one write more.
+    The writes that the policy of cleans retains stay on the timeline, and one more.
     """
     writes = state.timeline.completed_writes
     policy = Policy.of(settings.clean.completed(CleanRequest()))
@@ -178,7 +178,7 @@ def _clean(session: Session, settings: UpkeepSettings, state: TableState) -> str
 def _files_max(session: Session, state: TableState) -> int:
     """Return how many files one clean deletes.
 
-    It is more than one write supersedes: otherwise the old files would grow in number with each write.
+    The number is above that of files which one write supersedes: otherwise each write would add to the old files.
     """
     newest = session.commits.metadata(state.timeline, state.timeline.newest_first[0])
     return max(FILES_MAX, 2 * len(newest.stats)) if newest is not None else FILES_MAX
@@ -187,7 +187,7 @@ def _files_max(session: Session, state: TableState) -> int:
 def _foreign_plan(session: Session, state: TableState, policy: Policy) -> str | None:
     """Return a pending clean that this policy would not have made, and that was not begun.
 
-    A person may have left it for review. It deletes more than the policy allows, or by another one.
+    A person may have left it for review. It deletes more than the policy allows, or follows another policy.
     """
     for one in state.timeline.pending:
         if one.action != "clean" or is_begun(session, state, one):

@@ -97,7 +97,7 @@ def _reader(engine: Engine, batch: Batch, tasks: Sequence[SourceTask]) -> Callab
 
 
 def is_read_once(batch: Batch) -> bool:
-    """Return whether its rows can be tagged only once, and so only for the newest state."""
+    """Return whether the rows can be tagged only once, and so only for the newest state."""
     return isinstance(batch.rows, GivenRows) and batch.rows.is_read_once
 
 
@@ -141,7 +141,7 @@ def tag_spec(state: TableState, batch: Batch, schema: pa.Schema) -> TagSpec:
         routing = tuple(dict.fromkeys(state.config.record_key_fields + state.config.partition_fields))
         return TagSpec(tagger, schema, routing, ordering, kept=routing, looks_up=looks_up, unstored=unstored)
     if looks_up and facts.index == "record_index" and ordering is not None:
-        looks_up += (ordering,)  # of rows of one key in several partitions one stays
+        looks_up += (ordering,)  # of the rows of a key in several partitions, one stays
     required = tuple(schema.names)
     if batch.evolve:
         required = tuple(field.name for field in schema if not field.nullable or field.name in roles(state.config))

@@ -72,7 +72,7 @@ def columns_after(session: Session, state: TableState, batch: Batch, engine: Eng
 
 
 def check_columns(session: Session, batch: Batch, columns: pa.Schema, where: str) -> None:
-    """Check that rows with these columns fit the table, before they exist.
+    """Check that rows with these columns fit the table, before the rows exist.
 
     `where` names the rows in errors; those of `batch` are not looked at.
 

@@ -103,14 +103,14 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
     try:
         return _ingest_into(session, state, read_s, batch, engine, reason, started_s)
     except Conflict:
-        # The next try reads the table, also if nothing was begun: a hash ring may have changed.
+        # The next try reads the table, even if nothing was begun: a hash ring may have changed.
         session.is_clean = False
         raise
     except (InvalidRequest, Unsupported):
         if not session.loader.has_left(state):
             raise
-        # Refused upon the state that this session's last write left: others may have added the column or deleted the key since.
-        # Nothing was begun, since every beginning reads the state first or clears it.
+        # The batch was checked against the state that this session's last write left: others may have added the column or deleted
+        # the key since. Nothing was begun, since whatever begins an attempt reads the state first or clears it.
         read_s = session.ctx.clock.monotonic_s()
         return _ingest_into(session, session.loader.load(), read_s, batch, engine, reason, started_s)
 
@@ -211,8 +211,8 @@ def _set_out(session: Session, state: TableState, read_s: float, change: ColumnC
 def _drops_partition_stats(session: Session, state: TableState) -> bool:
     """Drop partition statistics before a column gets another type; return whether any existed.
 
-    Their records hold their type, and Apache Hudi fails on those that records of another type widened. Its next default writer
-    builds them again, as `hudi-ops metadata build` does.
+    The records hold the type of their column, and Apache Hudi fails on records that were widened by records of another type. Its
+    next default writer builds them again, as `hudi-ops metadata build` does.
     """
     name = MetadataPartition.PARTITION_STATS
     if name not in state.config.all_metadata_partitions:
@@ -282,7 +282,7 @@ def _group_task(template: BucketTask, target: Target, file_id: str) -> BucketTas
     return replace(
         template,
         partition_path=target.partition_path,
-        # Without buckets, a number that still tells groups apart: row numbers and tokens are made of it.
+        # Without buckets, another number tells the groups apart: row numbers and tokens are derived from it.
         bucket=target.number if target.is_bucket else crc32(file_id.encode()),
         file_id=file_id,
         base=found.base if found is not None else None,
@@ -313,7 +313,7 @@ def _refuse_moved(session: Session, read: TableState, attempt: Attempt, batch: B
     ledger = batch.ledger
     what = (
         "the table's index"
-        # Also if another adoption took slot 0 with other facts than those proposed here, by which the rows were routed.
+        # It changed, too, if another adoption took slot 0 with other facts than those by which the rows were routed.
         if not read.log.properties.facts.place_rows_like(begun.log.properties.facts)
         else "the table's schema"
         if schemas[0] != schemas[1]

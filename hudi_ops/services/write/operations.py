@@ -42,7 +42,7 @@ class WriteOperation:
 
     @property
     def looks_keys_up(self) -> bool:
-        """Return whether it looks up which of its keys the table has."""
+        """Return whether the operation looks up which keys the table already has."""
         return self.kernel not in {None, Operation.APPEND} and self.replaces is Replaces.NOTHING
 
     def action(self, config: TableConfig) -> str:
@@ -79,7 +79,7 @@ class WriteOperation:
         adds: frozenset[str] = frozenset(),
         looked: str = "",
     ) -> Footprint:
-        """Return the footprint that it is going to have.
+        """Return the footprint that the operation is going to have.
 
         Args:
             groups: (partition path, first eight characters of file ids) of its rows.

@@ -69,7 +69,7 @@ class GivenRows:
         Raises:
             InvalidRequest: the rows do not fit the table.
             Conflict: the spec has changed, and the rows can be read only once.
-            BaseException: the error of their generator, at every attempt: its other rows are not those that were given.
+            BaseException: the error of the rows' generator, raised again at every attempt: its other rows are not the whole input.
         """
         if self._failure is not None and (spec == self._spec or self.is_read_once):
             raise self._failure

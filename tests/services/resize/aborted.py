@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.errors import Busy, InvalidRequest
-from hudi_ops.index.resizes import changed_ring
 from hudi_ops.index.ring import INITIAL
 from hudi_ops.index.ring_files import ring_path
 from hudi_ops.metadata.reader.listing import open_listing
@@ -32,7 +31,7 @@ from hudi_ops.verify import verify_table
 from tests.fault_plans import DiesBefore
 from tests.protocol.crash_table import unaccounted
 from tests.protocol.log_actors import timeline_of
-from tests.services.resize.hand_plans import P0, Wanted, plan_of_nodes, rings_of, run_plan
+from tests.services.resize.hand_plans import P0, Wanted, changed_ring, plan_of_nodes, rings_of, run_plan
 from tests.services.resize.ringed_tables import CONSISTENT, changes, opened, plan_of
 from tests.tables import NOW_MS, START_MS, TIMELINE, by_key, made, rows
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from hudi_ops.index.resizes import RESIZE_STRATEGY, RingChange
-from hudi_ops.index.ring import Ring, merge, middle_of, split
+from hudi_ops.index.ring import Ring, merge, middle_between, split, with_children
 from hudi_ops.index.ring_files import RingReader
 from hudi_ops.services.base.execute import execute
 from hudi_ops.services.base.planned.groups import planned_group
@@ -34,6 +35,14 @@ class Wanted:
     point: int | None = None
 
 
+def changed_ring(ring: Ring, changes: Iterable[RingChange], instant: str) -> Ring:
+    """Return the ring of a partition with the changes of that partition."""
+    children = [
+        child for change in changes if change.partition_path == ring.partition_path for child in change.children
+    ]
+    return with_children(ring, children, instant)
+
+
 def plan_of_nodes(table: Table, *wanted: Wanted, on_overlap: OnOverlap = "shrink", seq_no: int | None = None) -> str:
     """Publish a plan of these splits and merges; return its instant."""
     session = table._session
@@ -47,7 +56,7 @@ def plan_of_nodes(table: Table, *wanted: Wanted, on_overlap: OnOverlap = "shrink
             f"{state.log.head:04x}{number:02x}{side:02x}-0000-4000-8000-{ring.seq_no:012d}" for side in range(2)
         )
         if len(one.nodes) == 1:
-            point = middle_of(ring, one.nodes[0]) if one.point is None else one.point
+            point = middle_between(*ring.range_of(one.nodes[0])) if one.point is None else one.point
             children = split(ring, one.nodes[0], point, (names[0], names[1]))
         else:
             children = merge(ring, one.nodes, names[0])

@@ -9,7 +9,7 @@ import pytest
 
 from hudi_ops.errors import Busy, Conflict, Unsupported
 from hudi_ops.formats.avro import container as avro
-from hudi_ops.index.resizes import RESIZE_STRATEGY, changed_ring, is_resize
+from hudi_ops.index.resizes import RESIZE_STRATEGY, is_resize
 from hudi_ops.index.ring import TOP, parse_ring
 from hudi_ops.services.base.choice import Reason
 from hudi_ops.services.base.planned.capability import record_cancellable
@@ -25,6 +25,7 @@ from hudi_ops.timeline.content.plan_bytes import encode_clustering
 from hudi_ops.timeline.content.plans import ReplacePlan
 from hudi_ops.timeline.log.entries import Plan
 from hudi_ops.timeline.names import requested_name
+from tests.services.resize.hand_plans import changed_ring
 from tests.services.resize.ringed_tables import (
     BY_COMMIT_TIME,
     CONSISTENT,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hudi_ops.index.resizes import changed_ring, changes_of
+from hudi_ops.index.resizes import changes_of
 from hudi_ops.index.ring import parse_ring
 from hudi_ops.index.ring_files import ring_path
 from hudi_ops.services.create.adoption import AdoptionOptions
@@ -20,7 +20,7 @@ from hudi_ops.timeline.content.plans import ReplacePlan, read_plan
 from hudi_ops.timeline.names import ms_of_instant
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.verify import verify_table
-from tests.services.resize.hand_plans import child_logs, rings_of, run_plan
+from tests.services.resize.hand_plans import changed_ring, child_logs, rings_of, run_plan
 from tests.tables import BY_HAND, table_of
 
 PLAN = "20261121021917676"

@@ -23,7 +23,7 @@ from hudi_ops.index.ring import (
     Ring,
     initial_ring,
     merge,
-    middle_of,
+    middle_between,
     parse_ring,
     renewed,
     split,
@@ -98,7 +98,10 @@ def test_resizes_of_apache_hudi_follow_from_their_children() -> None:
         child
         for node in (0, 1)
         for child in split(
-            found[INITIAL], node, middle_of(found[INITIAL], node), first.prefixes[2 * node : 2 * node + 2]
+            found[INITIAL],
+            node,
+            middle_between(*found[INITIAL].range_of(node)),
+            first.prefixes[2 * node : 2 * node + 2],
         )  # type: ignore[arg-type]
     ]
     assert with_children(found[INITIAL], halves, FIRST).to_bytes() == first.to_bytes()
@@ -131,7 +134,7 @@ def test_every_ring_covers_each_hash_exactly_once(ring: Ring) -> None:
 @given(rings(), st.data())
 def test_a_split_and_its_merge_give_the_same_ring_again(ring: Ring, data: st.DataObject) -> None:
     node = data.draw(st.sampled_from([at for at in range(len(ring.prefixes)) if width_of(ring, at) > 1]))
-    children = split(ring, node, middle_of(ring, node), ("left", "right"))
+    children = split(ring, node, middle_between(*ring.range_of(node)), ("left", "right"))
     halves = with_children(ring, children, "1")
     assert len(halves.prefixes) == len(ring.prefixes) + 1
     left, right = (halves.prefixes.index(name) for name in ("left", "right"))

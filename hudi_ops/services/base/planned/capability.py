@@ -1,8 +1,8 @@
 """Record in a table's facts that it has plans which a cancel may end (RFC-79).
 
-The fact comes before the first such plan. A release that does not know cancellable plans would pass one that a write has to end,
-and Apache Hudi may execute that plan: it would lose the rows of the write. Such a release refuses a fact that it does not know, and
-with it the table.
+The fact is decided before the first such plan. A release that does not know cancellable plans would complete a write without
+cancelling a plan on its file groups; Apache Hudi could execute that plan and lose the rows of the write. Such a release refuses a
+fact that it does not know, and so does not write to the table.
 
 Source: docs/protocol.md §26, step 12.
 """

@@ -45,7 +45,7 @@ def slices_of(session: Session, state: TableState, wanted: Sequence[str]) -> tup
 
 
 def standing_plans(session: Session, state: TableState, action: str) -> Iterator[tuple[Instant, Footprint | None]]:
-    """Yield the pending plans that stay beside one of `action`, with inputs; None: unreadable."""
+    """Yield pending plans that a plan of `action` cannot cancel, with inputs; None: unreadable."""
     lower = outranked(session, state, action, reach_back=True)
     for instant, inputs in pending_inputs(session.ctx, state):
         if instant.time not in lower and not session.was_cancelled(state, instant.time):
@@ -55,7 +55,7 @@ def standing_plans(session: Session, state: TableState, action: str) -> Iterator
 def pending_plans(session: Session, state: TableState, action: str) -> Callable[[Slice], str | None]:
     """Return a function that names the pending plan of a slice, or None.
 
-    Plans that one of `action` cancels do not count.
+    Plans that a plan of `action` may cancel do not count.
     """
     return naming(standing_plans(session, state, action))
 

@@ -23,7 +23,7 @@ S = TypeVar("S", bound=Slice)
 
 
 def join_logs(slices: dict[Key, S], other: Instant, metadata: CommitMetadata) -> dict[Key, str]:
-    """Add a write's log files to `slices`; return those that it rewrote, with the reason."""
+    """Add a write's log files to `slices`; return the slices that it rewrote, with the reason."""
     for file in _logs_of(other, metadata):
         key = (file.partition_path, file.file_id)
         if key in slices:

@@ -35,7 +35,7 @@ Service = TableService[Any, Any, Any, Any, Any, Any]
 class Waits:
     """Wait for running writes that a service gives way to, to keep its finished work.
 
-    Most are over, or have announced what they touch, in a moment. All waits together take at most `limit_s`.
+    Most such writes complete, or announce what they touch, within a moment. All waits together take at most `limit_s`.
     """
 
     def __init__(self, clock: Clock, limit_s: float) -> None:
@@ -56,8 +56,8 @@ def leave_out_touched(service: Service, run: AnyRun) -> int:
     """Leave out tasks that other writes touched since the plan, and delete their files.
 
     Returns:
-        The number of tasks that this call left out, or of files that other writes made for such tasks and that are known since; 0
-        for kinds whose plans complete whole.
+        The number of tasks that this call left out, plus the number of newly found files that other writes made for left-out tasks;
+        0 for kinds whose plans complete whole.
 
     Raises:
         Overtaken: no task remains.
@@ -127,7 +127,7 @@ def _contender(service: Service, run: AnyRun, planned: Footprint | None) -> Cont
 
 
 def _completed(service: Service, run: AnyRun, mine: Contender, state: TableState) -> list[Contender]:
-    """Return the writes that completed since, and touch groups of the plan."""
+    """Return the writes that completed since the attempt began and touch groups of the plan."""
     since = run.session.contenders.completed_since(run.attempt.begun, mine, state)
     seen = (service.overtaking(run, one) for one in since)
     return [one for one in seen if one is not None and mine.shared(one)]
@@ -136,7 +136,7 @@ def _completed(service: Service, run: AnyRun, mine: Contender, state: TableState
 def _touching(service: Service, run: AnyRun, planned: Footprint | None) -> tuple[list[Contender], list[Contender]]:
     """Return the completed, and the running, writes that touch groups of the plan.
 
-    Of running ones those that the plan gives way to, and that announced what they touch.
+    Running writes are returned only if the plan gives way to them and they announced what they touch.
     """
     session, attempt = run.session, run.attempt
     state = session.loader.load()

@@ -13,7 +13,8 @@ from hudi_ops.timeline.state import TableState
 def outranked(session: Session, state: TableState, action: str, *, reach_back: bool = False) -> dict[str, Contender]:
     """Return the cancellable pending plans of services with a lower priority, by instant.
 
-    `reach_back`: also read older slots for the publishers of plans; not under the lock, where they are known then.
+    With `reach_back`, older slots are read, too, to find the publishers of plans. Call it so before the lock is taken; under the
+    lock the publishers are then known.
     """
     settings = session.conflicts
     if not any(settings.outranks(action, plan.action) for plan in state.timeline.pending):

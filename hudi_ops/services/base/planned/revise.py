@@ -25,9 +25,9 @@ D = TypeVar("D")
 
 
 class NewestDraft(Generic[D]):
-    """Keeps the newest draft of a choice, and makes another one only of other parts.
+    """Keeps the newest draft of a choice, and makes a new one only if its parts changed.
 
-    A revision under the lock mostly finds the parts as they were, and a plan of a thousand groups takes long to encode.
+    Most revisions under the lock find the parts unchanged, and a plan of a thousand groups takes long to encode.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class NewestDraft(Generic[D]):
         self._made: D | None = None
 
     def of(self, parts: object, make: Callable[[], D]) -> D:
-        """Return the draft of these parts, which are compared with those of the draft before."""
+        """Return the draft of these parts: the previous draft if its parts were equal."""
         if self._made is None or self._parts != parts:
             self._parts, self._made = parts, make()
         return self._made
@@ -63,7 +63,7 @@ def completed_between(
 
 
 def other_plans(session: Session, state: TableState, action: str) -> Iterator[tuple[Instant, Footprint | None]]:
-    """Yield the plans that stay beside one of `action`, with inputs; None: unreadable plan."""
+    """Yield pending plans that a plan of `action` cannot cancel, with inputs; None: unreadable."""
     lower = outranked(session, state, action)
     for instant, inputs in pending_inputs(session.ctx, state):
         if instant.time not in lower and not session.was_cancelled(state, instant.time):

@@ -53,8 +53,8 @@ def refuse_lost_ring(table: str, partition_path: str, instant: str = "") -> NoRe
 def refuse_older_rings(commits: CommitReader, state: TableState, rings: Mapping[str, str]) -> None:
     """Refuse rings of which a completed write on the timeline made a newer version.
 
-    An older ring names file groups that were replaced: rows that are written there are seen by no reader. Where a partition has
-    visible groups, `refuse_stray_groups` tells as much without reading commits.
+    An older ring names file groups that were replaced: no reader sees rows that are written there. If a partition has visible
+    groups, `refuse_stray_groups` finds the same fault without reading commits.
 
     Args:
         commits: of the table.

@@ -37,7 +37,7 @@ C = TypeVar("C", bound=Candidate)
 
 @dataclass(frozen=True)
 class Starved:
-    """File groups of which writes cancelled plans, and what is done about them.
+    """File groups whose plans were cancelled by writes, and the guard that treats them.
 
     `counts` has the number of cancelled plans of each group: partition path and first digits of the file id.
     """
@@ -46,7 +46,7 @@ class Starved:
     counts: Counter[Group]
 
     def cancels(self, one: Candidate) -> int:
-        """Return how many plans of a candidate writes cancelled; 0 below the guard's number."""
+        """Return the number of a candidate's plans that writes cancelled; 0 below `guard.after`."""
         found = self.counts[one.partition_path, one.file_id[:BUCKET_DIGITS]]
         return found if found >= self.guard.after else 0
 
@@ -56,7 +56,7 @@ class Starved:
         Args:
             choice: gets the candidates that are held back, and what the guard does.
             due: the candidates that would be planned without the guard.
-            least: groups that halving leaves at least: one small file alone cannot be merged.
+            least: least number of groups that halving leaves: one small file alone cannot be merged.
         """
         starved = [one for one in due if self.cancels(one)]
         if not starved:
@@ -96,15 +96,15 @@ class Starved:
 
 
 def release(choice: Choice) -> None:
-    """Forget what a guard held back: without it nothing would be planned."""
+    """Release the candidates that a guard held back: otherwise nothing would be planned."""
     choice.others.pop(Reason.GUARDED, None)
     choice.guard = ""
 
 
 def held_back(session: Session, state: TableState, action: str, text: str | None) -> Starved | None:
-    """Return the groups of which writes cancelled plans of an action; None without a guard.
+    """Return the groups whose plans of `action` writes cancelled; None without a guard.
 
-    A plan that completed on a group ends the count of those before it. Archived records do not count.
+    Only plans after the newest completed one of a group count. Archived records do not count.
     """
     if text is None:
         return None
@@ -117,7 +117,7 @@ def held_back(session: Session, state: TableState, action: str, text: str | None
 
 
 def _removed(session: Session, state: TableState, action: str) -> dict[str, frozenset[Group]]:
-    """Return the file groups of cancelled plans that left the timeline, by instant."""
+    """Return the file groups of removed plans that writes cancelled, by instant."""
     found = {}
     for plan in state.timeline.aborted:
         if plan.action == action and State.ABORTED in plan.states and session.was_cancelled(state, plan.time):
@@ -129,7 +129,7 @@ def _removed(session: Session, state: TableState, action: str) -> dict[str, froz
 
 
 def _pending(session: Session, state: TableState, action: str) -> dict[str, frozenset[Group]]:
-    """Return the file groups of cancelled plans that are still pending, by instant."""
+    """Return the file groups of pending plans that writes cancelled, by instant."""
     found = {}
     for plan in state.timeline.pending:
         if plan.action != action or not session.was_cancelled(state, plan.time):

@@ -61,10 +61,10 @@ class Sources:
                 yield pa.Table.from_batches([batch])
 
     def unfolded_bytes(self, memory_bytes: int) -> float | None:
-        """Return the expected bytes of base rows in memory, or None where memory holds them.
+        """Return the expected bytes of base rows in memory; None if all rows fit into memory.
 
-        With a number, the slices are streamed. File sizes decide, and where the limit is near the first rows of each file: repeated
-        values compress well. So every attempt gets the same answer.
+        If the result is a number, the slices are streamed. It follows from file sizes and, near the limit, from the first rows of
+        each file, since repeated values compress well. So every attempt gets the same answer.
         """
         limit_bytes = min(memory_bytes, _HELD_BYTES_MAX)
         expected = memory_of(sum(source.bytes_in for source in self.slices))

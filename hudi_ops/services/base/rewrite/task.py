@@ -71,7 +71,7 @@ class RewriteTask:
         return Sources(self.storage, self.sources, self.merging, self.scanned)
 
     def new_file(self, file_id: str, place: int, previous: DataFile | None = None) -> BaseFileOutput:
-        """Return the base file of a new file group; `place` counts those of the task."""
+        """Return the base file of a new file group; `place` is its index among the task's outputs."""
         name = base_file_name(file_id, self.number + place, self.epoch, self.instant)
         return BaseFileOutput(self.storage, self.instant, self.partition_path, file_id, name, previous)
 

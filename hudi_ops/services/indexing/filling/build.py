@@ -1,4 +1,4 @@
-"""Fill new partitions of the metadata table where no reader looks, and announce them.
+"""Fill new partitions of the metadata table, unseen by readers, and announce them.
 
 Files are written at an instant of the metadata table that no write ever gets. Once the partitions are announced, writers add to
 them, so that only completions between the last snapshot and the announcement are missing; `catch_up.py` adds those.
@@ -155,7 +155,7 @@ class Build:
     def _seconds_left(self, now_ms: int) -> float | None:
         """Return the estimated time to the end of catch-up.
 
-        Before it, and in its first round, it is that of what is read now.
+        Before catch-up, and in its first round, this is the time to the end of the present reading.
         """
         if self.pace.catch_up_per_s is not None:
             return self.pace.seconds_left(now_ms)
@@ -206,6 +206,8 @@ def fill(build: Build) -> None:
 
     Raises:
         Conflict: the table's columns changed.
+        Cancelled: the plan was cancelled, or taken over.
+        Busy: the lock was not free in time, or was lost.
     """
     storage = build.session.ctx.storage
     put_properties(storage, build.begun.config, build.session.ctx.clock.now_ms())
@@ -222,8 +224,8 @@ def fill(build: Build) -> None:
 def _define(build: Build) -> None:
     """Add the partitions to the index definitions, under the lock.
 
-    Without it an executor that slept would put back what others have changed since. One that sleeps right before its put still
-    does.
+    Without the lock, an executor that slept would overwrite later changes of other processes. One that sleeps right before its put
+    still does.
 
     Raises:
         Cancelled: the plan was cancelled, or taken over.

@@ -68,7 +68,7 @@ class CatchUp:
         settled_from: foreign instants requested before this time may not know the announcement.
         delta: records that are put and do not count yet.
         put_again: puts these records at another instant, for the state and the metadata table's timeline.
-        above: ranges of partitions to put above all.
+        above: ranges of partitions, to put above all other records.
         newest: newest instant whose records are below those of the next delta.
     """
 
@@ -99,8 +99,8 @@ class CatchUp:
     def add(self) -> None:
         """Put the records of the first completions that lack the partitions, uncounted.
 
-        Completions before them that carried the partitions are passed over first. Otherwise a key that one of these added, and
-        that one of those removed, would be in neither snapshot, and stay in the index. Those after them have their next round.
+        First the snapshot moves past earlier completions that carried the partitions. Otherwise a key that one of these added and a
+        later completion removed would be in neither snapshot, and stay in the index. Later completions wait for the next round.
 
         Raises:
             Conflict: the table's columns changed, or catch-up took too long.
@@ -141,7 +141,7 @@ class CatchUp:
         rest: Sequence[Instant],
         missing: Sequence[Verdict],
     ) -> None:
-        """Put the records of completions, uncounted; `rest` are those that come later."""
+        """Put the records of completions, uncounted; `rest` are completions of later rounds."""
         build = self.build
         after = snapshot(build.session, without(state, rest), build.seen)
         change = diff(build.seen, after, cleaned(build.session, state, run))
@@ -181,6 +181,7 @@ class CatchUp:
 
         Raises:
             Conflict: a foreign writer built and listed one of the partitions since; the delta is removed.
+            Cancelled: the plan was cancelled, or taken over, and a foreign writer rolled back the delta.
         """
         build, delta = self.build, self.delta
         if delta is None:
@@ -200,7 +201,7 @@ class CatchUp:
         own = load_metadata_timeline(storage)
         self.newest = max(self.newest, self._compactions.newest(own, build.names))
         if self.put_again is not None and is_rolled_back(own, delta.instant):
-            # The successor of an executor that slept undoes its delta in the same way.
+            # The successor of an executor that slept undoes its delta, too: then this call is refused.
             refuse_closed(storage, build.attempt, build.session.loader.load())
             logger.warning(
                 "a foreign writer rolled back catch-up at %s of the metadata table: put again", delta.instant
@@ -292,9 +293,9 @@ class CatchUp:
         return [one for one in gone if one.time >= state.timeline.start]
 
     def _leave_listed(self, state: TableState) -> None:
-        """Leave partitions that a foreign writer built by itself, and listed, as they are.
+        """Leave out of the build the partitions that a foreign writer built and listed by itself.
 
-        Its file groups may be others than those of this build.
+        Their file groups may differ from those of this build.
         """
         build = self.build
         listed = build.names & {*state.config.metadata_partitions}

@@ -50,7 +50,7 @@ class TableSnapshot:
 
     @property
     def described(self) -> dict[str, DataFile]:
-        """Return the files with stored statistics by path: of the slices, and ahead of them."""
+        """Return the files with stored statistics by path: those of slices, and those of `ahead`."""
         seen = {file.path: file for slice_ in self.slices.values() for file in files_of_slice(slice_)}
         return {**seen, **self.ahead}
 
@@ -62,7 +62,7 @@ class TableSnapshot:
     def undone_ahead(self, state: TableState) -> list[DataFile]:
         """Return the child logs of resizes that are not pending any more.
 
-        An abort deleted them, and so did a resize that left their groups out.
+        An abort deleted them, or a resize that left their groups out.
         """
         pending = {one.time for one in state.timeline.pending}
         return [file for file in self.ahead.values() if file.instant not in pending]
@@ -94,7 +94,7 @@ def snapshot(session: Session, state: TableState, before: TableSnapshot | None =
     After an earlier snapshot only the partitions that were touched since are listed.
 
     Raises:
-        Corrupt: a file is lost that a completed write names.
+        Corrupt: a file that a completed write names is lost.
         Conflict: a file was removed while the snapshot was taken.
     """
     engine = session.ctx.local_engine
@@ -140,7 +140,7 @@ def cleaned(session: Session, state: TableState, instants: Iterable[Instant]) ->
 def diff(before: TableSnapshot, after: TableSnapshot, cleaned: FilesByPartition = MappingProxyType({})) -> TableDiff:
     """Compare two snapshots.
 
-    Files of `cleaned` are removed, also if they came and went in between.
+    Files of `cleaned` count as removed, even if neither snapshot has them.
     """
     files = {}
     for path in before.files.keys() | after.files.keys() | cleaned.keys():

@@ -1,7 +1,7 @@
 """Measure how fast catch-up adds completions and how fast others make them.
 
-The estimate takes each completion for one that catch-up has to add, although most writers carry announced partitions by themselves:
-catch-up ends no later than that.
+The estimate assumes that catch-up has to add every completion, although most writers carry announced partitions by themselves. So
+it is an upper bound.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 The instant joins the metadata table's timeline when the build is announced. Apache Hudi 1.0.2 rolls back every pending instant
 there before each write, and deletes its files (docs/format.md §14.10). Until then the build's checkpoint names the instant.
 
-A build lives as long as the executor of its plan, whom the plan's lease shows; its checkpoint connects the two. A dead build is
-cancelled by a slot before its files are removed: if its process wakes up, it finds the slot before it can announce the partitions.
+A build is alive as long as the executor of its plan, which the plan's lease names; the build's checkpoint leads from the build to
+the plan. A dead build is cancelled by a slot before its files are removed: if its process wakes up, it finds the slot before it can
+announce the partitions.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from hudi_ops.timeline.state import TableState
 logger = logging.getLogger(__name__)
 
 EXECUTORS = 8
-"""Number of slots, one after another, whose executors share no instant of catch-up."""
+"""Number of consecutive slots whose executors never choose the same instant of catch-up."""
 
 
 @dataclass(frozen=True)
@@ -171,8 +172,8 @@ def _clear_cancelled(
 ) -> None:
     """Delete what this executor put at an instant that was cancelled while it slept.
 
-    No other build gets a cancelled instant. A folder goes whole where no reader, no other build and no file of another instant uses
-    it.
+    No other build gets a cancelled instant. A folder is deleted whole if no reader, no other build and no file of another instant
+    uses it.
 
     Raises:
         Busy: another process listed or announced partitions since. Raised by `_refuse_named`.
@@ -194,7 +195,8 @@ def _clear_cancelled(
 def _unfinished(session: Session, attempt: Attempt, state: TableState, own: Timeline) -> list[str]:
     """Return the instants of builds that are pending, or completed and not named.
 
-    The delta of an archived instant looks alike once its partition is dropped: the metadata table's timeline is archived later.
+    Archived instants are left out: once its partition is dropped, the delta of one looks like a build, since the metadata table's
+    timeline is archived later.
 
     Raises:
         Busy: one of them is running.
@@ -352,7 +354,7 @@ def _take_instant(session: Session, state: TableState, own: Timeline) -> str:
 
 
 def take_above(ctx: TableContext, floor: str, taken: Collection[str], takeover: int) -> str:
-    """Return a time above `floor`, not taken, that no executor of another slot gets.
+    """Return a free time above `floor` that the executors of other slots do not choose.
 
     An executor that slept cannot put files at an instant of its successor, nor remove them. The lease of the instant keeps writers
     from it.

@@ -38,7 +38,7 @@ class ResumedBuild:
     """An announced build of an earlier executor.
 
     Attributes:
-        checkpoint: what that executor said last.
+        checkpoint: the last checkpoint of that executor.
         doubled_keys: number of record keys in several file groups when it was announced; None: not counted.
         state: table as it was at that executor's last snapshot.
         seen: that snapshot, taken again.
@@ -52,7 +52,7 @@ class ResumedBuild:
     announced_at: str
 
     def continue_with(self, build: Build) -> None:
-        """Give a build what the earlier executor did."""
+        """Set the fields of a build to the progress of the earlier executor."""
         build.groups = dict(self.checkpoint.groups)
         build.records = dict(self.checkpoint.records)
         build.rounds = self.checkpoint.rounds
@@ -87,7 +87,7 @@ def resumed_build(session: Session, attempt: Attempt, partitions: tuple[str, ...
     if began is None:
         logger.warning("%s is built from the start: a write that it covers was undone", ", ".join(partitions))
         return None
-    # Deltas that count are left: what they hold is added once more, above them.
+    # Completed deltas stay: their completions are added once more, above them.
     pending = [one for one in last.deltas if (found := own.find(one)) is not None and not found.is_completed]
     undo_delta(storage, [*pending, *stray_deltas(session, entry.built_at)])
     try:
@@ -110,7 +110,7 @@ def remove_uncounted(build: Build, pending: MetadataDelta | None) -> None:
     if pending is not None:
         uncounted.add(pending.instant)
     if session.was_cancelled(session.loader.load(), build.instant):
-        # The metadata table that these belong to is gone. In a newer one they would stand for all writes since.
+        # The metadata table of these empty delta commits is gone. In a newer one they would stand for all writes since.
         uncounted |= {*build.recorded}
     undo_delta(session.ctx.storage, uncounted, also_vanished=True)
     for time in sorted(uncounted):

@@ -44,12 +44,12 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Moved:
-    """Keys and entries of secondary indexes that changed slices got, and those that they lost.
+    """Keys, and entries of secondary indexes, that changed slices gained or lost.
 
     Attributes:
-        keys: what is new, with its place.
-        gone: keys that none of the slices has any more.
-        gone_entries: entries that none of them has any more, by the index's name.
+        keys: new keys and entries, with their places.
+        gone: keys that left their file group; they may be among `keys`, too.
+        gone_entries: entries of secondary indexes that left their file group, by the index's name.
     """
 
     keys: list[KeysAt]
@@ -92,7 +92,7 @@ class FactReader:
         self._read: dict[Group, tuple[pa.Array, ...]] = {}
         """Record keys of slices, then entries of each secondary index."""
         self._repeating: set[Group] = set()
-        """Slices whose keys and entries may be there twice."""
+        """Slices whose keys and entries may be in `_read` twice."""
 
     @property
     def _reads_rows(self) -> bool:
@@ -115,10 +115,10 @@ class FactReader:
         return [self._at(slice_, found[slice_.key]) for slice_ in slices]
 
     def moved(self, changed: Sequence[tuple[Slice | None, Slice | None]]) -> Moved:
-        """Return the new keys and entries of changed slices, and those that none has any more."""
+        """Return the keys and entries that slices gained, and those that left their file group."""
         if not self._reads_rows:
             return Moved([], no_keys(), {})
-        # A build that an earlier executor announced has not read them.
+        # A resumed build has not read the slices as they were before.
         self.located([before for before, _ in changed if before is not None and before.key not in self._read])
         nothing = (no_keys(),) * (1 + len(self._columns))
         groups = [slice_.key for pair in changed if (slice_ := pair[1] or pair[0]) is not None]

@@ -1,4 +1,4 @@
-"""Say what a completion means for announced partitions, and which ones are added next."""
+"""Judge what completions mean for announced partitions, and choose those to add next."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ class Compactions:
 
     Those of this library leave such partitions out.
 
-    A delta of catch-up that completes after one lies upon its base file, and so above records of writers that began later than what
-    the delta adds. So the next delta lies above the compaction, and what it merged is out of order.
+    A delta of catch-up that completes after such a compaction lies above its base file, and so above records of writers that began
+    later than the completions that the delta adds. So the next delta is put above the compaction, and completions that the
+    compaction merged are out of order.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -47,9 +48,9 @@ class Compactions:
         self._partitions: dict[str, set[str]] = {}
 
     def newest(self, own: Timeline, names: AbstractSet[str]) -> str:
-        """Return the time of the newest one that merged some of the partitions.
+        """Return the time of the newest compaction that merged any of the partitions.
 
-        An empty text if there is none. Each is read once.
+        The result is empty if there is none. Each compaction is read once.
         """
         for time in compactions(own) - self._partitions.keys():
             found = own.find(time, "commit")
@@ -68,8 +69,8 @@ def partitions_of(storage: Storage, instant: Instant) -> set[str]:
 def wrote(storage: Storage, own: Timeline | None, one: Instant) -> set[str]:
     """Return the partitions in which the metadata delta of an instant has files.
 
-    Apache Hudi carries each partition by itself: it may have made `files` anew, and know nothing of the others. A writer that
-    had nothing to put into one of them is taken for one that does not carry it; what it wrote is added once more.
+    Apache Hudi may carry one partition and not another: it may have made `files` anew without knowing of the others. A writer that
+    had nothing to put into a partition counts as one that does not carry it; its changes are added once more.
     """
     found = own.find(one.time, "deltacommit") if own is not None else None
     return partitions_of(storage, found) if found is not None and found.is_completed else set()
@@ -84,23 +85,24 @@ def until_words(storage: Storage, writer: Instant, zone: str) -> str:
 
 
 def is_rolled_back(own: Timeline, instant: str) -> bool:
-    """Return whether another program rolled back a pending instant, or has begun to.
+    """Return whether another program rolled back a pending instant, or has begun any rollback.
 
-    Its log files in the metadata table are gone then, or may go any moment. Apache Hudi 1.0.2 does so before each write
-    (docs/format.md §14.10).
+    Then the log files of the instant in the metadata table are gone, or may be deleted at any moment. Apache Hudi 1.0.2 rolls back
+    pending instants before each write (docs/format.md §14.10).
     """
     return own.find(instant) is None or any(one.kind == "rollback" and not one.is_completed for one in own)
 
 
 def first_run(new: Sequence[Instant], judged: Sequence[Verdict]) -> tuple[list[Instant], list[Instant], list[Instant]]:
-    """Return the completions carried first, the next ones to add, and the others.
+    """Return the leading completions that are carried, the next ones to add, and the rest.
 
-    Each is in order of completion. One that lacks the partitions is never added together with one before it that has records in
-    them. A key that the earlier one inserted and the later one deleted would be in neither snapshot, and stay in the index.
+    Each list is in order of completion. A completion that lacks the partitions is never added together with an earlier one that has
+    records in them. Otherwise a key that the earlier one inserted and the later one deleted would be in neither snapshot, and stay
+    in the index.
 
     Args:
         new: completions since the snapshot, in order of completion.
-        judged: their verdicts; with an undone one none is carried, since the snapshot names files that are gone.
+        judged: their verdicts. If one is `undone`, none counts as carried, since the snapshot names files that are gone.
     """
     verdicts = {one.instant: one for one in judged}
     is_undone = any(one.verdict == "undone" for one in judged)

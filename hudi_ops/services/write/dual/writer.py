@@ -1,8 +1,8 @@
 """Decide which child logs a write needs beside a pending resize, and write them (RFC-42).
 
 A write needs them for each resize that is pending in the state in which it completes. Its tasks put them for the resizes that are
-pending as it begins, and `made` for others, without the lock. Under the lock it checks that they still fit; if not, it gives the
-lock up, mends them and decides again. So neither the resize nor the write waits for the other.
+pending as it begins, and `made` puts them for others, without the lock. Under the lock the write checks that they still fit; if
+not, it releases the lock, corrects them and decides again. So neither the resize nor the write waits for the other.
 
 Source: docs/protocol.md §29.
 """
@@ -115,9 +115,9 @@ class DualWriter:
         )
 
     def _needed(self, state: TableState, *, looks_back: bool = False) -> list[PendingResize]:
-        """Return the pending resizes of which this write has only log files in the parents.
+        """Return the pending resizes in whose parents this write puts log files and nothing else.
 
-        A file group that it begins or replaces has no rows for the children.
+        A file group that the write begins or replaces has no rows for the children.
         """
         if self.write.replaced is not None:
             return []
@@ -132,7 +132,7 @@ class DualWriter:
     def _rises(self, state: TableState, resize: PendingResize, logs: Sequence[ChildLog]) -> bool:
         """Return whether each child log has a higher version than those of completed writes.
 
-        Readers merge the log files of one group in this order, which must be that of completion.
+        Readers merge the log files of a group in the order of versions, which must be the order of completion.
         """
         newest = self.session.resizes.newest_versions(state, resize)
         return all(log.version > newest.get((log.stat.partition_path, log.stat.file_id), 0) for log in logs)
@@ -158,7 +158,7 @@ class DualWriter:
         ring = ring_of_children(change, resize.instant)
         newest = self.session.resizes.newest_versions(state, resize)
         ids = [ring.file_id(node) for node in range(len(ring.prefixes))]
-        # Writes that begin later have a higher head: most need not ask each other for a version. One that lost goes far ahead.
+        # Writes that begin later see a higher head, so most get different versions. A write that lost its version goes far ahead.
         ahead = 1 << min(self._lost.get(resize.instant, 0), AHEAD_BITS)
         versions = tuple(max(state.log.head, newest.get((change.partition_path, one), 0)) + ahead for one in ids)
         rules = merging_of(state, self.schema)[0]

@@ -1,4 +1,4 @@
-"""Assign the new keys of a batch to file groups, for an index that does not compute them."""
+"""Assign new keys of a batch to file groups, for an index that does not compute the groups."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class InsertAssigner:
 
         Args:
             fresh: number of new rows by partition path; none is zero.
-            slices: file groups of these partitions that may take some.
+            slices: file groups of these partitions that may take new rows.
             touched: chunk keys of the groups that the batch updates.
         """
         if not fresh:
@@ -93,7 +93,7 @@ class InsertAssigner:
 
         for path, held in found.items():
             ordered = sorted(held, key=order)
-            # Updates of a merge-on-read group are only logged, so this rewrite is extra: one a write and partition, as Apache Hudi.
+            # A merge-on-read group only logs its updates, so this rewrite is extra: one per write and partition, like Apache Hudi.
             found[path] = ordered[:1] if is_logged else ordered
         return found
 

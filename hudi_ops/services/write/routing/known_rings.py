@@ -64,7 +64,7 @@ class KnownRings:
         try:
             ring = reader.read(partition_path)
         except (Conflict, Corrupt, NotFound, Unavailable) as error:
-            # Rows that can be read only once must not fail for it. The router reads the ring again, and raises what is wrong.
+            # Rows that can be read only once must not fail here. The router reads the ring again, and raises the error.
             logger.info("partition %s is split by its initial ring: %s", partition_path or ".", error)
             return None
         return None if ring is None else self.rings.setdefault(partition_path, ring)

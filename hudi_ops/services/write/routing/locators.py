@@ -98,8 +98,8 @@ def record_lookup_of(session: Session, state: TableState) -> RecordLookup:
 def _of_visible(session: Session, state: TableState, slices: Sequence[Slice], lookup: RecordLookup) -> RecordLookup:
     """Return a lookup that leaves out file groups which readers do not see.
 
-    A delete in a log file that may lose to a row elsewhere keeps the key's record in the index. When its group is replaced later,
-    the group's rows do not have the key, so its record stays.
+    The index keeps the record of a key that a log file deletes, if the delete may lose to a row elsewhere. A later write that
+    replaces the group does not find the key among its rows, so the record stays.
 
     `slices` are all visible ones of some partitions; other partitions are listed when the index names them.
     """

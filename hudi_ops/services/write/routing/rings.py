@@ -1,8 +1,8 @@
 """Route rows by the hash rings of their partitions (docs/protocol.md §27).
 
-The first step split the rows of each partition by ranges of hashes: the nodes of its ring where that was known, else lanes, the
-nodes of the initial ring. A range that is a node of the ring that counts has the chunks of the node. The others are split again by
-node, from the same chunks: no source is read twice when a ring changed.
+The first step has split the rows of each partition by ranges of hashes: by the nodes of its ring if that was known, else by lanes,
+the nodes of the initial ring. If a range is a node of the ring that counts, its chunks are those of the node. Other ranges are
+split again by node, from the same chunks: no source is read twice when a ring changed.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class RingRouter:
         return RingReader.of(ctx.storage, state, self.session.commits).read_all(paths, ctx.local_engine)
 
     def _reached(self, ring: Ring) -> list[list[int]]:
-        """Return for each range with rows of a partition the nodes of a ring that hold its hashes."""
+        """Return the nodes of a ring that hold the hashes of each range with rows."""
         numbers, ranges = self._numbers[ring.partition_path], self._ranges[ring.partition_path]
         if np.array_equal(ranges.values, ring.values):
             return [[number] for number in numbers]
@@ -202,7 +202,7 @@ class RingRouter:
 class _SplitAgain:
     """Chunks of ranges that are no nodes, split by the nodes of their rings.
 
-    `values` are those of the rings, `filled` are the chunk keys with rows.
+    `values` are the node values of the rings by partition path, `filled` are the chunk keys with rows.
     """
 
     values: Mapping[str, bytes]

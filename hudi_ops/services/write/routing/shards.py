@@ -79,9 +79,9 @@ def rounds_of(shards: Mapping[Shard, int], rows_max: int, *, whole: bool) -> Ite
 def leave_out_elsewhere(
     answers: Mapping[Shard, ShardKeys], shards: Mapping[Shard, KeyShard], mode: Ordering
 ) -> str | None:
-    """Leave out new rows of a key in other partitions than that of its newest row.
+    """Leave out new rows of a key in all partitions but that of its newest row.
 
-    With a global index a key is one row. Of equal rows in two partitions the one of the later path is the newer.
+    With a global index, a key has one row. If rows of two partitions are equally new, the one with the later path counts as newer.
 
     Args:
         answers: keys and ordering values of shards; all partitions of each number.

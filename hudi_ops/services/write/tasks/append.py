@@ -130,7 +130,7 @@ def _entries(task: BucketTask, data: pa.Table | None, keys: pa.Array, deletes: D
 
 
 def _is_surely_absent(task: BucketTask, incoming: pa.Table) -> bool:
-    """Return whether the base file's footer rules out all keys of a delete, without log files."""
+    """Return whether the base file's footer excludes all deleted keys, and no log files exist."""
     if task.logs or task.base is None:
         return False
     return not BaseFileReader(task.storage, task.base.path).might_hold(incoming.column(RECORD_KEY))

@@ -37,8 +37,8 @@ class TagSpec:
         fill: columns that are not required may be missing, and are null then.
         looks_up: columns in further chunks for the lookup of keys, the record key first; empty: no lookup.
         unstored: partition columns, which route rows and are in no file.
-        rings: hash rings that are known before the split. They count for no comparison: chunks that were split by an older ring
-            can be used, and are split again.
+        rings: hash rings that are known before the split. They are not compared: chunks that were split by an older ring can be
+            used, and are split again.
     """
 
     tagger: Tagger
