@@ -1,4 +1,4 @@
-"""The ARCHIVE boundary: instants at or below it leave the active timeline for ever.
+"""Decide the ARCHIVE boundary: instants at or below it leave the active timeline for ever.
 
 The history file exists before the slot that names it, so a reader finds each instant in one of the two. The archiver and every
 later writer remove the files outside the lock, oldest first, including files that a late applier put back.
@@ -44,11 +44,11 @@ def archive_boundary(
     """Decide that instants up to a boundary leave the active timeline, and remove their files.
 
     Args:
-        session: of the archiver.
+        session: session of the archiver.
         boundary: request time of the newest instant that leaves.
-        history: written history file with all of them.
-        check: raises, under the lock, if what the archiver found before is not so any more.
-        publish: lets the history's manifest name the file, under the lock; may be called again after a lost slot.
+        history: written history file with all instants that leave.
+        check: called under the lock; raises if the facts that the archiver found before have changed.
+        publish: called under the lock, perhaps again after a lost slot; adds the file to the history's manifest.
         decided: called once the lock is released, before files are removed.
 
     Returns:
@@ -84,7 +84,7 @@ def archive_boundary(
 def clear_archived(session: Session, state: TableState) -> list[str]:
     """Remove the files of instants at or below the boundary, oldest first; return their paths.
 
-    Removes nothing that would put a pending instant before the timeline's start, and nothing from the first savepoint on. The
+    Nothing is removed if a pending instant would then precede the timeline's start, and no instant from the first savepoint on. The
     pending files of all instants are removed first and the completed files last: otherwise an instant would look pending again.
     `state` is read after the ARCHIVE, log before timeline.
     """
@@ -100,7 +100,7 @@ def clear_archived(session: Session, state: TableState) -> list[str]:
 def clear_instants(storage: Storage, timeline: Timeline, archived: Sequence[Instant]) -> list[str]:
     """Remove the files of instants of a timeline, given oldest first; return their paths.
 
-    A reader takes the first completed file for the start, so the completed files go one after another.
+    A reader takes the first completed file for the timeline's start, so completed files are removed one after another.
     """
     pending = [
         timeline.path(name_of(instant.time, word))
@@ -124,7 +124,7 @@ def pending_before_start(timeline: Timeline, boundary: str) -> list[Instant]:
     """Return pending instants that archiving would leave before the timeline's start.
 
     Listing readers take files older than the start for rows (docs/format.md §9.1), so a completed write must precede each pending
-    one. The boundary alone does not tell: the oldest write above it may be younger than a pending one.
+    instant. It is not enough to look at the boundary: the oldest write above it may be younger than a pending instant.
     """
     start = min((write.time for write in timeline.completed_writes if write.time > boundary), default="")
     return [
@@ -138,7 +138,7 @@ def refuse_missing_history(session: Session, state: TableState, history: History
     """Refuse an ARCHIVE whose history file does not exist.
 
     Raises:
-        Conflict: no such file.
+        Conflict: the history file does not exist.
     """
     if session.ctx.storage.head(history.path) is None:
         raise Conflict(

@@ -1,4 +1,4 @@
-"""Checks that refuse an attempt when the table changed underneath it."""
+"""Checks that refuse an attempt if the table changed since it began."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def refuse_unfit(session: Session, attempt: Attempt, state: TableState) -> None:
 
 
 def refuse_restored(begun: TableState, state: TableState, instant: str = "") -> None:
-    """Refuse what was begun before a restore, or while it deleted files (docs/protocol.md §23).
+    """Refuse an attempt begun before a restore, or while one is pending (docs/protocol.md §23).
 
     Raises:
         Conflict: a restore was decided since.
@@ -88,7 +88,7 @@ def pending_restore(state: TableState) -> str:
 
 
 def refuse_changed_columns(session: Session, begun: TableState, state: TableState, instant: str = "") -> None:
-    """Refuse changed columns: rows were read, and files written, in those of `begun`.
+    """Refuse changed columns: rows were read and files were written with the columns of `begun`.
 
     Raises:
         Conflict: another write changed the columns.
@@ -128,7 +128,7 @@ def completed_write(state: TableState, instant: str) -> Instant:
     """Return the completed write of a request time.
 
     Raises:
-        InvalidRequest: there is none on the active timeline, or an ARCHIVE names it.
+        InvalidRequest: the active timeline has no such write, or an ARCHIVE passed it.
     """
     found = state.timeline.find(instant)
     if found is None or not found.is_write or not found.is_completed or instant <= state.log.boundary:
@@ -152,10 +152,10 @@ def was_completed(session: Session, state: TableState, instant: str) -> bool:
 
 
 def _refuse_changed_facts(attempt: Attempt, state: TableState) -> None:
-    """Refuse when the table facts in the commit log, which decide where rows go, changed.
+    """Refuse if the table facts in the commit log changed: they decide where rows go.
 
     Raises:
-        Conflict: they differ from those at the attempt's begin.
+        Conflict: they differ from those at the beginning of the attempt.
     """
     before, now = attempt.begun.log.properties.facts, state.log.properties.facts
     if not before.place_rows_like(now):
@@ -170,7 +170,7 @@ def _refuse_changed_facts(attempt: Attempt, state: TableState) -> None:
 
 
 def _refuse_vanished(attempt: Attempt, state: TableState) -> None:
-    """Refuse when a restore or rollback removed a write that this attempt was built upon.
+    """Refuse if a restore or rollback removed a write on which this attempt builds.
 
     Raises:
         Conflict: a write that had completed when the attempt began is gone, and was not archived.

@@ -1,4 +1,4 @@
-"""Validate a write and decide its COMPLETE entry; no partition is listed here."""
+"""Validate a write and decide its COMPLETE entry, without listing partitions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from hudi_ops.view.schema import schema_text, table_schema
 
 @dataclass(frozen=True)
 class Ahead:
-    """Reads before the lock: newest extra metadata as of `head`, pending instants inspected."""
+    """Facts read before the lock: newest extra metadata as of `head`, and inspected instants."""
 
     head: int
     extra: Mapping[str, str]
@@ -132,9 +132,9 @@ def _refuse_conflicts(
     pending = []
     for plan in others.plans(state, mine, _exclusive_plans(write)):
         if plan.instant in joined:
-            continue  # the write put its rows into the children as well
+            continue  # the write put its rows into the children, too
         is_shared = plan.on_overlap in ENDING and mine.role == "ingest" and cancels.is_shared(state)
-        # Apache Hudi may execute a cancelled plan until it is off the timeline.
+        # Apache Hudi may still execute a cancelled plan while it is on the timeline.
         if not plan.is_cancelled or is_shared:
             pending.append(plan.executed_as_planned() if is_shared else plan)
     refuse_planned(mine, (plan for plan in pending if not mine.ends(plan)), strategy)
@@ -145,7 +145,7 @@ def _refuse_conflicts(
 
 
 def read_ahead(session: Session, attempt: Attempt, write: Write, mine: Contender) -> Ahead:
-    """Read in advance, so that only later instants are read under the lock.
+    """Read instants before the lock, so that only newer ones are read under it.
 
     Raises:
         Conflict: a live write takes precedence over this one.
@@ -158,7 +158,7 @@ def read_ahead(session: Session, attempt: Attempt, write: Write, mine: Contender
         running = others.running(session.ctx, state, attempt.instant)
         refuse_running(mine, without_waiting(session, state, mine, running), strategy)
     else:
-        # Ingestion lists nothing again: it read the timeline when its attempt was put there.
+        # Ingestion does not list the timeline again: it did so after its own instant was put there.
         state = attempt.seen or attempt.begun
     if mine.role == "compaction":
         return Ahead(state.log.head, session.newest_extra(state))
@@ -167,7 +167,7 @@ def read_ahead(session: Session, attempt: Attempt, write: Write, mine: Contender
     for _ in others.plans(state, mine, _exclusive_plans(write), reach_back=True):
         pass
     if session.longest_gap_s(attempt.instant) > GAP_S_MAX / 2:
-        # Under the lock the same call then reads cached commits.
+        # This caches the commits that the same call will need under the lock.
         has_foreign_writers(session.ctx.storage, session.commits, state)
     return Ahead(state.log.head, session.newest_extra(state), inspected)
 
@@ -175,8 +175,8 @@ def read_ahead(session: Session, attempt: Attempt, write: Write, mine: Contender
 def _exclusive_plans(write: Write) -> frozenset[str]:
     """Return the planned actions that must complete before a write to their groups.
 
-    A foreign clustering replaces its input groups as planned and would lose later rows. A compaction reads the slices of a replaced
-    group, which a cleaner may have removed.
+    For every write these are clusterings: a foreign one replaces its input groups as planned and would lose later rows. For a write
+    that replaces groups they include compactions: they read slices of replaced groups, which a clean may have removed.
     """
     return frozenset({"clustering"}) if write.replaced is None else REWRITING_ACTIONS
 
@@ -197,7 +197,7 @@ def _newest_extra(session: Session, state: TableState, ahead: Ahead) -> Mapping[
 
 
 def _may_double(session: Session, state: TableState, write: Write, *, puts_each_once: bool) -> bool | None:
-    """Return whether a key may be in two file groups after the write; None: no reader asks."""
+    """Return whether a key may be in two file groups after the write; None: no record index."""
     if state.log.properties.facts.index != "record_index":
         return None
 
@@ -216,7 +216,7 @@ def _is_empty(session: Session, state: TableState) -> bool:
 def _metadata(
     session: Session, state: TableState, slot: int, write: Write, ahead: Ahead, *, may_double: bool | None
 ) -> CommitMetadata:
-    # The stored schema text is carried over, with what Arrow does not represent: enums, defaults, comments.
+    # The stored schema text is carried over, since Arrow does not represent enums, defaults and comments.
     schema = schema_text(state.config, state.timeline, session.commits)[0]
     if write.schema is not None:
         schema = json.dumps(to_avro(write.schema, state.config.name), separators=(",", ":"))
@@ -230,8 +230,8 @@ def _metadata(
 def _is_shared(session: Session, state: TableState, foreign: str, before: Mapping[str, str]) -> bool | None:
     """Return whether a foreign writer has ever written the table.
 
-    None: older commits do not say. `foreign` is the completion time of the newest one among recent
-    writes, `before` the newest commit's extra metadata.
+    None: older commits do not record it. `foreign` is the completion time of the newest foreign write among recent writes, empty
+    without one; `before` is the newest commit's extra metadata.
     """
     if foreign or session.commits.was_adopted(state.log):
         return True

@@ -20,7 +20,7 @@ from hudi_ops.timeline.log.reserve import newest_known
 from hudi_ops.timeline.state import TableState
 
 MAKES_MAX = 50
-"""How often a write makes its metadata delta and its child logs: again after each change of what they depend on."""
+"""Most times that an attempt makes its metadata delta and child logs: again after each change of the table that affects them."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Body:
     """Completed file of a non-write action.
 
     Attributes:
-        make: maps state and completion time to its bytes.
+        make: returns the bytes of the file for a state and a completion time.
         removed: names of the files that the action deleted, by partition path; the metadata table forgets them.
     """
 
@@ -82,7 +82,7 @@ def complete_action(
         raise
     if decided is None:
         session.drop_refused_payloads(attempt.instant)
-    elif decided.applied:  # else another executor may be about to complete it with a payload of its own
+    elif decided.applied:  # if voided, another executor may be about to complete the instant with its own payload
         session.drop_lost_payloads(attempt.instant, decided)
         if isinstance(decided.entry, Complete):
             session.drop_delta(decided.entry)
@@ -126,11 +126,11 @@ def decide_made(
     purpose: str,
     is_moot: Callable[[], bool] = lambda: False,
 ) -> Decided | None:
-    """Decide, and call `make` each time that what it made does not fit the state any more.
+    """Decide; if prepared files no longer fit the state, call `make` and decide again.
 
-    That is the metadata delta, once the metadata table's partitions changed, and the child logs, once a resize was planned or
-    cancelled or another write took their version. `is_moot` tells whether `prepare` found nothing to decide; then the result is
-    None.
+    The prepared files are the metadata delta and the child logs. The delta must be made again after the metadata table's partitions
+    changed, the child logs after a resize was planned or cancelled, or another write took their version. `is_moot` returns whether
+    `prepare` found nothing to decide; then the result is None.
 
     Raises:
         Conflict: the state changed `MAKES_MAX` times.
@@ -150,7 +150,7 @@ def decide_made(
 
 
 def make_delta_of(delta: DeltaMaker, state: TableState) -> None:
-    """Make an attempt's delta before any decision, so that a failure leaves a certain outcome.
+    """Make an attempt's delta before any decision, so that after a failure the outcome is known.
 
     Raises:
         Unsupported: its records cannot be made.
@@ -169,7 +169,7 @@ def make_delta_of(delta: DeltaMaker, state: TableState) -> None:
 
 
 def _decide_once_started(session: Session, attempt: Attempt, prepare: Prepare, purpose: str) -> Decided | None:
-    """Decide, releasing the lock while a foreign writer has a heartbeat but no requested file.
+    """Decide; release the lock while a foreign writer has a heartbeat but no inflight file.
 
     Raises:
         Busy: foreign writers kept starting for longer than a heartbeat lasts, or the lock was not free in time.

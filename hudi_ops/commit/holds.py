@@ -1,7 +1,7 @@
 """Holds: keep an instant readable for a consumer until a time (docs/protocol.md §21).
 
-A hold needs no slot. Who takes one puts its file and then reads the log; an executor of a clean claims its TAKEOVER and then reads
-the holds. So of the two at least one sees the other.
+A hold needs no slot. A process that takes a hold puts its file and then reads the log. An executor of a clean claims its TAKEOVER
+and then reads the holds. So at least one of the two sees the other.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Hold:
 
     @property
     def why(self) -> str:
-        """Why a file or an instant stays, for people."""
+        """Reason to keep a file or an instant, for people."""
         return f"hold {self.id} of {self.owner} keeps instant {self.instant}" + (
             f" ({self.purpose})" if self.purpose else ""
         )
@@ -95,7 +95,7 @@ def release_hold(session: Session, hold_id: str) -> bool:
     """Delete a hold; return False if there was none.
 
     Raises:
-        InvalidRequest: the id is no name of a hold.
+        InvalidRequest: the id cannot be that of a hold.
     """
     if not hold_id or "/" in hold_id or hold_id.startswith("."):
         raise InvalidRequest(
@@ -157,7 +157,7 @@ def drop_expired_holds(session: Session) -> int:
 def _put(session: Session, hold: Hold) -> Hold:
     said = _HoldFile(instant=hold.instant, until_ms=hold.until_ms, owner=hold.owner, reason=hold.purpose)
     session.ctx.storage.put(hold.path, said.model_dump_json().encode())
-    # Read after the put: an executor whose TAKEOVER is not seen here reads the holds later, and finds this one.
+    # Read the log after the put: an executor whose TAKEOVER is not in it yet will read the holds later, and find this one.
     state = session.loader.load()
     try:
         completed_write(state, hold.instant)
@@ -171,7 +171,8 @@ def _put(session: Session, hold: Hold) -> Hold:
 def _refuse_begun(session: Session, state: TableState, instant: str) -> None:
     """Refuse a hold below the earliest retained instant of a clean that began or completed.
 
-    No clean removes what the newest write needs. After a restore that may lie below what a clean before it retained.
+    The instant of the newest write is never refused, since no clean removes the files that it needs. After a restore it may be
+    below the earliest instant that an earlier clean retained.
 
     Raises:
         InvalidRequest: names the clean.
@@ -205,14 +206,14 @@ def is_begun(session: Session, state: TableState, clean: Instant) -> bool:
 
 
 def _earliest_of(storage: Storage, timeline: Timeline, clean: Instant) -> str:
-    """Return the first instant of which a clean certainly removes no file.
+    """Return the earliest instant whose files a clean certainly keeps; empty: all of them.
 
-    Without an earliest retained instant (policy by file versions) that is the newest write before the clean.
+    Without an earliest retained instant (policy by file versions) it is the newest write before the clean.
     """
     said = read_result(storage, timeline, clean) if clean.is_completed else read_plan(storage, timeline, clean)
     if not isinstance(said, CleanPlan | CleanResult):
         return ""
-    # Of an executor that died the files are gone, and the next one names them as failed.
+    # Count failed files, too: an executor that died may have deleted them, and the next executor names them as failed.
     named = said.files if isinstance(said, CleanPlan) else said.named
     if not any(named.values()):
         return ""

@@ -1,8 +1,8 @@
 """The ledger of a source: the files that were taken, so that each is taken exactly once.
 
-A ledger is cumulative: a commit stores what it adds, upon earlier ledgers (`timeline.content.ledger_chain`). It is stored under the
-instant that wrote it, and counts only through the pointer in that instant's completed commit, so it takes effect together with the
-rows. Every hudi_ops commit carries the pointers of all sources forward.
+A ledger is cumulative: a commit stores only the files that it adds, and refers to earlier ledgers
+(`timeline.content.ledger_chain`). A ledger is stored under the instant that wrote it, and is valid only through the pointer in that
+instant's completed commit, so it takes effect together with the rows. Every hudi_ops commit copies the pointers of all sources.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from hudi_ops.timeline.state import CommitReader
 
 POINTER_PREFIX = "hudi_ops.ledger."
 _NAMED_MAX = 3
-"""Skipped files that a note names for each reason, at most."""
+"""Most skipped files that a note names for each reason."""
 
 
 @dataclass(frozen=True)
@@ -50,15 +50,15 @@ class Ledger:
     taken: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     retaken: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     read_from: str = ""
-    """Path it was read from; empty for a new source. A concurrent commit that replaced it is a conflict."""
+    """Path of the file that was read; empty for a new source. If a concurrent commit replaced the ledger, there is a conflict."""
     elsewhere: Mapping[str, frozenset[tuple[int, int]]] = field(default_factory=dict)
     overlapping: Mapping[str, str] = field(default_factory=dict)
     links: tuple[Link, ...] = ()
-    """The files that it was read from, the base first."""
+    """Links that were read, the base first."""
 
     @property
     def known(self) -> Mapping[str, tuple[int, int]]:
-        """All taken files, from whichever folder, each in a version that was taken."""
+        """All taken files of all folders, each with a version that was taken."""
         return {**{path: max(versions) for path, versions in self.elsewhere.items()}, **self.taken}
 
     @property
@@ -72,7 +72,7 @@ class Ledger:
         return any(extra.get(POINTER_PREFIX + source_id, "") != path for source_id, path in read.items())
 
     def put_with(self, storage: Storage, files: Sequence[FileInfo], instant: str) -> str:
-        """Put the ledger with `files` taken as well, by this instant; return its path."""
+        """Put the ledger to which an instant adds `files`; return its path."""
         added = {info.path: (info.size_bytes, info.modified_ms) for info in files}
         known = self.known
         again = {path: (*self.retaken.get(path, ()), known[path]) for path in added if path in known}
@@ -149,8 +149,8 @@ def pointers(extra: Mapping[str, str]) -> dict[str, str]:
 def newest_extra(storage: Storage, commits: CommitReader, timeline: Timeline) -> Mapping[str, str] | None:
     """Return the newest commit's extra metadata, with ledgers that count; None without one.
 
-    A restore leaves writes that were requested below the savepoint. One of them may have completed after a write that the restore
-    undid, and then it names that write's ledger. In place of such a ledger the newest earlier one of the source counts.
+    A restore keeps writes that were requested before the savepoint. Such a write may have completed after a write that the restore
+    undid, and then it names the ledger of the undone write. In place of such a ledger the newest valid ledger of the source counts.
 
     Raises:
         Corrupt: the plan of a restore cannot be read.
@@ -187,7 +187,7 @@ def read_ledger(storage: Storage, extra: Mapping[str, str], uri: str) -> Ledger:
 
     Raises:
         NotFound: the ledger that the commit points to is missing.
-        Corrupt: it cannot be read, or one that it builds upon is missing.
+        Corrupt: the ledger cannot be read, or one that it builds upon is missing.
     """
     source_id = source_id_of(uri)
     path = extra.get(POINTER_PREFIX + source_id)
@@ -200,9 +200,9 @@ def read_ledger(storage: Storage, extra: Mapping[str, str], uri: str) -> Ledger:
 
 
 def with_overlapping(storage: Storage, extra: Mapping[str, str], ledger: Ledger, files: Sequence[FileInfo]) -> Ledger:
-    """Return the ledger of a source with what was taken of `files` from folders above and below.
+    """Return a source's ledger, with `files` that were taken from folders above or below.
 
-    Storage is read only for folders that the commit with this extra metadata has a ledger of.
+    Storage is read only for folders of which the commit with this extra metadata has a ledger.
 
     Raises:
         Corrupt: one of these ledgers cannot be read.
@@ -257,7 +257,7 @@ def offer_of(
     *,
     takes_all: bool = False,
 ) -> Offer:
-    """Return those of the listed files to take, changed ones first, then new ones, each by path.
+    """Return the listed files to take: changed files first, then new files, each by path.
 
     Waiting: names with a segment that begins with `_` or `.` unless `takes_all`, names with an unknown ending, and files younger
     than `min_age_s`. `retake` are paths below the folder of files taken before; one that has changed since is offered again.
@@ -296,7 +296,7 @@ def one_file(source: Storage, name: str) -> FileInfo:
     """Return the file of a source that a user named.
 
     Raises:
-        InvalidRequest: there is none, or its ending is unknown.
+        InvalidRequest: there is no such file, or its ending is unknown.
     """
     info = source.head(name)
     if info is None or source_format(name) is None:

@@ -1,4 +1,4 @@
-"""Retries after a conflict, each from the current table, with a new instant, after a pause."""
+"""Retry after a conflict: after a pause, from the current table, with a new instant."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ PAUSE_MAX_S = 2.0
 
 
 def retried(session: Session, attempt: Callable[[float], R]) -> R:
-    """Repeat an attempt until it does not conflict; it receives the first one's start time.
+    """Repeat an attempt until it does not conflict; its argument is the first try's start time.
 
-    An attempt waits for older live writes that overlap while retries remain. The last attempt does not: the first to complete
-    wins.
+    While retries remain, an attempt waits for older live writes that overlap. The last attempt does not wait: the first write to
+    complete wins.
 
     Raises:
         Conflict: all attempts lost; names their number and the writes they lost to.
@@ -36,7 +36,7 @@ def retried(session: Session, attempt: Callable[[float], R]) -> R:
             try:
                 return attempt(started_s)
             except Conflict as error:
-                # Final conflicts are not retried: deleted rows, and an error of the rows themselves, raised again by each try.
+                # Conflicts that each try would raise again are not retried: deleted rows, or an error in the rows themselves.
                 if error.details.get("final") or any(error is earlier for earlier in lost):
                     raise
                 lost.append(error)

@@ -63,9 +63,9 @@ class EntryFields(TypedDict):
 class Session:
     """State of one process working on one table; not thread-safe.
 
-    `adopter` proposes the commit log of a table that has none; without it such a table is refused.
+    `adopter` proposes the commit log of a table that has none; without an adopter such a table is refused.
     `log_format` applies to log files, `file_sizes` to base files that receive new keys. A write compacts the metadata table once
-    it has `metadata_compact_after` delta commits. `upkeep`: what cleans and archives keep.
+    this has `metadata_compact_after` delta commits. `upkeep`: settings of what cleans and archives keep.
     `gives_way`: the current write waits for older overlapping ones; true while retries remain.
     """
 
@@ -92,15 +92,15 @@ class Session:
     metadata_deltas: int = field(default=0, init=False)
     """Delta commits of the metadata table since its last compaction, as of this session's last write."""
     automatic: tuple[str, Mapping[str, Mapping[str, str | int]]] | None = field(default=None, init=False)
-    """Id of the table, and services that its creation recorded as automatic, with what they keep; None: not read yet."""
+    """Id of the table, and its automatic services with their settings, as its creation recorded them; None: not read yet."""
     ended_plans: tuple[str, ...] = field(default=(), init=False)
     """Instants of the plans that this session's last write cancelled."""
     counted_clean: tuple[str, int] = field(default=("", 0), init=False)
     """A completed clean, and the number of files that it deleted."""
     plan_windows: dict[str, float] = field(default_factory=dict, init=False)
-    """Until when writes of this session wait for a plan, by its instant; monotonic time."""
+    """Monotonic time until which writes of this session wait for a plan, by the plan's instant."""
     waits: dict[str, int] = field(default_factory=dict, init=False)
-    """Commits of this session until an automatic service is tried again."""
+    """Number of commits of this session until an automatic service is tried again, by service."""
     metadata_timeline: Timeline | None = field(init=False, default=None)
     """The metadata table's timeline as the last decision listed it: the next delta is made from it, and checked under the lock."""
     _monitors: dict[str, LeaseMonitor] = field(init=False, default_factory=dict)
@@ -159,7 +159,7 @@ class Session:
         """Return the next free time above all of `times`.
 
         Raises:
-            Unavailable: the newest of them is too far ahead of this clock.
+            Unavailable: the newest time is too far ahead of this clock.
         """
         now_ms, follows = self.ctx.clock.now_ms(), self.ctx.follows_future
         return next_after(times, now_ms, state.config.name, state.zone, follows_future=follows)
@@ -190,8 +190,8 @@ class Session:
         """Return the number of file groups of each metadata table partition, counted once per basis.
 
         Raises:
-            Unsupported: groups that keys are not hashed to by number.
-            Conflict: a partition is being begun or dropped.
+            Unsupported: a partition has file groups to which keys are not hashed by number.
+            Conflict: another process builds or drops a partition now.
         """
         if self._groups is None or self._groups[0] != basis:
             try:
@@ -238,8 +238,8 @@ class Session:
     def drop_lost_payloads(self, instant: str, decided: Decided | None, *, alone: bool = False) -> None:
         """Delete the payloads of lost tries of an instant, once `decided`.
 
-        The payload that the slot names stays. `alone`: no other process can have tried, so none are listed. If one cannot be
-        deleted, the lease will stay, which leads a later write to it.
+        The payload that the slot names stays. `alone`: no other process can have tried, so payloads are not listed. If a payload
+        cannot be deleted, the lease is kept, so that a later write finds the payload.
         """
         mine = self._payloads.pop(instant, [])
         if decided is None or not isinstance(decided.entry, Complete | Plan | Savepoint | Restore):
@@ -267,7 +267,7 @@ class Session:
     def release(self, instant: str, markers: Sequence[str] | None = None) -> None:
         """Delete the markers and the lease of a completed instant, after its last heartbeat.
 
-        `markers` are all its markers, where no other process can have put any; None: they are listed.
+        `markers` are all its markers, if no other process can have put any; None: they are listed.
         """
         monitor = self._monitors.pop(instant, None)
         with best_effort(instant):
@@ -275,7 +275,7 @@ class Session:
                 delete_markers(self.ctx.storage, instant)
             if monitor is not None:
                 monitor.renewal.settle()
-            # The lease last: a dead lease leads the next write to the markers, and to payloads that could not be deleted.
+            # Delete the lease last: by a dead lease the next write finds markers and payloads that could not be deleted.
             lease = [] if instant in self._untidy else [lease_path(instant)]
             self._untidy.discard(instant)
             self.ctx.storage.delete_all([*(markers or ()), *lease])
@@ -303,7 +303,7 @@ class Session:
         """Return the newest COMPLETE of a write that was neither voided nor undone, or None.
 
         Args:
-            upto: newest instant that it may have; None: any.
+            upto: newest instant that the write may have; None: any.
         """
         voided, undone = set(state.log.voided), set[str]()
         for slot, entry in chain(reversed(list(state.log.since(-1))), older_entries(self.ctx.storage, state.log)):

@@ -51,8 +51,8 @@ def refuse_unserviced(config: TableConfig, service: str) -> None:
     """Refuse tables that cannot be written, and those whose timeline has layout 1.
 
     Args:
-        config: of the table.
-        service: that needs layout 2.
+        config: settings of the table.
+        service: name of the service, which needs layout 2.
 
     Raises:
         Unsupported: names the feature or the layout.
@@ -72,7 +72,7 @@ def refuse_other_index(state: TableState) -> None:
     """Refuse to write rows into a table whose index hudi_ops does not maintain.
 
     Raises:
-        Unsupported: its index is Apache Hudi's own.
+        Unsupported: only Apache Hudi maintains the table's index.
     """
     if not state.log.properties.facts.takes_rows:
         raise Unsupported(
@@ -101,7 +101,7 @@ def refuse_index(index: str, meta_fields: bool, table: str) -> None:
 
 
 def without_metadata_table(config: TableConfig) -> TableConfig:
-    """Return the settings as of a dropped metadata table."""
+    """Return the settings that the table has after its metadata table is dropped."""
     return config.model_copy(update={"metadata_partitions": (), "metadata_partitions_inflight": ()})
 
 

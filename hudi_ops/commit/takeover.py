@@ -31,12 +31,12 @@ def take_over(
     """Decide that this process executes a pending instant; `check` is called under the lock.
 
     Returns:
-        The attempt, with the epoch of its data files and COMPLETE; the caller renews its lease. None when the instant is complete.
+        The attempt, with the epoch of its data files and COMPLETE; the caller renews its lease. None if the instant is complete.
 
     Raises:
-        Busy: another process holds a live lease of it (names the owner and the expiry), or the lock was not free in time.
-        Cancelled: a CANCEL names it.
-        Conflict: it is not on the timeline: its writer or a foreign writer removed it.
+        Busy: another process holds a live lease of the instant (names the owner and the expiry), or the lock was not free in time.
+        Cancelled: a CANCEL names the instant.
+        Conflict: the instant is not on the timeline: its writer or a foreign writer removed it.
         OutcomeUnknown: storage did not say whether it was taken; the same call settles that.
     """
     chosen: list[TableState] = []
@@ -66,14 +66,14 @@ def take_over(
         newest = known.takeover(instant)
         epoch = newest[1].epoch + 1 if newest is not None else 1
         chosen.append(state)
-        # A random id: two processes that try must not share one decision.
+        # The id is random: two processes that try must not share one decision.
         decision = f"takeover {instant} {epoch} {session.ctx.ids.new_id()}"
         return Takeover(**session.entry(state, decision), instant=instant, epoch=epoch)
 
     decided = session.decide(prepare, f"take over {action} {instant}")
     if decided is None or not isinstance(decided.entry, Takeover):
         return None
-    # After the slot: a lease without a slot proves nothing.
+    # Take the lease after the slot: a lease without a slot proves nothing.
     inherit_lease(session.ctx, instant, "rollback" if action == "rollback" else "execute")
     logger.info("took over %s %s, epoch %s", action, instant, decided.entry.epoch)
     return Attempt(instant, action, chosen[-1], decided.entry.epoch, takeover=decided.slot)
@@ -103,8 +103,8 @@ def refuse_leased(session: Session, state: TableState, lease: Lease | None, inst
 def clear_older_epochs(session: Session, attempt: Attempt) -> list[str]:
     """Delete the data files that executors of earlier epochs announced; return their paths.
 
-    Requires the TAKEOVER slot: no earlier epoch can complete any more. Their markers stay, for tasks that write even later
-    (`commit.recover.sweep`).
+    Requires the TAKEOVER slot: after it no earlier epoch can complete. The markers of these files stay, for tasks that write even
+    later (`commit.recover.sweep`).
     """
     deleted = []
     for marker in list_markers(session.ctx.storage, attempt.instant):
@@ -118,9 +118,9 @@ def clear_older_epochs(session: Session, attempt: Attempt) -> list[str]:
 def clear_foreign_attempts(session: Session, attempt: Attempt, found: Collection[str] = ()) -> list[str]:
     """Delete Apache Hudi's files of an instant that this attempt executes; return the paths.
 
-    The write tokens of Apache Hudi hold a stage number, of any value, in place of the epoch. A later executor has a higher epoch
-    from a slot, so files listed before a log read without a later slot are not a later executor's. `found` are further data files
-    of the instant, with or without a marker.
+    The write tokens of Apache Hudi hold a stage number, of any value, instead of the epoch. Files of a later executor are not
+    deleted: files are listed first, then the log is read, and the attempt is refused if a slot gave a later executor an epoch.
+    `found` are further data files of the instant, with or without a marker.
 
     Raises:
         Cancelled: the instant was taken over or cancelled; nothing was deleted.
@@ -136,8 +136,8 @@ def clear_foreign_attempts(session: Session, attempt: Attempt, found: Collection
 def clear_foreign_delta(session: Session, attempt: Attempt) -> list[str]:
     """Remove others' metadata deltas of an instant that this attempt executes; return the paths.
 
-    Apache Hudi commits there first: a process that died between its two commits leaves a delta that names its data files and counts
-    as soon as the instant is complete. An earlier executor may leave half a delta.
+    Apache Hudi commits to the metadata table first: a process that died between its two commits leaves a delta that names its data
+    files and counts as soon as the instant is complete. An earlier executor may leave half a delta.
 
     Raises:
         Cancelled: the instant was taken over or cancelled; nothing was deleted.

@@ -18,10 +18,10 @@ from hudi_ops.timeline.state import TableState
 class Write:
     """Operation (as Apache Hudi names it), files, extra metadata and schema of a write.
 
-    `replaced`: file ids that it hides, by partition path; None for all but replace commits. `schema`: the table's columns from this
-    write on; None: unchanged, word for word. `compacted`: it merged slices, each within its group. `facts`: file statistics, as far
-    as `wanted` asked. `hidden_keys`: live record keys of the hidden groups; None: not requested. `removed`: files of other commits,
-    by partition path, that were deleted; the metadata table forgets them.
+    `replaced`: file ids that it hides, by partition path; None except for replace commits. `schema`: the table's columns from this
+    write on; None: the stored schema text stays. `compacted`: the write merged slices, each within its group. `facts`: the file
+    statistics that `wanted` requested. `hidden_keys`: live record keys of the hidden groups; None: not requested. `removed`:
+    deleted files of other commits, by partition path, which are removed from the metadata table.
     """
 
     operation: str
@@ -52,13 +52,13 @@ class Twin(Protocol):
 
     @property
     def joined(self) -> frozenset[str]:
-        """Return the resizes for which the write has them: it does not conflict with these."""
+        """Return the resizes for which the write has files; it does not conflict with them."""
         ...
 
     def made(self, state: TableState) -> Write:
-        """Make them for a state, without the lock; return the write with them."""
+        """Make the files for a state, without the lock; return the write with these files."""
         ...
 
     def fits(self, state: TableState) -> bool:
-        """Return whether they are those that the write needs, under the lock."""
+        """Return whether the write still needs exactly these files; called under the lock."""
         ...

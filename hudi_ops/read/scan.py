@@ -37,7 +37,7 @@ class Explanation:
         listing: source of the file listing: `storage`, or `metadata`, the metadata table.
         partitions_read: partitions whose files are listed.
         partitions_skipped: partitions, and folders with all below them, that were left out.
-        partitions_skipped_by_statistics: of those, by the metadata table's `partition_stats`; the others by their paths.
+        partitions_skipped_by_statistics: of those, by the metadata table's `partition_stats`.
         partitions_skipped_by_record_index: of those, partitions without a wanted key.
         groups_skipped_by_statistics: file groups that the metadata table's `column_stats` exclude; their files are not opened.
         groups_skipped_by_record_index: file groups without a wanted key, by the record index; not opened either.

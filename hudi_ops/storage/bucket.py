@@ -51,8 +51,8 @@ _REFUSED = (InvalidPathError, PermissionDeniedError, UnauthenticatedError, FileN
 _NO_BUCKET = ("<Code>NoSuchBucket</Code>", "<Code>ContainerNotFound</Code>")
 _METADATA_SERVICE = "//169.254.169.254/"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-# Azure stores a backslash as a slash, and advises against segments that end with a dot, as programs in between drop it:
-# either would give one file two names.
+# Azure stores a backslash as a slash, and advises against segments that end with a dot, since some programs drop the dot: with
+# either, one file would have two names.
 _REWRITTEN_BY_AZURE = re.compile(r"\\|\.(?=/|$)")
 
 
@@ -86,7 +86,7 @@ class Address:
         """Create a client with the keys, region and endpoint from the environment.
 
         Raises:
-            InvalidRequest: they are no settings for such a store.
+            InvalidRequest: the environment's settings do not fit such a store.
         """
         options: ClientConfig = {"timeout": _TIMEOUT, "connect_timeout": _CONNECT_TIMEOUT}
         if self._endpoint().startswith("http://"):
@@ -100,7 +100,7 @@ class Address:
             if self.account_host:
                 named["account_name"] = self.account_host.partition(".")[0]
             if endpoint := self._endpoint().rstrip("/"):
-                named["endpoint"] = endpoint  # with a trailing slash every address would hold two
+                named["endpoint"] = endpoint  # without a trailing slash, which would double the slash in every address
             return AzureStore(self.bucket, client_options=options, retry_config=_RETRIES, config=named)
         except (BaseError, OSError, ValueError) as error:
             raise InvalidRequest(
@@ -192,8 +192,8 @@ class RangeReader(io.RawIOBase):
         """Read the next bytes by one request; fewer at the end.
 
         Raises:
-            OSError: the store did not deliver them, or the file was replaced. It carries a number, EIO: Arrow's own errors,
-                of broken bytes, carry none.
+            OSError: the store did not deliver the bytes, or the file was replaced. Its errno is EIO; Arrow's own errors about
+                broken bytes have none.
         """
         end = self._size_bytes if size is None or size < 0 else min(self._at + size, self._size_bytes)
         if end <= self._at:
@@ -224,7 +224,7 @@ def flat(body: Bytes) -> bytes | memoryview:
 
 
 def is_bucket_missing(error: FileNotFoundError) -> bool:
-    """Return whether an error says that the bucket is missing; a head's has no text."""
+    """Return whether an error says that the bucket is missing; the error of a head has no text."""
     return any(code in str(error) for code in _NO_BUCKET)
 
 
@@ -240,7 +240,7 @@ def is_refused(error: Exception) -> bool:
 
 def is_denied(error: Exception) -> bool:
     """Return whether the store refused for want of a right or of valid keys."""
-    # A refused listing comes as a generic error; only its text tells.
+    # A refused listing raises a generic error; only its text shows the reason.
     return isinstance(error, PermissionDeniedError | UnauthenticatedError) or "status code: 403" in str(error)
 
 
@@ -274,7 +274,7 @@ def fail_writing(error: Exception, path: str, uri: str) -> NoReturn:
     Raises:
         InvalidRequest: the store can have no such file.
         Unavailable: refused; nothing landed.
-        OutcomeUnknown: a time-out, a lost connection, a server's own trouble: done or not.
+        OutcomeUnknown: a time-out, a lost connection or an error of the server; the put may have landed.
     """
     if is_refused(error):
         fail_request(error, path, uri, "written")
@@ -286,7 +286,7 @@ def fail_writing(error: Exception, path: str, uri: str) -> NoReturn:
 
 
 def _next_step(error: Exception) -> str:
-    if _METADATA_SERVICE in str(error):  # the last source of keys of the client library
+    if _METADATA_SERVICE in str(error):  # where the client library looks for keys last
         return "set the keys of the store in the environment: AWS_*, GOOGLE_* or AZURE_*"
     if isinstance(error, FileNotFoundError) or "status code: 404" in str(error):
         return "check the name of the bucket and its region; create it if it is missing"

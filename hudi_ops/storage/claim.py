@@ -14,7 +14,7 @@ from hudi_ops.errors import AlreadyExists, Internal, NotFound, OutcomeUnknown, U
 from hudi_ops.storage.protocol import Storage
 
 ATTEMPTS = 5
-"""Most puts of a name before its outcome is called unknown."""
+"""Most puts of a name before the outcome counts as unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class Claimed:
 
     Attributes:
         won: the name holds the claimer's decision.
-        body: the bytes under the name. They count, not the claimer's memory: an earlier try of the same decision may have put
-            other bytes (another completion time) before it was taken for failed.
+        body: the bytes under the name. The claimer must use these bytes, not its own: an earlier try of the same decision, which
+            seemed to fail, may have put other bytes (another completion time).
     """
 
     won: bool
@@ -42,9 +42,9 @@ def claim(
 ) -> Claimed:
     """Create the name for this decision, or read its owner (docs/protocol.md §3).
 
-    The name must never be deleted: a writer that slept would win it again. `entry_bytes` holds `decision_id`, the same for every
-    try of the decision and of no other; `read_id` returns the id of a body. At most `attempts` puts are made. The result is won or
-    lost, with the bytes under the name.
+    The name must never be deleted: a writer that slept would win it again. `entry_bytes` contains `decision_id`, which all tries of
+    this decision share and no other decision has; `read_id` returns the id in a body. At most `attempts` puts are made. The result
+    is won or lost, with the bytes under the name.
 
     Raises:
         OutcomeUnknown: no try could be settled, and one of them may have landed or may land later.
@@ -78,7 +78,7 @@ def claim(
         return Claimed(is_own(body, decision_id, read_id), body)
     if unsettled is None and refused is not None:
         raise refused
-    # Also after a last try that was certainly refused: an earlier one may still land.
+    # Also if the last try was certainly refused: an earlier try may still land.
     raise OutcomeUnknown(
         f"the owner of {path} is unknown after {attempts} tries",
         expected="an entry of this or another decision",
@@ -100,7 +100,7 @@ def ensure(storage: Storage, path: str, body: bytes) -> bool:
         Whether this call surely created it.
 
     Raises:
-        OutcomeUnknown: it could not be settled; it may exist now or later.
+        OutcomeUnknown: the file may exist now or later.
     """
     for _ in range(ATTEMPTS):
         try:

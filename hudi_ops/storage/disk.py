@@ -17,7 +17,7 @@ ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
 
 _BAD_NAME = frozenset({errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY, errno.EILSEQ, errno.EINVAL})
 _NO_LINKS = frozenset({errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
-# Errors before any change. Any other failure of link or rename may come after the effect: a network disk that lost the reply.
+# Errors that occur before any change. Any other error of link or rename may occur after it: a network disk may lose the reply.
 _REFUSED = frozenset({errno.EACCES, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ELOOP, errno.EMFILE, errno.ENFILE})
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _RIGHTS = {
@@ -36,11 +36,11 @@ _NEXT_STEPS = {
 
 
 def fail_untouched(error: OSError, path: Path, deed: str) -> NoReturn:
-    """Raise the error of a failed disk operation of which nothing landed.
+    """Raise the error of a failed disk operation that changed nothing.
 
     Raises:
-        PermissionDenied: this user may not do it there; `deed` completes "could not be".
-        Unavailable: the disk did not do it for another reason.
+        PermissionDenied: this user lacks the right; `deed` completes "could not be".
+        Unavailable: the operation failed for another reason.
     """
     if error.errno in _DENIED:
         place = _refused_place(error, path, deed)
@@ -61,7 +61,7 @@ def fail_untouched(error: OSError, path: Path, deed: str) -> NoReturn:
 
 def _refused_place(error: OSError, path: Path, deed: str) -> str:
     """Return the path on which the right is missing: the file, or for a change its folder."""
-    # A link or rename names the temp file first, which was just written: its target is what is refused.
+    # The error of a link or rename names the temp file first; but this was just written, so the target is refused.
     place = str(error.filename2 or error.filename or path)
     is_change = deed in {"written", "deleted", "swept"}
     is_folder = os.path.isdir(place)  # noqa: PTH112 - Path.is_dir raises without rights
@@ -73,7 +73,7 @@ def fail_reading(error: OSError, root: Path, path: str) -> NoReturn:
 
     Raises:
         NotFound: there is no file.
-        InvalidRequest: there can be none.
+        InvalidRequest: the file system can have no such file.
         Unavailable: the disk did not deliver it.
     """
     if error.errno in ABSENT:
@@ -144,7 +144,7 @@ def fail_output(error: OSError, path: Path) -> NoReturn:
 
 
 def fail_loop(error: OSError, path: Path) -> NoReturn:
-    """Refuse a path whose links lead to no place.
+    """Refuse a path whose links form a loop.
 
     Raises:
         InvalidRequest: always.
@@ -173,9 +173,9 @@ def write_durably(file: Path, body: Bytes) -> None:
     """Create the file, and its folder, with this body, and wait until the disk has it.
 
     Raises:
-        OSError: the disk's own; the file may be there in part.
+        OSError: the disk's own; a part of the file may exist.
     """
-    # Not tempfile: its files are private to their owner, and the name they are linked to keeps the mode.
+    # Not by `tempfile`: its files are private to their owner, and the final name would keep this mode.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
         descriptor = os.open(file, flags, 0o666)
@@ -185,7 +185,7 @@ def write_durably(file: Path, body: Bytes) -> None:
     with open(descriptor, "wb", buffering=0) as raw:
         rest = _flat(body)
         while rest.nbytes:
-            # One write takes at most 2 GiB, and less on a disk that runs full.
+            # One call writes at most 2 GiB, and less when the disk becomes full.
             rest = rest[raw.write(rest) :]
         os.fsync(descriptor)
 
@@ -199,7 +199,7 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir()
     except FileExistsError:
-        # Perhaps created a moment ago and not durable yet; journals keep order, so the sync of a name in it covers it.
+        # The folder may be new and not durable yet. Journals keep the order of changes, so a later sync of a name in it covers it.
         return
     except FileNotFoundError:
         make_folder(folder.parent)
@@ -240,7 +240,7 @@ def unlink(root: Path, path: str) -> bool:
     try:
         os.unlink(place)  # noqa: PTH108
     except OSError as error:
-        # On a folder: Linux says EISDIR, POSIX EPERM.
+        # For a folder Linux raises EISDIR, POSIX EPERM.
         if error.errno in ABSENT or (error.errno == errno.EPERM and Path(place).is_dir()):
             return False
         fail_untouched(error, Path(place), "deleted")
@@ -292,7 +292,7 @@ def sync_folder(folder: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        # Some network disks have no fsync of folders: there a name is durable when the server has answered.
+        # Some network disks cannot sync folders: there a name is durable once the server has answered.
         if error.errno not in {errno.EINVAL, errno.ENOTSUP}:
             raise
     finally:

@@ -1,13 +1,13 @@
-"""Names in the folders of a local disk, read anew only where a folder may have changed.
+"""Cache the names in local folders; read a folder again only if it may have changed.
 
-The invariant: an answer is repeated only if reading the folder would give the same names. Every new, removed or renamed name sets
-the folder's change time (ctime) by the kernel's coarse clock, and no program can set that time itself. Before its names are read,
-first this clock is read and then the folder's times. If the clock had passed the change time by then, a change during or after the
-reading has a later one. So as long as device, inode, modification and change time are the same, no name has changed. A folder that
-changed within the same tick of the clock is read again each time, as an index of git reads files that are as young as itself.
+The invariant: a cached answer is used only if a new reading of the folder would return the same names. Every new, removed or
+renamed name sets the folder's change time (ctime) by the kernel's coarse clock, and no program can set that time itself. A reading
+first reads this clock, then the folder's times, then its names. If the clock is later than the change time, any change during or
+after the reading gets a later change time. So as long as device, inode, modification and change time are the same, no name has
+changed. A folder that changed within the same tick of the clock is read each time, as git does with files as young as its index.
 
-Network disks answer from caches of their own, and FUSE programs as they like: there every call reads the folder, as on every file
-system that is not known to be of this machine, and where the clock was set back since.
+The cache is not used on network disks, which answer from caches of their own, on FUSE, on any other file system that is not known
+to be local, and after the clock was set back: there every call reads the folder.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ LOCAL_TYPES = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "overl
 """File systems that set the times of their folders on this machine."""
 
 FOLDERS_KEPT_MAX = 256
-"""Folders whose names are remembered; of more, those that were read longest ago are forgotten."""
+"""Largest number of folders whose names are remembered; the one read longest ago is forgotten first."""
 
 _PASSED_NS = 1_000_000
-"""By so much the clock has to have passed a stamp. It goes in steps of 1 to 10 ms."""
+"""Time in ns by which the clock must have passed a stamp. The clock advances in steps of 1 to 10 ms."""
 _PASSED_SECONDS_NS = 2_000_000_000
 """The same for a file system that stores whole seconds, such as ext3."""
 
 _MOUNTS = Path("/proc/self/mountinfo")
 _COARSE_CLOCK = 5
-"""CLOCK_REALTIME_COARSE of Linux, which stamps files. It may stand still while the precise clock goes on."""
+"""CLOCK_REALTIME_COARSE of Linux, which stamps files. It may lag behind the precise clock by a tick."""
 
 
 class Stamp(NamedTuple):
-    """What changes with a folder's names."""
+    """Facts of a folder that change whenever its names change."""
 
     device: int
     inode: int
@@ -48,9 +48,9 @@ class Stamp(NamedTuple):
     changed_ns: int
 
     def is_settled(self, now_ns: int) -> bool:
-        """Return whether every change from now on will show by another stamp.
+        """Return whether every later change of the folder will give it another stamp.
 
-        A time in whole seconds may be of a file system that stores no others.
+        A time in whole seconds may come from a file system that stores no fractions.
         """
         step_ns = _PASSED_NS if self.changed_ns % 1_000_000_000 else _PASSED_SECONDS_NS
         return now_ns - max(self.modified_ns, self.changed_ns) >= step_ns
@@ -64,7 +64,7 @@ class Now(NamedTuple):
 
 
 class Names(NamedTuple):
-    """Names of a folder that a caller did not know, and those known that the folder lacks."""
+    """Names in a folder that a caller did not know, and known names that the folder lacks."""
 
     fresh: tuple[str, ...]
     gone: frozenset[str]
@@ -72,11 +72,11 @@ class Names(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """Answer of a reading, for the names that its caller knew.
+    """Cached result of a reading, relative to the names that its caller knew.
 
     Attributes:
-        stamp: of the folder before it was read.
-        offset_ns: of the wall clock from the monotonic clock then.
+        stamp: stamp of the folder before it was read.
+        offset_ns: offset of the wall clock from the monotonic clock at that time.
     """
 
     stamp: Stamp
@@ -89,9 +89,9 @@ class FolderNames:
     """Names in the folders below a root; safe between threads.
 
     Args:
-        root: folder that the others are relative to.
-        mounts: table of mounted file systems, as Linux writes it.
-        clock: tells the time by the clock that stamps files.
+        root: folder to which the other folders are relative.
+        mounts: file with the table of mounted file systems, in Linux's form.
+        clock: returns the time by the clock that stamps files.
         read: lists a folder.
     """
 
@@ -132,7 +132,7 @@ class FolderNames:
             listed = (kept.known - gone if gone else kept.known).union(fresh)
             kept = _Kept(kept.stamp, kept.offset_ns, known, Names(tuple(listed - known), known - listed))
         self._kept[folder] = kept
-        # A copy of the keys: other threads may list other folders at the same time.
+        # Copy the keys: other threads may list other folders at the same time.
         for forgotten in list(self._kept)[:-FOLDERS_KEPT_MAX]:
             self._kept.pop(forgotten, None)
         return kept.names
@@ -146,7 +146,7 @@ class FolderNames:
             raise
 
     def _is_local(self, stamp: Stamp) -> bool:
-        """Return whether a folder lies on the root's file system, and that keeps times locally."""
+        """Return whether a folder is on the root's file system, and it sets times on this machine."""
         try:
             found = os.stat(self._root)  # noqa: PTH116
             root = found.st_dev, found.st_ino
@@ -173,7 +173,7 @@ def _stamp_of(place: str) -> Stamp | None:
     try:
         found = os.stat(place)  # noqa: PTH116
     except OSError:
-        return None  # reading the folder tells why
+        return None  # the reading of the folder raises the error
     return Stamp(found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
 
 
@@ -182,7 +182,7 @@ def _type_of(mounts: Path, place: str, device: int) -> str:
 
     Raises:
         OSError: this system has no such table.
-        ValueError: it has another form.
+        ValueError: the table has another form.
     """
     found, longest = "", -1
     for line in mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
@@ -191,6 +191,7 @@ def _type_of(mounts: Path, place: str, device: int) -> str:
         folder = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), point).rstrip("/")
         if len(folder) >= longest and (place == folder or place.startswith(f"{folder}/")):
             kind, major_minor = source.split(" ")[0], f"{os.major(device)}:{os.minor(device)}"
-            # Folders of btrfs have numbers of their subvolumes. Elsewhere another number means that the table is not of this place.
+            # Folders of btrfs have the device numbers of their subvolumes. On other file systems another number means that the
+            # table does not describe this place.
             found, longest = kind if numbers == major_minor or kind == "btrfs" else "", len(folder)
     return found

@@ -29,8 +29,8 @@ from hudi_ops.storage.protocol import Bytes, FileInfo, Folder, NewFiles
 
 logger = logging.getLogger(__name__)
 
-# Most times that a put makes its folders again while others delete the last file in them: each round needs a prune between
-# mkdir and link, so a hundred in a row means another fault.
+# Most times that a put creates its folders again because others prune them. Each time needs a prune between mkdir and link, so a
+# hundred in a row mean another fault.
 _FOLDER_ATTEMPTS = 100
 
 _FilesAndFolders: TypeAlias = tuple[list[FileInfo], list[str]]
@@ -39,16 +39,16 @@ _FilesAndFolders: TypeAlias = tuple[list[FileInfo], list[str]]
 class LocalStorage:
     """Files below one folder, made by the first put.
 
-    Safe between threads and processes; pickles as its root, so Spark workers may have it. A relative `root` is resolved against the
-    working folder now. `temp_folder` is relative to the root and on the same file system, hidden from listings, and closed to
-    callers.
+    Safe between threads and processes; pickles as its root, so it can be sent to Spark workers. A relative `root` is resolved
+    against the working folder at construction. `temp_folder` is relative to the root and on the same file system; listings do not
+    show it, and callers cannot use paths in it.
 
     Raises:
         InvalidRequest: the temp folder is not a relative path.
     """
 
     def __init__(self, root: str | os.PathLike[str], temp_folder: str = ".hoodie/.hudi_ops_tmp") -> None:
-        # abspath, not resolve: a root reached through a link keeps the name its users know.
+        # abspath, not resolve: a root behind a link keeps the path that users know.
         self._root = Path(os.path.abspath(root))  # noqa: PTH100
         self._temp_folder = check_path(temp_folder)
         # Text instead of Path where a call may concern thousands of files.
@@ -72,7 +72,7 @@ class LocalStorage:
 
     @property
     def root(self) -> Path:
-        """Root as a path, for readers that take no URI."""
+        """Root as a path, for readers that accept no URI."""
         return self._root
 
     def root_exists(self) -> bool:
@@ -120,7 +120,7 @@ class LocalStorage:
         try:
             return pa.OSFile(str(file), "rb")
         except OSError as error:
-            if error.errno is None and file.is_dir():  # Arrow's own refusal carries no number
+            if error.errno is None and file.is_dir():  # Arrow's own refusal has no error number
                 error = IsADirectoryError(errno.EISDIR, str(error))
             disk.fail_reading(error, self._root, path)
 
@@ -149,7 +149,7 @@ class LocalStorage:
             files, folders = self._scan(pending.pop())
             found += files
             pending += folders
-        # A walk yields a/b before a-b; object stores list in the order of whole paths.
+        # A walk yields a/b before a-b, but object stores list in the order of whole paths.
         return sorted(found, key=attrgetter("path"))
 
     def list_folder(self, prefix: str = "") -> Folder:
@@ -205,7 +205,7 @@ class LocalStorage:
         except FileExistsError as error:
             if target.is_dir():
                 disk.fail_name(IsADirectoryError(errno.EISDIR, "a folder has this name"), self._root / path)
-            # The loser acts upon this name, so it must not be one that a power cut could still undo.
+            # The caller relies on the existing name, so it must be durable: a power cut must not undo it.
             self._sync_name(path, target.parent)
             raise AlreadyExists(f"{path} exists below {self._root}") from error
 
@@ -215,7 +215,7 @@ class LocalStorage:
         Raises:
             Unavailable: it may still be there.
         """
-        # Undoing relies on order across folders (outputs before inflight): each removal is durable before the next.
+        # A rollback relies on order across folders (outputs before inflight): each removal is durable before the next.
         self.delete_all([path])
 
     def delete_all(self, paths: Sequence[str], *, ordered: bool = False) -> None:
@@ -265,7 +265,7 @@ class LocalStorage:
         return path
 
     def _publish(self, path: str, body: Bytes, *, by_link: bool) -> None:
-        # Write the temp file, name it, make the name durable. The caller handles the link's FileExistsError.
+        # Write the temp file, give it its name, make the name durable. The caller handles FileExistsError of the link.
         target = self._file(path)
         temp = self._root / self._temp_folder / f"{os.getpid()}-{uuid4().hex}"
         try:
@@ -302,7 +302,7 @@ class LocalStorage:
         try:
             disk.make_folder(target.parent)
         except FileNotFoundError:
-            return  # pruned again while it was being made: the caller tries again
+            return  # pruned by another process while it was created: the caller tries again
         except OSError as error:
             disk.fail_naming(error, self._root / path, by_link=False)
 
@@ -311,8 +311,8 @@ class LocalStorage:
             temp.unlink(missing_ok=True)
         except OSError as error:
             if error.errno == errno.EROFS:
-                return  # nothing was made on a disk that takes no writes
-            # The name is decided already; sweep_temp removes a stray temp file.
+                return  # the disk is read-only, so there is no temp file
+            # The outcome does not depend on the temp file; sweep_temp removes a leftover.
             logger.warning("temp file %s stays behind until it is swept: %s", temp, error)
 
     def _sync_name(self, path: str, folder: Path) -> None:
@@ -355,10 +355,10 @@ class LocalStorage:
             return None  # deleted since the folder was read, or a link to nothing
 
     def _refuse_loop(self, link: str) -> None:
-        """Refuse a link to a folder above it, which would be walked without end."""
+        """Refuse a link to a folder above it: a walk through it would not end."""
         place = self._root / link
         target = place.resolve()
-        # Each folder above is resolved too: the path to it may lead through links of its own.
+        # Resolve each folder above, too: the path to it may lead through other links.
         above = place.parent
         while above == self._root or self._root in above.parents:
             if above.resolve() == target:

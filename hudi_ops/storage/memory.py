@@ -1,6 +1,6 @@
 """Storage in memory, for simulations, crash tests and examples.
 
-Names are kept sorted, so that a listing is a slice: simulated protocols list far more often than they create.
+Names are kept sorted, so a listing is a slice: simulated protocols list far more often than they create files.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _AFTER_SLASH = chr(ord("/") + 1)
 class MemoryStorage:
     """Files of one process, safe between its threads.
 
-    Like an object store, it has no folders: files `a` and `a/b` may both exist. `clock` gives the change times; without one they
-    count the writes from 0, so that equal runs are equal.
+    Like an object store, it has no folders: files `a` and `a/b` may both exist. `clock` gives the change times; without a clock a
+    change time is the number of the write, from 0, so equal runs give equal times.
     """
 
     def __init__(self, name: str = "memory", clock: Clock | None = None) -> None:
@@ -78,7 +78,7 @@ class MemoryStorage:
                     folders.append(name)
                 else:
                     files.append(self._info(path))
-        # Children come in order of "name/" for folders: "a-b/" before "a/", so the names are sorted once more.
+        # Folders come in the order of "name/" ("a-b/" before "a/"), so their names are sorted again.
         return Folder(tuple(files), tuple(sorted(folders)))
 
     def list_new(self, prefix: str, known: frozenset[str]) -> NewFiles:
@@ -119,9 +119,9 @@ class MemoryStorage:
         return 0
 
     def copy(self, clock: Clock | None = None) -> MemoryStorage:
-        """Return the present state, as a crash here would leave it, as a storage of its own.
+        """Return a copy of the present state, as a crash at this point would leave it.
 
-        Change times are kept; `clock` gives later ones (None: the clock that did so far).
+        Change times are kept; `clock` gives later ones; None: this storage's clock.
         """
         twin = MemoryStorage(self._name, clock or self._clock)
         with self._lock:
@@ -131,7 +131,7 @@ class MemoryStorage:
     def dump(self, folder: Path | str) -> Path:
         """Write every file below a local folder, for readers that know only disks.
 
-        Returns the folder. Not durable and not atomic: for inspection of a state, not for keeping it.
+        Returns the folder. Not durable and not atomic: to inspect a state, not to keep it.
         """
         with self._lock:
             files = self._files.copy()
@@ -159,7 +159,7 @@ class MemoryStorage:
         return bisect_left(self._names, f"{prefix}/"), bisect_left(self._names, prefix + _AFTER_SLASH)
 
     def _children(self, prefix: str) -> Iterator[tuple[str, str]]:
-        """Yield path and path within the folder: of its files, and of one file of each folder."""
+        """Yield (path, path within the folder) of its files, and of one file of each subfolder."""
         at, end = self._bounds(prefix)
         skip = len(prefix) + 1 if prefix else 0
         while at < end:

@@ -1,7 +1,7 @@
 """Storage in a bucket of S3, Google Cloud Storage, Azure or a compatible server.
 
-The invariant: `put_if_absent` is one conditional request, decided by the server alone. Not every server that implements the
-protocol respects the condition, so the first write of a process to a bucket tests it.
+The invariant: `put_if_absent` is one conditional request, and the server alone decides it. Some servers implement the protocol but
+ignore the condition, so a process tests it before its first write to a bucket.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Process:
 
     @classmethod
     def after_fork(cls) -> None:
-        # A fork copies the memory and none of the threads: a caller would wait for them for ever.
+        # A fork copies the memory but not the threads: a caller would wait for them for ever.
         cls.lost_threads = cls.lost_threads or cls.uses_threads
         cls.lock = threading.Lock()
 
@@ -205,7 +205,7 @@ class ObjectStorage:
         try:
             obstore.delete(self._client(), key)
         except FileNotFoundError:
-            return  # S3 does not report it, the others do
+            return  # S3 does not report a missing file, the other stores do
         except (BaseError, OSError, ValueError) as error:
             bucket.fail_request(error, path, self.uri, "deleted")
 
@@ -223,7 +223,7 @@ class ObjectStorage:
         try:
             obstore.delete(self._client(), keys)
         except FileNotFoundError:
-            for path in paths:  # stores that report it stop at the first missing file
+            for path in paths:  # stores that report missing files stop at the first one
                 self.delete(path)
         except (BaseError, OSError, ValueError) as error:
             bucket.fail_request(error, ", ".join(paths[:3]), self.uri, "deleted")
@@ -263,7 +263,7 @@ class ObjectStorage:
             except (BaseError, OSError, ValueError) as error:
                 if left and bucket.is_cut_short(error):
                     continue
-                # Also when something was not found: an empty folder is no error, so the bucket is missing.
+                # Also raised for "not found": an empty folder is no error, so the bucket is missing.
                 bucket.fail_request(error, folder, self.uri, "listed")
         raise AssertionError  # pragma: no cover
 
@@ -289,7 +289,7 @@ class ObjectStorage:
         except (BaseError, OSError, ValueError) as error:
             if not bucket.is_refused(error):
                 self._discard(client, key)
-            # Not the caller's file: of that, nothing was written.
+            # The probe's outcome is unknown, but nothing of the caller's file was written.
             bucket.fail_request(error, "a file that tries out exclusive creation", self.uri, "created")
         self._discard(client, key)
         self._refuse(None)
@@ -323,7 +323,7 @@ class ObjectStorage:
         return sorted(files, key=attrgetter("path"))
 
     def _is_marker(self, info: FileInfo) -> bool:
-        # Requested only where a folder's name is likely: a timeline has many empty files, and their names have dots.
+        # Requested only if the name may be a folder's: a timeline has many empty files, but their names contain dots.
         return "." not in info.name[1:] and self.head(info.path) is None
 
     def _key(self, path: str) -> str:

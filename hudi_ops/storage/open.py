@@ -52,7 +52,7 @@ def open_storage(uri: str) -> Storage:
 def open_folder(uri: str) -> Storage:
     """Open the storage of an existing source folder, with links resolved.
 
-    Its URI is remembered, so a folder must have one.
+    The links are resolved because the URI is recorded: each folder must have only one.
 
     Raises:
         InvalidRequest: there is no such folder.
@@ -73,7 +73,7 @@ def open_folder(uri: str) -> Storage:
 def open_source(uri: str) -> tuple[Storage, str | None]:
     """Open the storage of a source folder; or that of a file's folder, with the file's name.
 
-    A file counts as one of its folder, so both are one source: what was taken alone is not taken with the folder again.
+    A file and its folder are the same source: a file that was taken alone is not taken again with its folder.
 
     Raises:
         InvalidRequest: there is no such file or folder, or its links form a loop.
@@ -82,12 +82,12 @@ def open_source(uri: str) -> tuple[Storage, str | None]:
     """
     opened = open_storage(uri)
     if isinstance(opened, LocalStorage):
-        opened.root_exists()  # refuses a loop, which resolve() and head() tell in words of the disk
+        opened.root_exists()  # refuses a loop of links with a clear error, unlike resolve() and head()
         parent = LocalStorage(opened.root.parent.resolve())
         is_file = parent.root_exists() and parent.head(opened.root.name) is not None
         return (parent, opened.root.name) if is_file else (open_folder(uri), None)
     above, _, name = uri.rpartition("/")
-    if "." not in name:  # no format has such a name, so a look is saved
+    if "." not in name:  # no file of a known format lacks an ending, so a request is saved
         return opened, None
     folder = open_storage(above)
     return (folder, name) if folder.head(name) is not None else (opened, None)

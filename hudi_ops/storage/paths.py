@@ -7,7 +7,7 @@ import re
 from hudi_ops.errors import InvalidRequest
 
 _REFUSED = re.compile(r"\0|(?:\A|/)\.{0,2}(?:/|\Z)")
-"""A zero byte, or a segment that is empty, `.` or `..`: two spellings of one file would be two names for put_if_absent to win."""
+"""A zero byte, or a segment that is empty, `.` or `..`: with two spellings of one file, put_if_absent could be won twice."""
 
 
 def is_path(path: str) -> bool:

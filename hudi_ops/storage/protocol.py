@@ -92,7 +92,7 @@ class Storage(Protocol):
     def list_new(self, prefix: str, known: frozenset[str]) -> NewFiles:
         """Return how the files directly under the folder `prefix` differ from the known names.
 
-        Files of known names are not looked at, only their names: a listing costs in Python what is new.
+        Files with known names are not examined, so the cost in Python depends only on the number of new files.
         """
         ...
 
@@ -124,7 +124,7 @@ class Storage(Protocol):
 
         Args:
             paths: missing files are passed.
-            ordered: one after another, so that no reader sees a later one gone and an earlier one there.
+            ordered: delete one file after another, so that all later files exist as long as an earlier one does.
 
         Raises:
             Unavailable: some of them may still exist.

@@ -1,7 +1,7 @@
 """Active timeline: one listing of the timeline folder, as an immutable value.
 
-A folder of a thousand instants has three thousand names, and a commit lists it several times. So a listing is compared by name
-with the last one of the same storage, and only new names are parsed. The result depends on the listed names alone.
+A folder of a thousand instants has three thousand names, and a commit lists it several times. So each listing is compared by name
+with the last listing of the same storage, and only new names are parsed. The result depends only on the listed names.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Timeline:
     """Instants by request time and action, each in its highest state.
 
     Pending and completed files of one action are one instant: `compaction` and `commit` compare equal (docs/format.md §2.2).
-    `aborted` are cancelled plans of which only the `.aborted` file is left; they are no part of `instants`.
+    `aborted` are cancelled plans of which only the `.aborted` file is left; they are not in `instants`.
     """
 
     folder: str
@@ -59,7 +59,7 @@ class Timeline:
 
     @cached_property
     def by_kind(self) -> dict[str, tuple[Instant, ...]]:
-        """Instants by the action as which they complete, each by request time."""
+        """Instants by the word of their completed file, each by request time."""
         grouped: dict[str, list[Instant]] = {}
         for instant in self.instants:
             grouped.setdefault(instant.kind, []).append(instant)
@@ -72,7 +72,7 @@ class Timeline:
 
     @cached_property
     def raised(self) -> frozenset[str]:
-        """Request times at which all instants of that time completed."""
+        """Request times whose instants all have that same time as their completion time."""
         return frozenset(time for time, instants in self.by_time.items() if are_raised(instants))
 
     @cached_property
@@ -102,7 +102,7 @@ class Timeline:
 
     @cached_property
     def start(self) -> str:
-        """Request time of the first completed write, or empty; older files are committed.
+        """Request time of the first completed write, or empty; older files count as committed.
 
         Source: docs/format.md §9.1.
         """
@@ -110,7 +110,7 @@ class Timeline:
 
     @cached_property
     def newest_first(self) -> tuple[Instant, ...]:
-        """Completed writes, the one that completed last first."""
+        """Completed writes, newest completion first."""
         return tuple(sorted(self.completed_writes, key=_completion_of, reverse=True))
 
     def completed_since(self, time: str) -> Iterator[Instant]:
@@ -186,9 +186,9 @@ _completion_of = attrgetter("completion_time")
 
 
 def instant_of(time: str, kind: str, files: Sequence[TimelineFile]) -> Instant:
-    """Return the instant that files of one request time and action make."""
+    """Return the instant of the files of one request time and action."""
     highest = max(files, key=_state_of)
-    # The plain `I.inflight` says commit; a requested file beside it may say that it is a compaction.
+    # The name `INSTANT.inflight` means commit; a requested file beside it may show that the action is a compaction.
     words = {file.action for file in files if file.state is not State.COMPLETED} or {highest.action}
     return Instant(
         time=time,
@@ -216,9 +216,10 @@ def grown(
     moved: Mapping[Key, Moved],
     aborted: tuple[Instant, ...] | None = None,
 ) -> Timeline:
-    """Return the timeline of `instants`, with what was derived of those that did not move.
+    """Return the timeline of `instants`, with the cached values of `before` that still apply.
 
-    What a move may reorder is left out, and derived again when it is asked for. `aborted` None: as before.
+    `moved` are the instants that changed. Values whose order a change may affect are computed again on their next use. `aborted`
+    None: as in `before`.
     """
     after = Timeline(before.folder, before.layout, instants, before.aborted if aborted is None else aborted)
     keep_derived(before, after, moved)
@@ -227,15 +228,15 @@ def grown(
 
 @dataclass(frozen=True)
 class Fold:
-    """Names of one listing, and the timeline that they make.
+    """Names of one listing, and the timeline that they form.
 
     It is never changed, so that threads may share it.
 
     Attributes:
-        names: every file name that was listed, also those that are no timeline files.
+        names: all listed file names, including those of other files.
         members: the files of each instant, by name.
-        instants: by request time and action, in this order.
-        timeline: the same instants, as readers hold them.
+        instants: instants by request time and action, sorted by this key.
+        timeline: the same instants as a `Timeline`.
     """
 
     timeline: Timeline
@@ -249,7 +250,7 @@ class Fold:
         return cls(Timeline(folder, layout, ()))
 
     def after(self, fresh: Iterable[str], gone: frozenset[str]) -> Fold:
-        """Return the fold of a later listing, by its new names and those that are gone."""
+        """Return the fold of a later listing, from its new names and the names that are gone."""
         fresh = frozenset(fresh)
         if not fresh and not gone:
             return self
@@ -287,19 +288,19 @@ class Fold:
             file = parse_file_name(name, self.timeline.layout)
             if file is not None:
                 if self.timeline.layout == 1 and file.state is State.COMPLETED:
-                    # It carries no completion time; the request time stands in, as its order was the only one then.
+                    # The name holds no completion time. The request time replaces it: layout 1 orders by request times.
                     file = TimelineFile(file.name, file.time, file.action, file.state, file.time)
                 yield (file.time, completes_as(file.action)), file
 
 
 def _is_unordered(before: dict[Key, Instant], changed: Iterable[Key], instants: dict[Key, Instant]) -> bool:
-    """Return whether a new instant lies before the last one, or several are new."""
+    """Return whether `instants` must be sorted: a new one is not the last, or several are new."""
     added = [key for key in changed if key in instants and key not in before]
     return bool(added) and (len(added) > 1 or (bool(before) and added[0] < next(reversed(before))))
 
 
 _folds: WeakKeyDictionary[Storage, dict[tuple[str, int], Fold]] = WeakKeyDictionary()
-"""The last fold of each timeline folder, for as long as its storage is held; any older one would do as well."""
+"""The last fold of each timeline folder, kept while its storage object exists. An older fold would be correct, too."""
 
 
 def listed_fold(storage: Storage, folder: str, layout: int) -> Fold:
@@ -319,6 +320,6 @@ def list_timeline(storage: Storage, folder: str, layout: int) -> Timeline:
 def load_timeline(storage: Storage, config: TableConfig) -> Timeline:
     """List the active timeline.
 
-    In layout 1 a completed file carries no completion time; its request time stands in, as its order was the only one then.
+    In layout 1 the name of a completed file holds no completion time; the request time replaces it, as layout 1 orders by it.
     """
     return list_timeline(storage, config.timeline_folder, config.layout)

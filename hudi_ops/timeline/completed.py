@@ -9,7 +9,7 @@ from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.instant import Instant
 
 _CHANGING = frozenset({"commit", "deltacommit", "replacecommit", "clean", "restore"})
-"""A rollback of a completed write shows by the missing instant."""
+"""Rollbacks are left out: a rollback of a completed write changes the digest, since the write's instant is missing."""
 
 
 def changing(timeline: Timeline) -> frozenset[Instant]:

@@ -31,7 +31,7 @@ class Instant:
     """Whether it adds or replaces data files: commits, delta commits, replace commits."""
 
     def __post_init__(self) -> None:
-        # Kept, not computed: a commit asks a thousand instants of a timeline for them.
+        # Stored instead of computed on use: a commit reads them of all instants of a timeline, perhaps a thousand.
         kind = completes_as(self.action)
         object.__setattr__(self, "kind", kind)
         object.__setattr__(self, "is_completed", self.state is State.COMPLETED)

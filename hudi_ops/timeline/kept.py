@@ -1,7 +1,7 @@
-"""Keep what was derived of a timeline for the one after it.
+"""Carry cached values of a timeline over to the next timeline.
 
-A commit moves one instant of a thousand. What it moves is derived anew, and all else is taken over. A timeline also knows which
-instants moved since a few timelines before it, so that others can keep what they derived of those.
+A commit changes one instant of perhaps a thousand. Only values that depend on it are computed anew. A timeline also records which
+instants changed since each of the last few timelines, so that other modules can carry over their own cached values.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
     from hudi_ops.timeline.active import Timeline
 
 Key: TypeAlias = tuple[str, str]
-"""Request time of an instant, and the action as which it completes."""
+"""Request time of an instant, and the word of its completed file."""
 Moved: TypeAlias = tuple[Instant | None, Instant | None]
-"""An instant before and after a change; None where there was, or is, none."""
+"""An instant before and after a change; None if it did not exist."""
 
 STEPS_KEPT_MAX = 32
-"""Earlier timelines from which a timeline knows what moved; a commit makes three or four."""
+"""Number of earlier timelines whose changes a timeline records; a commit creates three or four timelines."""
 
 _time_of = attrgetter("time")
 _completion_of = attrgetter("completion_time")
 
 
 class Step(NamedTuple):
-    """Serial number of an earlier timeline, and the instants that moved in the one after it."""
+    """Serial number of a timeline, and the instants that changed in the timeline after it."""
 
     serial: int
     moved: frozenset[Key]
 
 
 class Unlogged(NamedTuple):
-    """Completed writes that were not in a log; the newest completion first.
+    """Completed writes without a COMPLETE in a log, newest completion first.
 
     `lineage` and `head` are those of the log (`Log.lineage`).
     """
@@ -48,9 +48,9 @@ class Unlogged(NamedTuple):
 
 
 def moved_between(before: Timeline, after: Timeline) -> dict[Key, Moved] | None:
-    """Return the instants that differ between two timelines; None when that is not known.
+    """Return the instants that differ between two timelines; None if this is unknown.
 
-    Both may have grown from a third one.
+    It is known if one grew from the other, or both from a third one.
     """
     own = (*before.steps, Step(before.serial, frozenset()))
     places = {step.serial: at for at, step in enumerate(own)}
@@ -70,7 +70,7 @@ def _instant(timeline: Timeline, key: Key) -> Instant | None:
 
 
 def keep_derived(before: Timeline, after: Timeline, moved: Mapping[Key, Moved]) -> None:
-    """Give a timeline what was derived of the one before, as far as the moves do not change it."""
+    """Copy cached values of one timeline to the next, updated by the changed instants."""
     derived, kept = vars(before), vars(after)
     if "by_time" in derived:
         kept["by_time"] = _by_time(before.by_time, moved)
@@ -133,12 +133,12 @@ def _by_kind(before: Mapping[str, tuple[Instant, ...]], moved: Mapping[Key, Move
 
 
 def are_raised(instants: Sequence[Instant]) -> bool:
-    """Return whether instants of one request time completed, each at that time."""
+    """Return whether instants of one request time all have it as completion time, too."""
     return bool(instants) and all(one.time == one.completion_time for one in instants)
 
 
 def _keep_writes(before: Timeline, kept: dict[str, object], moved: Mapping[Key, Moved]) -> None:
-    """Keep the completed writes if the moves complete at most one, which is the newest."""
+    """Carry over the completed writes, if at most one write completed and none vanished."""
     if any(old is not None and is_done(old) for old, _ in moved.values()):
         return
     done = [now for _, now in moved.values() if now is not None and is_done(now)]
@@ -165,7 +165,7 @@ def is_done(instant: Instant) -> bool:
 
 
 def order_of(instant: Instant) -> Key:
-    """Return the place of an instant on a timeline."""
+    """Return the sort key of an instant on a timeline."""
     return instant.time, instant.kind
 
 
@@ -174,9 +174,9 @@ def _times(instant: Instant) -> tuple[str, ...]:
 
 
 def _keep_unlogged(held: Unlogged, kept: dict[str, object], moved: Mapping[Key, Moved]) -> None:
-    """Keep the writes that are not in a log, with those that complete now.
+    """Carry over the writes that are not in the log, and add the newly completed ones.
 
-    `unlogged_since` asks whether the latter are in it.
+    `unlogged_since` later removes those that are in the log.
     """
     writes = held.writes
     if any(old is not None and is_done(old) for old, _ in moved.values()):

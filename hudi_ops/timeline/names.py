@@ -19,8 +19,8 @@ from hudi_ops.errors import InvalidRequest
 class State(IntEnum):
     """State of an instant; the highest state on storage counts.
 
-    An aborted plan (RFC-79) has no pending file. While one exists beside `.aborted`, its removal is not finished. The mark `swept`
-    beside it says that its files were looked for a second time.
+    An aborted plan (RFC-79) has no pending file. While one exists beside `.aborted`, the plan's removal is not finished. The mark
+    `swept` beside `.aborted` says that the second sweep for its files is done.
     """
 
     SWEPT = -2
@@ -42,14 +42,14 @@ COMPLETED_ACTIONS = frozenset({
     "schemacommit",
 })
 WRITE_ACTIONS = frozenset({"commit", "deltacommit", "replacecommit"})
-"""Actions that add or replace data files, once completed. A pending instant has one of these words only when it is ingestion."""
+"""Completed actions that add or replace data files. A pending instant has one of these words only if it is ingestion."""
 _COMPLETES_AS = {"compaction": "commit", "logcompaction": "deltacommit", "clustering": "replacecommit"}
 REWRITING_ACTIONS = frozenset(_COMPLETES_AS)
-"""Pending words of the services that rewrite file groups as they were when their plan was made."""
+"""Pending words of the services that rewrite file groups, in the state that their plan names."""
 SERVICE_ACTIONS = REWRITING_ACTIONS | {"clean", "indexing"}
-"""Pending words of services that execute a plan. All but the rewriting ones add no data file."""
+"""Pending words of services that execute a plan. Only the rewriting services add data files."""
 MERGING_ACTIONS = frozenset({"compaction", "logcompaction"})
-"""Services among them that merge the files of a group within the group."""
+"""Pending words of the services that merge the files of a group within the group."""
 _PENDING_ACTIONS = COMPLETED_ACTIONS | _COMPLETES_AS.keys()
 _ENDED = {"aborted": State.ABORTED, "aborted.swept": State.SWEPT}
 _NAME = re.compile(r"(?P<time>\d+)(?:_(?P<completion>\d+))?\.(?P<rest>[a-z.]+)")
@@ -112,7 +112,7 @@ def aborted_name(time: str, action: str) -> str:
 
 
 def swept_name(time: str, action: str) -> str:
-    """Return the name of the mark beside `.aborted` that says that no file is left."""
+    """Return the name of the mark beside `.aborted` which says that no file is left."""
     return f"{aborted_name(time, action)}.swept"
 
 
@@ -122,10 +122,10 @@ def completed_name(time: str, action: str, completion_time: str) -> str:
 
 
 def zone_named(name: str) -> ZoneInfo:
-    """Return the time zone of that name.
+    """Return the time zone of a name.
 
     Raises:
-        InvalidRequest: there is none.
+        InvalidRequest: no time zone has this name.
     """
     try:
         return ZoneInfo(name)
@@ -175,8 +175,8 @@ def ms_of_instant(time: str, zone: str = "UTC") -> int:
 def ahead_ms(time: str, now_ms: int, zone: str = "UTC") -> int:
     """Return how far an instant time is ahead of now, in ms; negative when it is behind.
 
-    During the second pass of an hour that a clock change repeats, names of the first pass and those that rose above them,
-    also past the end of that hour, are not ahead.
+    When a clock change repeats an hour, instants of the first pass look later than the present during the second pass. Such
+    instants, and those that rose above them, even past the end of the hour, do not count as ahead.
     """
     moment = datetime.fromtimestamp(now_ms // 1000, tz=UTC if zone == "UTC" else zone_named(zone))
     put_back = (moment.replace(fold=0).utcoffset() or timedelta()) - (moment.utcoffset() or timedelta())
@@ -199,7 +199,7 @@ def parse_instant(text: str, zone: str = "UTC") -> str:
     The result is in the time zone `zone` of the table.
 
     Raises:
-        InvalidRequest: neither.
+        InvalidRequest: the text is neither.
     """
     if is_instant(text):
         return text if len(text) == 17 else text + "999"

@@ -11,7 +11,7 @@ from hudi_ops.timeline.state import TableState
 
 @dataclass(frozen=True)
 class Since:
-    """Tell what happened to completed writes between `before` and `now`.
+    """Completed writes that differ between the states `before` and `now`.
 
     Both times identify a completion: a write that was undone and made again has another completion time.
     """

@@ -23,14 +23,14 @@ from hudi_ops.timeline.settings.settings_check import logged_config, parsed_conf
 
 ENTRIES_KEPT_MAX = 1024
 COMMITS_KEPT_MAX = 4096
-"""Log entries and commits that a session remembers; others are read again."""
+"""Most log entries, and most commits, that a session remembers; others are read again."""
 
 
 @dataclass
 class CommitReader:
     """Reader of commits' metadata; each is read once, since completed files never change.
 
-    `archived` returns completion times of older ones.
+    `archived` returns completion times of archived writes.
     """
 
     storage: Storage
@@ -54,7 +54,7 @@ class CommitReader:
         self._put = path, body
 
     def was_adopted(self, log: Log) -> bool:
-        """Return whether slot 0 was begun for a table of a foreign writer; it is read once at most."""
+        """Return whether slot 0 was created by an adoption; it is read at most once."""
         if log.table_id not in self._adopted:
             first: Entry | None = log.properties if log.properties_slot == 0 else read_slot(self.storage, 0)
             self._adopted[log.table_id] = first is None or first.decision_id.startswith(ADOPTS)
@@ -88,7 +88,7 @@ class CommitReader:
     def read_since(self, reads: int) -> Iterator[str]:
         """Yield the paths of remembered commits that were read after the first `reads` ones.
 
-        Some read before may be among them.
+        Commits that were read earlier may be among them.
         """
         return islice(reversed(self._read), self.reads - reads)
 
@@ -108,7 +108,7 @@ class CommitReader:
     def writers(self) -> Mapping[str, Instant]:
         """Return data files with the writes that made and name them; some may be undone.
 
-        Of the writes that were read before.
+        Only writes whose metadata was read before are considered.
         """
         for path, instant in self._fresh:
             for named in self._named_in(path):
@@ -120,14 +120,14 @@ class CommitReader:
     def made_beside(self, timeline: Timeline, present: Set[str]) -> Iterator[tuple[str, Instant]]:
         """Yield the files of completed writes that are not `present`, with their writers.
 
-        Of the writes that were read before; no storage call. A file is of the write whose instant it carries.
+        Only writes whose metadata was read before are considered; no storage call. The instant in a file's name is its writer.
         """
         made = self.writers()
         for file in sorted(made.keys() - present):
             writer = made.get(file)
             found = timeline.find(writer.time, writer.kind) if writer is not None else None
             if writer is None:
-                continue  # of a write that was forgotten just now
+                continue  # its write was forgotten in this loop
             if found is not None and found.is_completed and found.file_name == writer.file_name:
                 yield file, found
             elif writer.time < timeline.start:  # archived, and its file cleaned: forgotten
@@ -153,7 +153,7 @@ class CommitReader:
 
 @dataclass(frozen=True)
 class TableState:
-    """Consistent view for a decision; the next slot is taken if it changed since."""
+    """Consistent view for a decision; if the table changed since, the next slot is taken."""
 
     config: TableConfig
     log: Log
@@ -181,15 +181,15 @@ class SlotZero(Protocol):
 class StateLoader:
     """Loader of the state of one table, which reads only what is new.
 
-    A table of a foreign writer has no log. Its state then carries the log that `seed` will begin, so that everything can be
-    checked before the first byte is written.
+    A foreign writer's table has no log. Its state then contains the log that `seed` will begin, so that everything can be checked
+    before the first byte is written.
     """
 
     storage: Storage
     commits: CommitReader
     adopter: SlotZero | None = None
     repairs: SettingsSource | None = None
-    """Side that a repair takes when the file contradicts the log; None: no repair, a contradiction is an error."""
+    """Source that a repair trusts if the file contradicts the log; None: no repair, a contradiction is an error."""
     _log: Log | None = None
     _proposed: Properties | None = None
     _left: TableState | None = None
@@ -205,8 +205,8 @@ class StateLoader:
 
         Raises:
             Unsupported: the table has no commit log and cannot be adopted.
-            InvalidRequest: it can, but not with the caller's facts.
-            Conflict: another table lies under the path now.
+            InvalidRequest: the table can be adopted, but not with the caller's facts.
+            Conflict: another table is under the path now.
             Corrupt: its log was lost, or the file contradicts it.
         """
         self._left = None
@@ -231,24 +231,24 @@ class StateLoader:
         return state
 
     def _agreeing(self, state: TableState) -> TableState:
-        """Return the state with settings that agree with its log; read them only if these do not."""
+        """Return the state with settings that agree with its log; read again if they do not."""
         found = logged_config(self.storage, state.config, state.log, self.commits.settings)
         if found is state.config:
             return state
         return TableState(found, state.log, load_timeline(self.storage, found))
 
     def leave(self, state: TableState) -> None:
-        """Keep the state that a decision of this process left, as good as read.
+        """Keep the state after a decision of this process, so that the next write need not read it.
 
-        It is dropped if others decided since the write set out: they will have decided again by the next one.
+        It is not kept if others decided since the write began: they will probably decide again before the next write.
         """
         is_alone = state.log.head == self._set_out + 1
         self._left = state if is_alone and self._log is not None and self._log.head == state.log.head else None
 
     def set_out(self, state: TableState) -> None:
-        """Note that a write has begun from a state, and drop the state that the last decision left.
+        """Record that a write begins from a state, and drop the state kept by the last decision.
 
-        If this write fails, the next one reads.
+        If this write fails, the next write reads the state.
         """
         self._left = None
         self._set_out = state.log.head
@@ -258,16 +258,16 @@ class StateLoader:
             self._log = self._log.newest(ENTRIES_KEPT_MAX // 4 + self._log.head - state.log.head)
 
     def resume(self) -> TableState:
-        """Return the state from which a write may set out, kept or read.
+        """Return the state from which a write may begin, kept or read.
 
-        A kept state is as good as read as long as the log has nothing newer, which the write has to check (`has_left`). It lacks
-        instants that others put on the timeline without a slot since. Begun ones are checked only to save work; those that Apache
-        Hudi completed are validated under the lock.
+        A kept state is valid only if the log has no newer slot, which the write has to check (`has_left`). It lacks instants that
+        others put on the timeline without a slot since. That is safe: checks of pending instants only save work, and writes that
+        Apache Hudi completed are validated under the lock.
         """
         return self._left or self.load()
 
     def has_left(self, state: TableState) -> bool:
-        """Return whether a state was not read, but left by a decision of this process."""
+        """Return whether a state was not read, but kept from a decision of this process."""
         return state is self._left
 
     @property
@@ -276,7 +276,7 @@ class StateLoader:
         return self._log.head if self._log is not None else -1
 
     def probe(self) -> Log:
-        """Read the log on from its known head, and nothing else.
+        """Read the slots above the log's known head, and nothing else.
 
         Raises:
             Internal: nothing was loaded yet.
@@ -287,14 +287,14 @@ class StateLoader:
         return self._log
 
     def learn(self, slot: int, entry: Entry) -> None:
-        """Remember the entry found in a slot on claiming it, so that it is not read again."""
+        """Add the entry that a claim found in a slot, so that the slot is not read again."""
         if self._log is not None and slot == self._log.head + 1:
             self._log = extended(self._log, [entry])
 
     def reload(self, state: TableState) -> TableState:
         """Read log and timeline again, in this order; settings stay.
 
-        Enough to apply decided entries: a decision needs settings read by `load`.
+        This is enough to apply decided entries; a decision needs the settings that `load` reads.
         """
         if self._log is None:
             return self.load()
@@ -309,9 +309,9 @@ class StateLoader:
         return state if self._log is None else replace(state, log=self._log)
 
     def seed(self, proposed: Properties | None = None) -> None:
-        """Begin the proposed log of a foreign writer's table, or read the one begun concurrently.
+        """Begin the proposed log of a foreign writer's table, or read a log begun concurrently.
 
-        It precedes every other write. Slot 0 is all that adopting writes.
+        This precedes every other write. Adoption writes nothing but slot 0.
 
         Raises:
             InvalidRequest: the table was adopted with other facts.
@@ -331,7 +331,7 @@ class StateLoader:
 
         Raises:
             Unsupported: the table cannot be adopted, or this loader has no adopter.
-            InvalidRequest: it can, but not with what the caller says of it.
+            InvalidRequest: the table can be adopted, but not with the caller's facts.
         """
         if self.adopter is None:
             raise Unsupported(
@@ -386,8 +386,8 @@ class StateLoader:
             )
 
     def _id_on_storage(self, log: Log) -> str:
-        # No commit on the timeline carries a pointer: archived, or the first of ours is still to come, or a foreign writer
-        # made a table of its own here, and the loaded log is of a deleted table.
+        # No commit on the timeline has a pointer: ours are archived, or there is none yet, or a foreign writer created a table of
+        # its own here and the loaded log belongs to a deleted table.
         entry = read_slot(self.storage, log.properties_slot)
         return entry.table_id if entry is not None else ""
 

@@ -1,7 +1,6 @@
-"""Completed writes that no slot completes, as far as the log was read.
+"""Find completed writes without a COMPLETE in the loaded part of the log.
 
-Nearly all that completed lately is in the log. So the writes that are not are kept with the timeline, from one to the next, and a
-commit looks at what is new.
+Nearly all recent writes have one. So the writes without one are cached with the timeline, and a commit only examines new writes.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from hudi_ops.timeline.state import TableState
 
 
 def unlogged_since(state: TableState, time: str) -> Iterator[Instant]:
-    """Yield completed writes that the read log has no COMPLETE of, newest completion first.
+    """Yield completed writes without a COMPLETE in the loaded log, newest completion first.
 
     Args:
-        state: of timeline and log.
+        state: timeline and log.
         time: earliest completion time.
     """
     timeline, log = state.timeline, state.log
     held: Unlogged | None = vars(timeline).get("unlogged")
-    # A log of which an entry was voided completes less than one before it. One that was cut tells less, and completes the same.
+    # After a VOID or RESTORE (another lineage) a log completes fewer writes than before. A log that was cut stays in its lineage.
     is_good = held is not None and held.lineage is log.lineage and held.head <= log.head
     writes = held.writes if held is not None and is_good else timeline.newest_first
     end = bisect_left(range(len(writes)), True, key=lambda at: writes[at].completion_time < time)

@@ -1,4 +1,4 @@
-"""Slice to which a log file belongs, by the completion of its writer (docs/format.md §9.2)."""
+"""Find the slice of a log file by the completion time of its writer (docs/format.md §9.2)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class WriterTimes:
     """Completion times of log file writers, from a timeline of layout 2 and its history.
 
     Attributes:
-        history_folder: folder of the instants that left it.
+        history_folder: folder of the instants that left the timeline.
     """
 
     timeline: Timeline

@@ -74,7 +74,7 @@ class LiveFile:
 
 @dataclass(frozen=True)
 class Subject:
-    """One reading of a table: `timeline` precedes the listing, `later` follows it."""
+    """One reading of a table: `timeline` was read before the listing, `later` after it."""
 
     storage: Storage
     config: TableConfig
@@ -154,7 +154,7 @@ class Subject:
 
     @cached_property
     def named(self) -> Mapping[str, NamedFile]:
-        """Path -> its statistic in the newest write that names it."""
+        """Path -> its statistic in the newest write that names the file."""
         return {
             path: NamedFile(path, stat, instant)
             for instant, metadata in self.writes
@@ -243,7 +243,7 @@ class Subject:
         return table_schema(self.config, self.timeline, self.commits)
 
     def undouble(self) -> str:
-        """Return the steps that keep one row of each key stored in several file groups."""
+        """Return, as text, the steps that leave one row of a key in several file groups."""
         # With the record index a deletion removes the one copy that the index names; with other indexes it removes all.
         if "record_index" in self.config.metadata_partitions:
             again = rebuild_command("record_index")

@@ -1,6 +1,6 @@
 """Apply decided entries to the timeline.
 
-Idempotent, and done by any process that finds one unapplied.
+Any process that finds an unapplied entry applies it; this is idempotent.
 
 Source: docs/protocol.md §6.
 """
@@ -43,7 +43,7 @@ from hudi_ops.timeline.state import CommitReader, StateLoader, TableState
 logger = logging.getLogger(__name__)
 
 DECIDER_WAIT_S, DECIDER_STEP_S = 10.0, 0.05
-"""How long, and how often, a process looks whether a live writer under another lock completes what it decided."""
+"""Limit and interval, in seconds, of the wait for a live writer under another lock to complete its decided instant."""
 
 
 class TimelineApplier(Applier):
@@ -58,11 +58,11 @@ class TimelineApplier(Applier):
         self._marked: set[int] = set()
 
     def remember(self, payload: str, body: bytes) -> None:
-        """Keep the bytes of a payload just put, to apply it without reading it."""
+        """Keep the bytes of a payload that was just put, so that they need not be read."""
         self._payload = payload, body
 
     def remember_delta(self, path: str, delta: MetadataDelta) -> None:
-        """Keep a metadata delta just put, to apply it without reading it."""
+        """Keep a metadata delta that was just put, so that it need not be read."""
         self._delta = path, delta
 
     def mark(self, instant: str, slot: int) -> None:
@@ -119,7 +119,7 @@ class TimelineApplier(Applier):
                 return True
             if was_applied(self._ctx, state, slot, entry):
                 return self.put_back(state, slot, entry)
-            # Read first: no storage wait between the last clock check and the put.
+            # Read the payload first, so that there is no read between the last clock check and the put.
             try:
                 body = self._bytes(entry.payload)
             except NotFound:
@@ -130,11 +130,11 @@ class TimelineApplier(Applier):
                 raise
             reason = why_void(self._ctx, self._commits, state, entry)
             if reason is None and entry.metadata:
-                # Readers ignore the delta while the data instant is pending, and require it once that is complete.
+                # Readers ignore the delta while the data instant is pending, and need it once the instant is complete.
                 try:
                     is_ours = self._apply_metadata(state, entry)
                 except NotFound:
-                    # This process decided and applied it just now; then its completed file was deleted.
+                    # This process has just decided and applied the entry; then the completed file was deleted.
                     if was_applied(self._ctx, state, slot, entry, asks_storage=True):
                         return self.put_back(state, slot, entry)
                     raise
@@ -151,12 +151,12 @@ class TimelineApplier(Applier):
             state = self._loader.reload(state)
 
     def put_back(self, state: TableState, slot: int, entry: Complete) -> bool:
-        """Restore a deleted completed file, or void it if undone (docs/protocol.md §6.1).
+        """Restore a deleted completed file, or void its entry if undone (docs/protocol.md §6.1).
 
         Requires the table lock. `state` is read after the slot, log before timeline. Returns False when `entry` was voided instead.
 
         Raises:
-            Corrupt: a check speaks against it.
+            Corrupt: a check failed, so the file is not restored.
         """
         while reason := undone_by(self._ctx.storage, state.config, state.timeline, entry.instant):
             if self._void(state, slot, entry, f"{reason} undoes it: its writer does not know the commit log"):
@@ -168,14 +168,14 @@ class TimelineApplier(Applier):
     def _await_decider(self, state: TableState, entry: Complete, reason: str) -> bool:
         """Wait for a live decider under another table lock; return whether the entry is complete.
 
-        The decider may have read the log for a VOID already, and report success: a VOID would undo an acknowledged write.
+        The decider may already have read the log, found no VOID, and report success: a VOID now would undo an acknowledged write.
 
         Raises:
-            Busy: it is alive, and has not completed it in time.
+            Busy: the decider is alive, and has not completed the entry in time.
         """
         until_s = self._ctx.clock.monotonic_s() + DECIDER_WAIT_S
         while True:
-            # Before the timeline: its owner drops the lease once the completed file is there.
+            # Read the lease before the timeline: its owner drops it once the completed file exists.
             lease = read_lease(self._ctx.storage, entry.instant)
             if self._is_completed_by_now(state, entry):
                 return True
@@ -193,7 +193,7 @@ class TimelineApplier(Applier):
             self._ctx.clock.sleep_s(DECIDER_STEP_S)
 
     def _is_completed_by_now(self, state: TableState, entry: Complete) -> bool:
-        """Return whether another process completed it without the lock; then no verdict applies."""
+        """Return whether another process completed the entry without the lock."""
         found = self._loader.relist(state).timeline.find(entry.instant, entry.action)
         return found is not None and found.is_completed
 
@@ -203,7 +203,7 @@ class TimelineApplier(Applier):
         put_rings(self._ctx.storage, rings, entry.instant)
         # Name and bytes both follow from the slot: every applier puts the same file.
         ensure(self._ctx.storage, path, body)
-        # Before it can be archived: afterwards only these files prove to Apache Hudi that the rings count.
+        # Commit the rings before the instant can be archived: afterwards only these files prove to Apache Hudi that they count.
         commit_rings(self._ctx.storage, rings, entry.instant)
         # A paused applier may put back an instant that was archived, voided or undone (docs/protocol.md §6, step 5).
         log = refresh_log(self._ctx.storage, state.log)
@@ -238,7 +238,7 @@ class TimelineApplier(Applier):
                     return False
                 if completes_as(entry.action) in WRITE_ACTIONS:
                     raise
-                return True  # its completed file was deleted since, and comes back without rows
+                return True  # its completed file was deleted since; it is put again without rows
         apply_delta(self._ctx.storage, delta, entry.completion_time)
         return True
 
@@ -289,7 +289,7 @@ class TimelineApplier(Applier):
         if outcome.won:
             logger.warning("slot %s voids %s %s: %s", at, entry.action, entry.instant, reason)
             if isinstance(entry, Complete):
-                # A process that lost its lock may have put it since, and seen no VOID afterwards.
+                # A process that lost its lock may have put the file since, and then found no VOID.
                 name = completed_name(entry.instant, entry.action, entry.completion_time)
                 self._ctx.storage.delete(state.timeline.path(name))
                 self._undo_metadata(entry)
@@ -305,7 +305,7 @@ def is_archived(log: Log, instant: str) -> bool:
 
 
 def is_voided(log: Log, slot: int) -> bool:
-    """Return whether a VOID names a slot: its decision has no effect, as its writer was told."""
+    """Return whether a VOID names a slot, so that its decision has no effect."""
     return slot in log.voided
 
 
@@ -315,5 +315,8 @@ def is_closed_plan(log: Log, entry: Plan) -> bool:
 
 
 def void_slot(log: Log) -> int:
-    """Return the only slot for a VOID: an unread entry in it may change the verdict."""
+    """Return the only slot for a VOID, right above the head.
+
+    If another entry takes it first, that entry may change the verdict.
+    """
     return log.head + 1

@@ -1,7 +1,7 @@
-"""Metadata table delta of an action: made before the lock, checked again under it.
+"""Make an action's metadata table delta before the lock, and check it under the lock.
 
-Other processes add and drop partitions. Under the lock one listing tells whether they are those that the delta was made for; if
-not, the lock is released and the delta made again.
+Other processes add and drop partitions of the metadata table. Under the lock one listing shows whether the partitions are still
+those of the delta; if not, the lock is released and the delta is made again.
 
 Source: docs/protocol.md §18.
 """
@@ -44,7 +44,7 @@ class DeltaMaker(ABC):
     _raised: Sequence[Records] = field(default=(), init=False)
     _is_overtaken: bool = field(default=False, init=False)
     _upon: frozenset[str] | None = field(default=None, init=False)
-    """Completed writes that the delta has records of; None when it only describes its own write."""
+    """Completed writes of which the delta has records; None if it only has records of its own write."""
     _compared: set[str] = field(default_factory=set, init=False)
     """Later requests that completed first and do not contradict the delta."""
     _own: Timeline | None = field(default=None, init=False)
@@ -59,7 +59,7 @@ class DeltaMaker(ABC):
         """
 
     def raised(self, state: TableState) -> Sequence[Records]:
-        """Return records that count above those of later requests, also if the action is voided."""
+        """Return records that override those of later requests, even if the action is voided."""
         return ()
 
     def make(self, state: TableState) -> None:
@@ -74,7 +74,7 @@ class DeltaMaker(ABC):
             self._basis, self._path, self._delta, self._records, self._raised = None, "", None, {}, ()
             return
         storage = self.session.ctx.storage
-        # That of the last `fits` is new enough: if it is not, the next `fits` says so, and leaves the present one here.
+        # The timeline that the last `fits` listed will do: if it is outdated, the next `fits` returns False and keeps a new one.
         own = self.session.metadata_timeline or load_metadata_timeline(storage)
         basis = basis_of(storage, state, own)
         self._upon = None
@@ -85,7 +85,7 @@ class DeltaMaker(ABC):
         self._basis, self._path = basis, self.session.put_delta(self._delta)
 
     def fits(self, state: TableState) -> bool:
-        """Return whether the delta is valid for the current metadata table; else make it again.
+        """Return whether the delta is valid for the current metadata table; if not, `make` it again.
 
         Raises:
             Conflict: a later request that completed first contradicts it.
@@ -93,7 +93,7 @@ class DeltaMaker(ABC):
         self._own, self._is_overtaken = None, False
         self.session.metadata_deltas = 0
         if not state.config.all_metadata_partitions:
-            # Dropped since: the delta is deleted with those of lost tries.
+            # The metadata table was dropped: the delta is deleted with those of lost tries.
             self._basis, self._path, self._delta = None, "", None
             return True
         storage = self.session.ctx.storage
@@ -121,7 +121,7 @@ class DeltaMaker(ABC):
 
     @property
     def times(self) -> frozenset[str]:
-        """Newest time on the metadata table's timeline, as of the last `fits`, if any."""
+        """Newest time on the metadata table's timeline as of the last `fits`; empty before."""
         return frozenset({self._own.newest_time}) if self._own is not None else frozenset()
 
     @property
@@ -130,13 +130,13 @@ class DeltaMaker(ABC):
         return self._basis.partitions if self._basis is not None else ()
 
     def seen_at(self, completion_time: str) -> str:
-        """Return the digest of that timeline, by which late appliers detect other completions."""
+        """Return a digest of the metadata table's timeline; appliers compare it with theirs."""
         if self._own is None:
             return ""
         return digest_of(completed_beside(self._own, self.attempt.instant, completion_time))
 
     def entry_fields(self, completion_time: str, state: TableState) -> dict[str, Any]:
-        """Return what a COMPLETE at that time says of the delta, once it `fits`."""
+        """Return the fields of a COMPLETE that describe the delta, once it `fits`."""
         return {
             "metadata": self.path_at(completion_time, state),
             "metadata_seen": self.seen_at(completion_time),
@@ -146,8 +146,8 @@ class DeltaMaker(ABC):
     def path_at(self, completion_time: str, state: TableState) -> str:
         """Return the path of the delta to decide, once it `fits`; empty without a metadata table.
 
-        Some records are put at the completion time, above those of later requests that completed first: those of `raised`, and
-        those that only widen others if such a request is foreign.
+        Some records are put at the completion time, to override later requests that completed first: the records of `raised`, and,
+        if such a request is foreign, records that only widen others.
         """
         loose = [records for name, records in self._records.items() if kind_of(name).widens and records]
         above = [*(loose if self._is_overtaken else []), *self._raised]

@@ -1,6 +1,6 @@
 """Entries of secondary indexes that a write adds and removes.
 
-They follow from the rows of each changed file group before and after the write, so every operation is covered alike. The cost is
+They are computed from the rows of each changed file group before and after the write, so every operation is covered. The cost is
 one more read of the record keys and indexed columns of these groups. Compactions and clusterings change no row.
 
 Source: docs/protocol.md §18.
@@ -37,7 +37,7 @@ Entries = Mapping[str, tuple[pa.Array, pa.Array]]
 """Added and removed entries, by the name of the index."""
 
 _KEEPS_ROWS = "CLUSTER"
-"""Operation of clusterings and resizes. They change no row, and compactions change none."""
+"""Operation of clusterings and resizes, which change no row; neither do compactions."""
 
 
 def entries_of_write(
@@ -46,14 +46,14 @@ def entries_of_write(
     """Return the entries that a write adds and removes, by index.
 
     Args:
-        state: without the write's completion.
+        state: state of the table before the write's completion.
         schema: the table's columns from this write on, without meta columns.
         columns: the indexed column of each secondary index.
 
     Raises:
         Conflict: a file was removed while the table was listed.
         Corrupt: a file cannot be read.
-        Unsupported: log files cannot be merged here.
+        Unsupported: this library does not know how to merge the log files.
     """
     if write.compacted or write.operation == _KEEPS_ROWS:
         return {}
@@ -73,7 +73,7 @@ def entries_of_write(
 def _of_all(found: Sequence[tuple[pa.Array, pa.Array]]) -> tuple[pa.Array, pa.Array]:
     """Return the added and removed entries of all groups.
 
-    An entry that one group adds and another one removes belongs to a row that moved: it stays.
+    If one group adds an entry and another removes the same entry, the row moved: the entry is neither added nor removed.
     """
     added, removed = (joined([each[at] for each in found], pa.string()) for at in (0, 1))
     return added_and_removed(added, pc.unique(removed))
@@ -81,7 +81,7 @@ def _of_all(found: Sequence[tuple[pa.Array, pa.Array]]) -> tuple[pa.Array, pa.Ar
 
 @dataclass(frozen=True)
 class _Tasks:
-    """Makes the tasks that read slices of one table."""
+    """Factory of the tasks that read slices of one table."""
 
     session: Session
     state: TableState
@@ -100,7 +100,7 @@ class _Tasks:
 
 
 def _counting(merging: tuple[MergeRules, BlockInstants] | None, own: str) -> tuple[MergeRules, BlockInstants] | None:
-    """Return merge rules with instants among which a pending write counts."""
+    """Return merge rules, and block instants to which a pending write is added."""
     if merging is None:
         return None
     rules, instants = merging
@@ -109,7 +109,7 @@ def _counting(merging: tuple[MergeRules, BlockInstants] | None, own: str) -> tup
 
 
 def _added_files(stats: Sequence[WriteStat], instant: str) -> dict[Group, list[DataFile]]:
-    """Return the files that a write adds by group, but for new buckets of pending resizes."""
+    """Return the files that a write adds by group, except in new buckets of pending resizes."""
     found: dict[Group, list[DataFile]] = {}
     for stat in stats:
         name = parse_data_file(stat.file_name)

@@ -1,6 +1,6 @@
 """Reasons to void a decided entry: foreign writes between its slot and its file.
 
-A lock is released when its holder dies, and foreign writers, which know no slots, then commit, plan or roll back before any process
+A lock is released when its holder dies. Foreign writers, which know no slots, may then commit, plan or roll back before any process
 applies the decision.
 
 Source: docs/protocol.md §6.
@@ -34,10 +34,13 @@ from hudi_ops.timeline.unlogged import unlogged_since
 logger = logging.getLogger(__name__)
 
 PROMPT_MS = 2_000
-"""Within this time a decider still holds the lock of its decision: lock sessions last longer."""
+"""Time in ms for which a decider certainly holds the lock of its decision: lock sessions last longer."""
 
 APPLIED_WITHIN_MS = EXPIRY_MS - round(1000 * GAP_S_MAX) - 5_000
-"""Validity of a decision beside foreign writers: the last heartbeat was at most `GAP_S_MAX` old when it was made."""
+"""Time in ms within which a decision may be applied beside foreign writers.
+
+When it was made, the last heartbeat was at most `GAP_S_MAX` old.
+"""
 
 
 def why_void(ctx: TableContext, commits: CommitReader, state: TableState, entry: Complete) -> str | None:
@@ -53,15 +56,15 @@ def why_void(ctx: TableContext, commits: CommitReader, state: TableState, entry:
     mine = _footprint_reader(ctx, entry)
     if reason := completed_between(commits, state, entry, mine) or planned_between(ctx, state, entry, mine):
         return reason
-    # Last, since the other checks take time and the process may pause in them.
+    # This check is last: the others take time, and the process may pause during them.
     return stale_beside_foreign_writers(ctx, commits, state, entry)
 
 
 def metadata_changed(ctx: TableContext, state: TableState, entry: Complete) -> str | None:
     """Return how the metadata table changed since the delta was made; None: unchanged.
 
-    A foreign write would be on the data table's timeline; Apache Hudi's services and procedures leave no other trace than a
-    metadata table that was begun, extended, compacted or cleaned.
+    The other checks find foreign writes on the data table's timeline. Services and procedures of Apache Hudi may leave no trace but
+    a metadata table that was begun, extended, compacted or cleaned.
     """
     if str(ctx.owner) == entry.owner and ctx.clock.now_ms() - entry.at_ms < PROMPT_MS:
         return None
@@ -79,7 +82,7 @@ def metadata_changed(ctx: TableContext, state: TableState, entry: Complete) -> s
 
 
 def undone(ctx: TableContext, state: TableState, entry: Complete) -> str | None:
-    """Return why a completion counts as undone: missing inflight, or a rollback that names it."""
+    """Return why a completion counts as undone: no inflight file, or a rollback that names it."""
     found = state.timeline.find(entry.instant, entry.action)
     if found is None or State.INFLIGHT not in found.states:
         return "its inflight file is gone: it was rolled back by a writer that does not know the commit log"
@@ -92,10 +95,11 @@ def undone(ctx: TableContext, state: TableState, entry: Complete) -> str | None:
 def stale_beside_foreign_writers(
     ctx: TableContext, commits: CommitReader, state: TableState, entry: Complete
 ) -> str | None:
-    """Return a reason when a foreign writer may have judged its lease dead by now.
+    """Return a reason if a foreign writer may have judged the entry's lease dead by now.
 
-    Foreign writers judge a heartbeat before they take their lock, and not again under it: they would roll back a file that
-    appeared in between. The decider has not reported success yet. Only writes are judged, not rollbacks.
+    Foreign writers judge a heartbeat before they take their lock, and not again under it: they would roll back the write even if
+    its completed file appeared in between. The decider has not reported success yet. Foreign writers judge only writes this way,
+    not rollbacks.
     """
     if ctx.clock.now_ms() - entry.at_ms < APPLIED_WITHIN_MS or completes_as(entry.action) not in WRITE_ACTIONS:
         return None
@@ -107,12 +111,12 @@ def stale_beside_foreign_writers(
 def completed_between(
     commits: CommitReader, state: TableState, entry: Complete, mine: Callable[[], Footprint | None]
 ) -> str | None:
-    """Return a reason when an overlapping write completed without a slot.
+    """Return a reason if a write completed without a slot: later, or earlier with an overlap.
 
-    It completed at or after the entry's time, or before it by a slow clock.
+    A write with an earlier completion time counts if the decider did not see it: its writer's clock was slow.
     """
     begun = entry.completion_time if entry.seen_from is None else min(entry.seen_from, entry.completion_time)
-    # Most completions are of a slot: only those above its own time are looked at.
+    # Most completions have a slot: below the entry's own time only those without a slot are examined.
     above = state.timeline.completed_since(entry.completion_time)
     unlogged = (one for one in unlogged_since(state, begun) if one.completion_time < entry.completion_time)
     since = [other for other in (*above, *unlogged) if not _is_known(other, state, entry)]
@@ -131,7 +135,7 @@ def completed_between(
 
 
 def _is_known(other: Instant, state: TableState, entry: Complete) -> bool:
-    """Return whether an earlier completion is of a slot, or the decider accounted for it."""
+    """Return whether an earlier completion has a slot, or the decider accounted for it."""
     if other.completion_time >= entry.completion_time:
         return False
     is_told = other.time in state.log.completed or other.time in entry.seen
@@ -151,7 +155,7 @@ def planned_between(
         if plan.action not in REWRITING_ACTIONS or plan.time == entry.instant or plan.time in entry.seen:
             continue
         if plan.time < entry.completion_time and (entry.seen_from is None or plan.action in MERGING_ACTIONS):
-            continue  # a compaction planned below it leaves its rows to later slices
+            continue  # a compaction that was planned earlier leaves the entry's rows to later slices
         if _is_cancelled(ctx, state, plan):
             continue
         if plan.time >= entry.completion_time:
@@ -166,11 +170,11 @@ def clear_voided(ctx: TableContext, state: TableState) -> list[str]:
     """Remove the completed files of voided slots that a late applier left; return the paths."""
     zombies, undone_there = [], []
     for slot in sorted(state.log.voided):
-        # Such a file may be the newest on the timeline, from which the log was read upwards: its slot is below that part.
+        # Such a file may be the newest on the timeline. Then the log was read from it upwards, and lacks its slot.
         entry = state.log.at(slot) or read_slot(ctx.storage, slot)
         if isinstance(entry, Complete):
             found = state.timeline.find(entry.instant, entry.action)
-            # Another completion time belongs to another decision.
+            # A file with another completion time belongs to another decision.
             if found is not None and found.is_completed and found.completion_time == entry.completion_time:
                 zombies.append(state.timeline.path(found.file_name))
                 undone_there += [entry.instant] if entry.metadata else []
@@ -183,7 +187,7 @@ def clear_voided(ctx: TableContext, state: TableState) -> list[str]:
 
 
 def plan_undone(ctx: TableContext, state: TableState, entry: Plan) -> str | None:
-    """Return why a decided plan must not appear: a rollback names it, so it was applied before."""
+    """Return why a decided plan must not appear: a rollback names it, so it had been applied."""
     undoing = rollback_of(ctx.storage, state.timeline, entry.instant)
     return (
         f"rollback {undoing.time} undoes it: its writer does not know the commit log" if undoing is not None else None

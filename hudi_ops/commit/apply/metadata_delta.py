@@ -59,7 +59,7 @@ class WriteDeltaMaker(DeltaMaker):
     write: Write
     schema: pa.Schema
     puts_each_key_once: bool = field(default=False, init=False)
-    """Whether no two of the write's files hold one key, as far as its tasks reported keys."""
+    """Whether no two files of the write hold the same key, as far as its tasks reported keys."""
 
     def made(self, state: TableState) -> dict[str, Records]:
         """Return the records of the write's files.
@@ -90,14 +90,14 @@ class WriteDeltaMaker(DeltaMaker):
         return made
 
     def raised(self, state: TableState) -> Sequence[Records]:
-        """Return deletes of files that later requests, completed before, have added."""
+        """Return deletes of files that later requests added, if these completed first."""
         return list(_removals(self.session, state, self.write.removed).values()) if self.write.removed else ()
 
     def _nulls_of_added_columns(self, state: TableState) -> list[FileStatistics]:
         """Return statistics of added columns: null in every partition so far.
 
-        Apache Hudi skips a partition without a record as soon as another has one, and a range of the write's rows alone would
-        claim that no row is null (docs/format.md §14.7).
+        Once one partition has a record for a column, Apache Hudi skips partitions without one; and a range of the write's rows
+        alone would claim that the partition has no nulls (docs/format.md §14.7).
         """
         begun = self.attempt.begun
         if self.write.schema is None or not begun.timeline.completed_writes:

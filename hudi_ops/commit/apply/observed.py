@@ -14,7 +14,7 @@ from hudi_ops.timeline.unlogged import unlogged_since
 
 SEEN_MS = 10 * 60 * 1000
 SEEN_MAX = 64
-"""Span below its own time, and maximum number, of observed completions in a COMPLETE."""
+"""Span in ms below the completion time, and largest number, of observed completions in a COMPLETE."""
 
 
 class ObservedCompletions(TypedDict):
@@ -27,8 +27,8 @@ class ObservedCompletions(TypedDict):
 def observed_completions(state: TableState, completion_time: str) -> ObservedCompletions:
     """Return `seen` and `seen_from` of a write's COMPLETE (`entries.Complete`).
 
-    Completions in the log are not repeated. A clock that lags by more than ten minutes, or more than `SEEN_MAX` foreign
-    completions in that time, reduce what is detected, without false alarms.
+    Completions in the log are not repeated. If a clock lags by more than ten minutes, or more than `SEEN_MAX` foreign writes
+    completed in that time, appliers detect fewer later completions, but raise no false alarms.
     """
     since = instant_of_ms(ms_of_instant(completion_time) - SEEN_MS)
     newest_first = (write for write in unlogged_since(state, since) if write.completion_time > since)

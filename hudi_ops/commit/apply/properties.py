@@ -1,14 +1,14 @@
 """Apply PROPERTIES entries of the commit log to `hoodie.properties`.
 
-The file records its progress: `FOLDED_KEY` holds the newest applied slot, put with the values in one atomic put. A late applier
-that puts an old file back also puts the old number back, and the next process that loads the table applies what was lost. Applied
+The file records the newest applied slot under `FOLDED_KEY`, put together with the values in one atomic put. A late applier that
+puts an old file back also puts the old number back, so the next process that loads the table applies the lost entries. Applied
 entries are not applied again: later changes by Apache Hudi, such as a new metadata table, must stay.
 Version 1.0 drops unknown keys when it rewrites the file; then the number is missing, as on adopted tables, and only an entry's own
 decider applies it.
 
-Announced partitions of the metadata table are named among the unfinished ones, which all writers update and no reader uses. They
-are listed by a later entry, only if the file still has them there: a foreign writer may have dropped them. A build of an earlier
-release was named without an announcement, and only while it covered every completion.
+Announced partitions of the metadata table are put into the list of unfinished partitions, which all writers update and no reader
+uses. A later entry moves them to the list of finished partitions, but only if the file still has them: a foreign writer may have
+dropped them. Builds of earlier releases have no announcement; their partitions are added only while they cover every completion.
 
 Source: docs/protocol.md §6, §18.
 """
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 _LISTS = (METADATA_PARTITIONS, METADATA_PARTITIONS_INFLIGHT)
 
 WRITES_MAX = 10
-"""How often the file may change during the update before it counts as a bug."""
+"""Number of changes of the file during one update from which they count as a bug."""
 
 
 def apply_properties(ctx: TableContext, log: Log, slot: int, *, first: bool = False) -> None:
@@ -50,7 +50,7 @@ def apply_properties(ctx: TableContext, log: Log, slot: int, *, first: bool = Fa
     """
     named: list[tuple[Properties, bool]] = []
     for _ in range(WRITES_MAX):
-        # The log before the file: another decider's entry may have been applied in between, and overwritten here.
+        # Read the log before the file: otherwise an entry that another decider applies in between would be overwritten.
         log = refresh_log(ctx.storage, log)
         try:
             current = read_properties(ctx.storage)
@@ -64,7 +64,7 @@ def apply_properties(ctx: TableContext, log: Log, slot: int, *, first: bool = Fa
         builds = {at: entry for at, entry in missing.items() if entry.adds and entry.upon}
         late = {at for at, entry in builds.items() if _is_late(ctx.storage, current, entry, counts_ours)}
         wanted = _folded(current, missing, late)
-        # A pause before the put may lose the lock: builds named in this call are judged again after it.
+        # The process may lose the lock in a pause before the put: builds named in this call are checked again after it.
         for entry, counted_ours in named:
             if _is_late(ctx.storage, current, entry, counted_ours):
                 _change_lists(wanted, (), entry.adds)

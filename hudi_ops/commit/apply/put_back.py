@@ -1,7 +1,7 @@
 """Restore a deleted completed file from the payload in the commit log.
 
-Its deletion hides acknowledged rows. A rollback or restore of a completed write deletes it on purpose, before the data files, so a
-write that one of them undoes is never put back.
+The deletion of a completed file hides acknowledged rows. A rollback or restore of a completed write deletes this file on purpose,
+before the data files, so a write that one of them undoes is never put back.
 Source: docs/protocol.md §6.1.
 """
 
@@ -37,9 +37,9 @@ def was_applied(
 ) -> bool:
     """Return whether a decided write without a completed file had one before.
 
-    All entries below the newest decision were applied before that was claimed. The newest was applied when both its lease and its
-    metadata delta are gone: they are deleted only after success. `state` holds a log read before its timeline. Storage is not asked
-    for an entry that this process decided just now, unless `asks_storage`.
+    All entries below the newest decision were applied before its slot was claimed. The newest decision was applied if both its
+    lease and its metadata delta are gone: they are deleted only after success. `state` holds a log read before its timeline. For an
+    entry that this process has just decided, storage is not read unless `asks_storage`.
     """
     if completes_as(entry.action) not in WRITE_ACTIONS:
         return False
@@ -47,7 +47,7 @@ def was_applied(
         return True
     is_prompt = str(ctx.owner) == entry.owner and ctx.clock.now_ms() - entry.at_ms < PROMPT_MS
     if is_prompt and not asks_storage:
-        return False  # its decider is about to apply it
+        return False  # this process is about to apply it
     if read_lease(ctx.storage, entry.instant) is not None:
         return False
     return not entry.metadata or ctx.storage.head(entry.metadata) is None
@@ -56,8 +56,8 @@ def was_applied(
 def refuse_lost(storage: Storage, commits: CommitReader, state: TableState, entry: Complete) -> None:
     """Refuse to put back a deleted completed file unless every check agrees.
 
-    Only here the data files are checked under the table lock: no clean or rollback may run. `entry` is not voided, and no rollback
-    or restore undid it.
+    Only here data files are checked under the table lock, so that no clean or rollback runs meanwhile. `entry` must not be voided,
+    nor undone by a rollback or restore.
 
     Raises:
         Corrupt: names the failed check.
@@ -128,7 +128,7 @@ def _unexplained(
     storage: Storage, commits: CommitReader, state: TableState, said: CommitMetadata, instant: str
 ) -> Iterator[str]:
     named = {stat.path.lstrip("/"): stat for stat in said.stats if stat.path not in {"", "null"}}
-    # Log files for a resize go if it is aborted, or leaves their group out.
+    # Log files for a resize are deleted if it is aborted or leaves out their group.
     kept = sorted(path for path, stat in named.items() if not is_child_log(stat, instant))
     paths = [(path, named[path]) for path in kept]
     heads = LocalEngine().map(storage.head, [path for path, _ in paths])

@@ -16,11 +16,12 @@ ACTION = "savepoint"
 def apply_savepoint(storage: Storage, state: TableState, slot: int, entry: Savepoint) -> bool:
     """Make or delete a savepoint's files; idempotent.
 
-    A process may sleep before it puts them. So the log is read after the put, and they are deleted if a later entry deleted the
-    savepoint, or an ARCHIVE passed it.
+    A process may sleep before it puts the files. So the log is read after the put, and the files are deleted if a later entry
+    deleted the savepoint, or an ARCHIVE passed it.
 
     Returns:
-        False when it was made before and another program deleted it since: its maker deletes the payload after success alone.
+        False if the savepoint was made and another program deleted it since. A missing payload shows this: the maker deletes the
+        payload only after success.
     """
     if not entry.is_made or _is_gone(state.log, slot, entry):
         _delete(storage, state, entry)
@@ -41,7 +42,7 @@ def _delete(storage: Storage, state: TableState, entry: Savepoint) -> None:
     found = state.timeline.find(entry.instant, ACTION)
     if found is None or found.completion_time in {"", entry.completion_time}:
         storage.delete(state.timeline.path(inflight_name(entry.instant, ACTION)))
-    # The completed file last: while it is there, the deletion counts as unfinished.
+    # Delete the completed file last: while it exists, the deletion counts as unfinished.
     storage.delete(state.timeline.path(completed_name(entry.instant, ACTION, entry.completion_time)))
 
 

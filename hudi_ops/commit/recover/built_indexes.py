@@ -1,7 +1,7 @@
 """List announced partitions of the metadata table whose build has completed.
 
-The COMPLETE of a build says that nothing is missing in its partitions. Any process that finds them announced and not listed lists
-them: the builder, or the next writer after its death.
+The COMPLETE of a build says that its partitions are complete. Any process that finds them announced but not listed lists them: the
+builder, or the next writer after its death.
 
 Source: docs/protocol.md §18.
 """
@@ -49,7 +49,7 @@ def list_built_indexes(session: Session) -> tuple[str, ...]:
 
 
 def drop_ended_checkpoints(session: Session, state: TableState) -> None:
-    """Delete the checkpoints of builds that have ended; their executors died before they could."""
+    """Delete the checkpoints of ended builds whose executors died before they deleted them."""
     if not state.timeline.by_kind.get("indexing"):
         return
     for plan in planned_builds(session.ctx.storage):
@@ -60,7 +60,7 @@ def drop_ended_checkpoints(session: Session, state: TableState) -> None:
 
 
 def _built(session: Session, state: TableState) -> tuple[Properties, tuple[str, ...]] | None:
-    """Return an announcement of a completed build, with its partitions that are not listed."""
+    """Return the announcement of a completed build, and its partitions that are not listed yet."""
     waiting = [
         name for name in state.config.metadata_partitions_inflight if name not in state.config.metadata_partitions
     ]

@@ -1,6 +1,6 @@
 """Tests for dead writers: by lease for hudi_ops, by heartbeat change time for Apache Hudi.
 
-Absence alone never decides: some foreign writers make no heartbeat.
+A missing heartbeat alone is no proof: some foreign writers make none.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hudi_ops.concurrency.lease.lease import EXPIRY_MS, Lease, read_lease
 logger = logging.getLogger(__name__)
 
 CLOCK_PROBE = ".hoodie/.hudi_ops_now"
-"""A file that is written to read the storage's clock."""
+"""File that is put so that its change time shows the storage's clock."""
 
 
 def is_foreign(lease: Lease) -> bool:
@@ -32,7 +32,7 @@ def is_dead(session: Session, instant: str) -> bool:
 def is_silent(session: Session, instant: str) -> bool:
     """Return whether a heartbeat has expired by the storage's clock, which set its time.
 
-    By a local clock that runs ahead every foreign writer would look dead, and no slot tells them of their cancellation.
+    By a local clock that is fast, every foreign writer would look dead, and a CANCEL slot does not stop a foreign writer.
     """
     storage = session.ctx.storage
     storage.put(CLOCK_PROBE, b"")

@@ -1,7 +1,7 @@
 """Recovery before each write: finish decided instants, remove leftovers of dead attempts.
 
-Only attempts with a dead lease are touched: the process has ended, or its last beat is too old. Live attempts stay, and so do those
-without a lease that no slot cancels.
+Only attempts with a dead lease are removed: their process has ended, or their last heartbeat is too old. Live attempts are kept,
+and so are attempts without a lease, unless a slot cancels them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from hudi_ops.timeline.state import TableState
 logger = logging.getLogger(__name__)
 
 RECOVER_EVERY_S = 10.0
-"""Interval of recovery in a session that writes repeatedly and whose writes end well."""
+"""Interval of recoveries, in seconds, in a session that writes repeatedly without a failure."""
 
 
 def is_due(session: Session) -> bool:
@@ -45,17 +45,17 @@ def is_due(session: Session) -> bool:
 
 
 def ready(session: Session, state: TableState | None = None) -> TableState | None:
-    """Recover the table before a write, unless this session just did and left nothing since.
+    """Recover the table before a write, unless this session did so and has not failed since.
 
-    Returns the state to start from, which is `state`, just read, when nothing is due; None when it has to be read again.
+    Returns the state to start from: the given `state`, which was just read, if no recovery is due; None if it must be read again.
     """
     now_s = session.ctx.clock.monotonic_s()
     is_skipped = state is not None and not is_due(session) and unfinished(state) is None
-    session.is_clean = False  # until this write has ended well
+    session.is_clean = False  # until this write has succeeded
     if is_skipped:
         return state
     undone, state = _recover(session, state, is_ingestion=True)
-    session.is_clean = False  # the sweep released other writes, not this one
+    session.is_clean = False  # again: the sweep, which releases other writes, may have set it
     session.recovered_s = now_s
     return None if undone else state
 
@@ -63,8 +63,8 @@ def ready(session: Session, state: TableState | None = None) -> TableState | Non
 def recover(session: Session, *, is_ingestion: bool = False) -> list[RolledBackWrite]:
     """Finish decided instants and roll back dead writes; return those rolled back.
 
-    Before an ingestion at most one cancelled plan is removed, and none for which the table must be listed: its rows do not wait for
-    what a service left.
+    Before an ingestion at most one cancelled plan is removed, and none for which the table must be listed: rows must not wait for
+    the leftovers of a service.
     """
     return _recover(session, None, is_ingestion=is_ingestion)[0]
 
@@ -72,7 +72,7 @@ def recover(session: Session, *, is_ingestion: bool = False) -> list[RolledBackW
 def _recover(
     session: Session, state: TableState | None, *, is_ingestion: bool
 ) -> tuple[list[RolledBackWrite], TableState]:
-    # Leases before the state: a dead lease without an instant in a later state is of an attempt that never got there.
+    # Read leases before the state: if the later state lacks the instant of a dead lease, the attempt never put it there.
     dead = _dead_leases(session)
     if state is None or dead or unfinished(state) is not None:
         state = finish_unfinished(session)
@@ -150,8 +150,8 @@ def _remove_plan(
 
 
 def _clear_if_cancelled(session: Session, state: TableState, instant: str) -> None:
-    # A process that resumes after its rollback may leave an inflight without its requested, which makes the table unreadable for
-    # Apache Hudi (docs/format.md §2.3). Pending writes without a lease and without a CANCEL are foreign, and stay.
+    # A process that resumes after its rollback may leave an inflight file without its requested file, which makes the table
+    # unreadable for Apache Hudi (docs/format.md §2.3). Pending writes without a lease and without a CANCEL are foreign, and stay.
     if session.was_cancelled(state, instant):
         remove_zombie_files(session, state, instant)
 
@@ -164,13 +164,13 @@ def _finish_rollbacks(session: Session, state: TableState) -> list[RolledBackWri
             continue
         lease = read_lease(session.ctx.storage, instant.time)
         if lease is None or is_foreign(lease):
-            mend_plan(session, state, instant)  # foreign: Apache Hudi's writers execute it
+            mend_plan(session, state, instant)  # a foreign rollback, which Apache Hudi's writers execute
             continue
         if not lease.is_dead(session.ctx.clock):
             continue
         for target in targets_of(session.ctx.storage, state.timeline, instant):
             found = state.timeline.find(target) or Instant(target, _action_of(session, state, instant), State.INFLIGHT)
-            # The target was cancelled before its rollback was begun; a crash in between leaves only the CANCEL.
+            # The target was cancelled before its rollback began; after a crash in between there is only the CANCEL.
             if not found.is_completed and (done := roll_back(session, found)) is not None:
                 undone.append(done)
     return undone

@@ -1,9 +1,9 @@
 """Staging area of a distributed write: files that its tasks put and one commit ingests.
 
-An area is a folder `.hoodie/.temp/staged.<id>`. Apache Hudi looks there only into folders that are named after an instant. The area
-of a write that ends is deleted by that write. One that a killed driver left is deleted by `recover` and by the next writes. Where
-the owner is a process of their machine, they delete it when that process has ended, and never before. Elsewhere they delete it once
-its newest file is old; tasks and commit renew the owner's note while rows arrive.
+An area is a folder `.hoodie/.temp/staged.<id>`. In `.hoodie/.temp` Apache Hudi only reads folders that are named after an instant.
+A write that ends deletes its area. The area of a killed driver is deleted by `recover` and by the next writes. If the owner is a
+process on their own machine, they delete the area only after that process has ended. Otherwise they delete it once its newest file
+is old; tasks and commit renew the owner's note while rows arrive.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hudi_ops.storage.protocol import Bytes, Storage
 logger = logging.getLogger(__name__)
 
 STAGED_AGE_MS = 3 * 24 * 3600 * 1000
-"""Age of the newest staged file from which an area is abandoned whose owner cannot be judged."""
+"""Age of the newest staged file, in ms, from which an area counts as abandoned if its owner cannot be checked."""
 
 REFRESH_S = 3600.0
 """Seconds between two renewals of the owner's note by one task."""
@@ -62,7 +62,7 @@ class StagingArea:
     def renewed(self, rows: Iterable[T]) -> Iterator[T]:
         """Yield the rows, and renew the owner's note meanwhile.
 
-        Without it, another machine would take the area of a slow write for abandoned.
+        Otherwise other machines would consider the area of a slow write abandoned.
         """
         clock = SystemClock()
         renewed_s = clock.monotonic_s()
@@ -98,7 +98,7 @@ def sweep_staging(ctx: TableContext, temp_folders: Iterable[str]) -> list[str]:
                 swept.append(folder)
                 logger.warning("%s held rows that an ended job staged and never committed: deleted", folder)
         except Unavailable as error:
-            # Such as an area of another user: no write depends on it.
+            # For example an area of another user. No write depends on its deletion.
             logger.warning("the staging area %s stays: %s", folder, error)
     return swept
 

@@ -1,8 +1,8 @@
-"""Sweep of leftovers of dead writers, repeated later for files written after the rollback.
+"""Sweep leftovers of dead writers, and again later for files written after the rollback.
 
 A task may outlive its attempt: it announces a file, pauses, and writes it after the rollback. So the markers of a rolled back write
-stay, beside a note with a time; then its files are deleted once more, then markers and note (docs/protocol.md §8). The note is a
-folder, `.hoodie/.temp/<instant>.<ms>/sweep`: one listing tells which are due.
+are kept, with a note that holds a time. At that time its files are deleted again, then the markers and the note (docs/protocol.md
+§8). The time is in the name of the note's folder, `.hoodie/.temp/<instant>.<ms>/sweep`, so one listing shows which notes are due.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from hudi_ops.timeline.state import TableState
 logger = logging.getLogger(__name__)
 
 TEMP_AGE_MS = 24 * 3600 * 1000
-"""Age from which a temporary file of a put is abandoned: no put takes a day."""
+"""Age in ms from which a temporary file of a put counts as abandoned: no put takes a day."""
 
 SWEPT_FILES_MAX = 256
 """Approximate number of announced files that one write sweeps again: the first due instant is always finished."""
@@ -45,8 +45,8 @@ _NOTE = re.compile(r"(?P<instant>\d{17})\.(?P<until_ms>\d+)")
 def release_rolled_back(session: Session, instant: str, *, is_late: bool = False) -> bool:
     """Drop the lease of a rolled back write; its markers stay for the second sweep.
 
-    `is_late`: a task may still put its first marker. Returns whether its files will be looked for a second time: not if it has no
-    markers and will get none.
+    `is_late`: a task may still put its first marker. Returns whether a second sweep will follow: not if the write has no markers
+    and will get none.
     """
     is_noted = True
     with best_effort(instant):
@@ -62,7 +62,7 @@ def release_rolled_back(session: Session, instant: str, *, is_late: bool = False
 def remove_zombie_files(session: Session, state: TableState, instant: str) -> list[str]:
     """Remove files that a resumed process put after its rollback; return their paths.
 
-    No new rollback is needed; some of the files may not exist.
+    This needs no new rollback; some of the paths may not exist.
     """
     paths = files_of(session, state, instant)
     delete_files(session.ctx.storage, paths)
@@ -87,7 +87,7 @@ def remove_late_files(session: Session, state: TableState, completed: Instant) -
         path
         for path in files_of(session, state, completed.time)
         if path not in named and storage.head(path) is not None
-        # Log files that carry the instant of a resize are rows of other writers.
+        # Log files with the instant of a resize hold rows of other writers.
         if not (is_replacing and ".log." in path)
     ]
     delete_files(storage, late)
@@ -131,8 +131,8 @@ def _release_late_workers(session: Session, state: TableState, completed: Instan
 def _drop_other_payloads(session: Session, state: TableState, completed: Instant) -> None:
     """Delete payloads of a completed instant that its COMPLETE does not name.
 
-    They are of its plan, of lost slots, and of earlier executors. The process that completes an instant deletes them, unless it
-    dies first. The log is read after the listing: after a VOID of the COMPLETE another executor may need what it put.
+    They belong to its plan, to lost slots, and to earlier executors. The process that completes an instant deletes them, unless it
+    dies first. The log is read after the listing: after a VOID of the COMPLETE another executor may need its own payload.
     """
     held = session.ctx.storage.list(payload_folder(completed.time))
     if len(held) < 2:
@@ -148,7 +148,7 @@ def sweep(session: Session, state: TableState, dead: Mapping[str, bool]) -> None
 
     `dead`: instants with a dead lease, and whether it is foreign; read before `state` unless empty.
     """
-    # By time alone: a savepoint has the time of the write that it protects.
+    # One instant per time: a savepoint has the same time as the write that it protects.
     found = ((time, state.timeline.find(time)) for time in state.timeline.by_time)
     known = {time: instant for time, instant in found if instant is not None}
     folders = session.ctx.storage.list_folder(FOLDER).folders
@@ -160,7 +160,7 @@ def sweep(session: Session, state: TableState, dead: Mapping[str, bool]) -> None
     sweep_staging(session.ctx, folders)
     marked = {name for name in folders if name.isdecimal()}
     _sweep_marked(session, state, marked - dead.keys(), known, notes)
-    # An executor may note a second look at its completed instant while another process deletes the last markers.
+    # An executor may note a second sweep of its completed instant while another process deletes the last markers.
     bare = {time for time in notes if time in known and known[time].is_completed and time not in marked}
     _sweep_due(session, state, {time: notes[time] for time in (notes.keys() - known.keys()) | bare})
     _mark_unmarked(session, state, {name.partition(".")[0] for name in folders})
@@ -193,7 +193,7 @@ def _clear_dead_of_hudi(
     elif instant is None and session.was_cancelled(state, time):
         remove_zombie_files(session, state, time)
     elif instant is None and is_silent(session, time):
-        # It died between heartbeat and requested file, or later. Apache Hudi treats a missing heartbeat as a dead one.
+        # The writer died between heartbeat and requested file, or later. Apache Hudi treats a missing heartbeat as a dead one.
         session.drop_name(time)
 
 
@@ -229,8 +229,8 @@ def _sweep_due(session: Session, state: TableState, notes: Mapping[str, Sequence
 def sweep_again(session: Session, state: TableState, instant: str, until_ms: Sequence[int]) -> int:
     """Delete files that tasks wrote after the rollback, then markers and notes (`until_ms`).
 
-    Of a completed instant only the notes go. Apache Hudi may have completed a plan that was cancelled (docs/protocol.md §26, step
-    10), and its files and metadata delta are those of the table.
+    For a completed instant only the notes are deleted. Apache Hudi may have completed a plan that was cancelled (docs/protocol.md
+    §26, step 10); then its files and metadata delta belong to the table.
 
     Returns the number of announced files.
     """
@@ -259,7 +259,7 @@ def _mark_swept(session: Session, state: TableState, instant: str) -> None:
 
 
 def _mark_unmarked(session: Session, state: TableState, begun: Collection[str]) -> None:
-    """Mark aborted plans without markers: their aborter died before it did."""
+    """Mark aborted plans without markers as swept: their aborter died before it did so."""
     for plan in state.timeline.aborted:
         if State.SWEPT not in plan.states and plan.time not in begun:
             _mark_swept(session, state, plan.time)
@@ -289,8 +289,8 @@ def notes_of(folders: Sequence[str]) -> dict[str, tuple[int, ...]]:
 def _release_vanished(session: Session, state: TableState, instant: str) -> None:
     """Release a dead hudi_ops lease without an instant on the timeline.
 
-    The attempt was rolled back or archived, or pauses before its first file. Its lease stays until a slot has its fate: a file of
-    the paused process would be pending without a lease, which looks foreign and stays for ever.
+    The attempt was rolled back or archived, or pauses before its first file. Its lease is kept until a slot decides its fate:
+    otherwise a file of the paused process would be pending without a lease, look foreign, and stay for ever.
     """
     lease = read_lease(session.ctx.storage, instant)
     if instant <= state.log.boundary:
@@ -306,11 +306,11 @@ def _release_vanished(session: Session, state: TableState, instant: str) -> None
     elif fate is not None:
         session.release(instant)
     elif _is_of_build(session, state, instant):
-        # Its writer gave it up when its lease could not be put; the put landed after a build had taken the instant and ended.
+        # Its writer gave up because the put of its lease failed; the put landed after a build had used the instant and ended.
         session.drop_name(instant)
     else:
-        # A foreign writer rolled it back, or it died or pauses before its first file or its slot. Cancel before deleting: a slot
-        # must not name deleted bytes.
+        # A foreign writer rolled the attempt back, or it died or pauses before its first file or its slot. Cancel it before its
+        # files are deleted: a slot must not name deleted bytes.
         reason = "its writer is gone, and it is not on the timeline"
         if cancel_write(session, instant, reason, still=lambda: _has_dead_lease(session, instant)):
             remove_zombie_files(session, session.loader.load(), instant)
@@ -325,6 +325,6 @@ def _is_of_build(session: Session, state: TableState, instant: str) -> bool:
 
 
 def _has_dead_lease(session: Session, instant: str) -> bool:
-    # No storage clock, unlike `dead_writers.is_dead`: a CANCEL slot stops a hudi_ops writer that is alive after all.
+    # Unlike `dead_writers.is_dead` this needs no storage clock: if the hudi_ops writer is alive after all, a CANCEL slot stops it.
     lease = read_lease(session.ctx.storage, instant)
     return lease is not None and lease.is_dead(session.ctx.clock)

@@ -1,7 +1,7 @@
 """Record a cancelled plan while it leaves the timeline (RFC-79, `execute_cancel`).
 
-`commit.undo.rollback` deletes the files. The record `.aborted` is put before the inflight and the requested file go, so that a plan
-is always either pending or aborted; the queue file goes last. Every step can be repeated by any process.
+`commit.undo.rollback` deletes the data files. The record `.aborted` is put before the inflight and the requested file are deleted,
+so that a plan is always pending or aborted. The queue file is deleted last. Any process can repeat any step.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def epochs_of(session: Session, state: TableState, instant: str) -> tuple[int, .
 def may_have_files(session: Session, state: TableState, plan: Instant) -> bool:
     """Return whether files of a cancelled plan may exist.
 
-    After the CANCEL no process of hudi_ops begins it. Writers put files under the instant of a resize before it is begun.
+    After the CANCEL no hudi_ops process begins the plan. But for a resize writers put files under its instant before it is begun.
     """
     if plan.action not in REWRITING_ACTIONS:
         return False
@@ -66,7 +66,7 @@ def record_aborted(session: Session, state: TableState, plan: Instant, **facts: 
     storage = session.ctx.storage
     fate = fate_of(storage, state, plan.time)
     if fate is None or (cancel := cancel_of(fate)) is None:
-        return  # no plan leaves the timeline without a CANCEL: `refuse_uncancelled` has raised
+        return  # callers cancel the plan first (`refuse_uncancelled`)
     try:
         body = storage.get(state.timeline.path(requested_name(plan.time, plan.action)))
     except NotFound:
@@ -85,10 +85,10 @@ def _published(session: Session, state: TableState, plan: Instant) -> bytes:
 
 
 def release_aborted(session: Session, state: TableState, target: Instant) -> None:
-    """Drop the lease of an undone instant, and of a plan the queue file.
+    """Drop the lease of an undone instant; for a plan also delete the queue file.
 
-    Its files are looked for once more, later: a task that its executor stopped may not have ended. A plan that was never begun is
-    swept at once.
+    A second sweep for its files follows later, since a task that its executor stopped may not have ended. A plan that was never
+    begun is marked as swept at once.
     """
     is_begun = State.INFLIGHT in target.states or bool(epochs_of(session, state, target.time))
     is_noted = release_rolled_back(session, target.time, is_late=is_begun and target.action in REWRITING_ACTIONS)

@@ -42,8 +42,8 @@ def cancel_write(
 ) -> bool:
     """Decide that a write never completes; return False if it has completed or its writer lives.
 
-    `still` is called under the lock before a new CANCEL: whether the writer is still dead. `withdraws`: take a plan that no process
-    began off the timeline first, where Apache Hudi may execute it.
+    `still` is called under the lock before a new CANCEL, and returns whether the writer is still dead. `withdraws`: if Apache Hudi
+    may execute the plan, first take it off the timeline, provided that no process began it.
 
     Raises:
         Busy: with `withdraws`, another program began to execute the plan.
@@ -60,7 +60,7 @@ def cancel_write(
     def prepare(state: TableState, slot: int) -> Entry | First | None:
         nonlocal completed, alive, cancelled
         found = state.timeline.find(instant)
-        # A COMPLETE since that read is in the loaded part of the log.
+        # A COMPLETE that was decided after that read is in the loaded part of the log.
         fate = state.log.fate(instant) if found is not None else fate_of(session.ctx.storage, state, instant)
         completed = isinstance(fate[1] if fate else None, Complete) or (found is not None and found.is_completed)
         if completed:

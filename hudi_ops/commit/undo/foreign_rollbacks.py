@@ -1,8 +1,8 @@
-"""Abandoned rollbacks of Apache Hudi, finished here on a user's request.
+"""Finish abandoned rollbacks of Apache Hudi, on the request of a user.
 
-The user knows that its processes have ended. Normally the next foreign writer executes such a rollback. Under the EAGER policy it
-refuses once anything has completed above the target: then each of its writes fails, and removing only the target or only the
-rollback does not help.
+The user knows that the processes of the rollback have ended. Normally the next foreign writer executes such a rollback. Under the
+EAGER policy it refuses if any write with a later instant has completed: then each of its writes fails, and removing only the target
+or only the rollback does not help.
 
 Source: docs/protocol.md §8, §10.
 """
@@ -60,8 +60,8 @@ def abandoned_rollbacks(session: Session, state: TableState, target: str = "") -
 def finish_abandoned(session: Session, state: TableState, abandoned: AbandonedRollback) -> RolledBackWrite:
     """Finish an abandoned rollback in the order that lets foreign writers continue.
 
-    First the leftovers of the write (data files, metadata delta, inflight and requested file), last the rollback's completed file.
-    The caller knows that the processes of both have ended.
+    The leftovers of the write are removed first (data files, metadata delta, inflight and requested file); the rollback's completed
+    file is put last. The caller knows that the processes of both have ended.
 
     Raises:
         InvalidRequest: its target is completed.
@@ -82,7 +82,7 @@ def finish_abandoned(session: Session, state: TableState, abandoned: AbandonedRo
     silent = still_silent(session, target.time, lease)
 
     def still() -> bool:
-        # It may have completed and been archived since `state`: only here the history is read under the lock.
+        # The write may have completed and been archived since `state`, so the history is read under the lock, only here.
         return silent() and not is_archived_write(session.ctx.storage, state.config, target.time)
 
     if not cancel_write(session, target.time, "asked for by hand", still):

@@ -1,7 +1,7 @@
-"""Remove what a cancelled index build left on the metadata table.
+"""Remove the leftovers of a cancelled index build from the metadata table.
 
-The state of the build decides what is removed: names first, so that no writer adds to a folder that goes, then the folders, the
-instants and the definitions of the build. A partition that readers use is never removed.
+The partitions' names are removed from the properties first, so that no writer adds to a folder that will be deleted; then the
+folders, the instants and the definitions of the build. A partition that readers use is never removed.
 
 Source: RFC-45; docs/protocol.md §18.
 """
@@ -47,7 +47,7 @@ def remove_index_build(session: Session, plan: Instant) -> None:
         checkpoints = []
     names = _names(session, plan, checkpoints)
     announced = withdraw_announcement(session, plan.time, names)
-    # No later build gets these instants: an executor that slept may still put files at its own, of an older snapshot.
+    # No later build may use these instants: an executor that slept may still put files of an older snapshot at its instant.
     for instant in sorted({one.built_at for one in checkpoints} | {one.built_at for one in announced}):
         cancel_write(session, instant, f"the index build {plan.time} was removed")
     is_foreign = not checkpoints and not announced and _withdraw_foreign(session, plan, names)
@@ -87,12 +87,12 @@ def _withdraw_foreign(session: Session, plan: Instant, names: Collection[str]) -
 def _withdraw(
     session: Session, plan: str, held: Callable[[TableState], list[str]], unique: Callable[[], str] = lambda: ""
 ) -> bool:
-    """Decide that the properties name partitions no longer; return whether they named any.
+    """Decide to remove partitions from the properties; return whether these named any.
 
     Args:
-        plan: instant of the plan that would have built them.
-        held: returns their names, under the lock.
-        unique: returns what makes the decision another one than an earlier withdrawal of the same plan.
+        plan: instant of the plan that would have built the partitions.
+        held: returns the names of the partitions in the properties; called under the lock.
+        unique: returns a text that distinguishes this decision from an earlier withdrawal of the same plan.
     """
     withdrawn = False
 
@@ -130,10 +130,10 @@ def announcements(session: Session, state: TableState, plan: str, names: Collect
 
 
 def stray_deltas(session: Session, since: str) -> list[str]:
-    """Return pending instants of the metadata table that no write and no build has.
+    """Return pending instants of the metadata table, after `since`, of no write and no build.
 
-    Only those after `since`. A catch-up that died in its decision leaves one: ranges, which it puts above all at the time of its
-    completion.
+    A catch-up that died during its decision leaves such an instant: it puts ranges at the time of its completion, so that they
+    override all others.
     """
     storage = session.ctx.storage
     own = load_metadata_timeline(storage)

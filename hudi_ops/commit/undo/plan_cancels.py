@@ -27,13 +27,13 @@ logger = logging.getLogger(__name__)
 
 
 WINDOW_STEP_S = 0.5
-"""How often a write that waits for a plan looks whether it ended, in seconds."""
+"""Interval in seconds at which a waiting write checks whether the plan has ended."""
 
 CancelCause: TypeAlias = Literal["ingestion", "priority"]
 
 
 class PlanCancels:
-    """CANCELs of the plans that one write, or the plan of a service of higher priority, ends.
+    """CANCELs of the plans that a write, or a plan of a service with higher priority, ends.
 
     Their records and queue files are put after the lock is released.
     """
@@ -66,12 +66,12 @@ class PlanCancels:
 
     def is_in_window(self, ended: Sequence[Contender]) -> bool:
         """Return whether the write has to wait for a plan that it ends."""
-        # Of the session: a write that begins again has waited already.
+        # Windows are kept in the session: a write that begins again has waited already.
         clock, windows = self._session.ctx.clock, self._session.plan_windows
         for plan in ended:
             if not plan.wait_s or plan.instant in windows:
                 continue
-            # The planner's clock may be ahead of this one: no write waits for longer than the plan says.
+            # The planner's clock may be ahead of this one; still no write waits longer than the plan says.
             windows[plan.instant] = clock.monotonic_s() + min(_left_s(self._session, plan), plan.wait_s)
         now_s = clock.monotonic_s()
         open_now = [plan.instant for plan in ended if windows.get(plan.instant, now_s) > now_s]
@@ -97,7 +97,7 @@ class PlanCancels:
     def next_cancel(self, state: TableState, slot: int, plans: Sequence[Contender]) -> First:
         """Return the CANCEL of the first of `plans`.
 
-        Before it all of them are withdrawn, where Apache Hudi writes too.
+        If Apache Hudi writes to the table, too, all of `plans` are withdrawn before the CANCEL.
 
         A plan that an executor of ours began is not withdrawn: its requested file stays until its data files are gone.
         """
@@ -116,7 +116,7 @@ class PlanCancels:
         def before(still_mine: Callable[[], bool]) -> None:
             if not self.is_shared(state):
                 return
-            # Another process may have put a withdrawn plan back, if this one gave the lock up in between.
+            # If this process released the lock in between, another may have put a withdrawn plan back.
             fresh = {
                 one.instant: one
                 for one in plans
@@ -154,7 +154,7 @@ def without_waiting(
 ) -> list[Contender]:
     """Return the running writes that a service may have to give way to.
 
-    In the window of its plan these are not the writes that would end the plan, since they wait for it.
+    While the window of its plan is open, writes that would end the plan are left out: they wait for the plan.
     """
     found = list(running)
     if mine.role != "service" or not any(one.role == "ingest" for one in found):
@@ -173,5 +173,5 @@ def without_waiting(
 
 
 def _left_s(session: Session, plan: Contender) -> float:
-    """Return how long the window of a plan is still open by this process's clock, in seconds."""
+    """Return for how many seconds the window of a plan is still open, by this clock."""
     return plan.wait_s - (session.ctx.clock.now_ms() - plan.planned_ms) / 1_000

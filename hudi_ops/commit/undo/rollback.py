@@ -1,8 +1,8 @@
 """Rollback of a failed write: cancel it, delete its files, complete a rollback instant.
 
-Order (docs/protocol.md §7, docs/format.md §9.5): CANCEL slot, which stops a paused writer; data files by markers; inflight before
-requested; the rollback's own completed instant; leases last, markers once late tasks are ruled out. Any process can repeat any
-step.
+Order (docs/protocol.md §7, docs/format.md §9.5): the CANCEL slot, which stops a paused writer; the data files that markers name;
+the inflight, then the requested file; the rollback's own completion; the leases. Markers are deleted once no late task is possible.
+Any process can repeat any step.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def rollback_attempt(
 ) -> None:
     """Cancel and roll back an attempt of this process whose error says that nothing landed.
 
-    `written` are data files known to exist: a concurrent rollback may have removed their markers. `reason`: of the CANCEL; None:
-    the error.
+    `written` are data files that are known to exist: a concurrent rollback may have removed their markers. `reason` is that of the
+    CANCEL; None: the text of the error.
     """
     if error.details.get("taken_over"):
         return  # the instant, and files of a higher epoch, belong to another process now
@@ -106,7 +106,7 @@ def roll_back(
     that names the target, or a new one. `abandoned`: the caller knows that the rollback's process has ended.
 
     Returns:
-        None when it is not finished: another process rolls it back, a rollback's plan is unreadable, or its slot was voided.
+        None if the rollback is not finished: another process works on it, a rollback's plan is unreadable, or its slot was voided.
     """
     storage = session.ctx.storage
     state = session.loader.load()
@@ -136,11 +136,11 @@ def roll_back(
         with session.keep(attempt.instant, "rollback", epoch=attempt.epoch, leased_s=attempt.leased_s) as monitor:
             delete_files(storage, paths, foreign=foreign, check=monitor.check)
             if target.kind == "replacecommit" and state.log.properties.facts.has_ring:
-                # Before the instant is gone: Apache Hudi would take a ring file for one that counts (docs/format.md §10.3).
+                # Delete rings before the instant: without the instant Apache Hudi would use the ring files (docs/format.md §10.3).
                 delete_rings_of(storage, target.time)
             delete_own_notes(session, target.time)
             if state.config.all_metadata_partitions:
-                # Readers skip its blocks while the write is pending, and would read them once it is off the timeline.
+                # Delete the delta first: readers skip its blocks only while the write is on the timeline as pending.
                 undo_delta(storage, [target.time])
             if target.action in SERVICE_ACTIONS:
                 record_aborted(session, state, target, rollback=attempt.instant, files=tuple(paths))
@@ -150,7 +150,7 @@ def roll_back(
         logger.warning("the rollback of %s is left to another process: %s", target, error)
         return None
     if was_voided(decided):
-        # It may still be pending: its lease, once dead, leads the next write to it.
+        # The rollback may still be pending: once its lease is dead, the next write finds it.
         logger.warning("the rollback of %s was voided: the next write repeats it once its lease is dead", target)
         return None
     release_aborted(session, state, target)
@@ -181,8 +181,8 @@ def record_withdrawn(session: Session, state: TableState, instant: str) -> bool:
 def may_be_foreign(target: Instant, lease: Lease | None) -> bool:
     """Return whether a write may be foreign: its heartbeat has no owner, or it has none.
 
-    Its markers may be missing, so the table is listed, and Hadoop's checksum files are beside its files. A plan that was never
-    executed has no files.
+    The markers of a foreign write may be missing, so the table is listed for its files; and Hadoop may have put checksum files
+    beside them. A plan that was never executed has no files.
     """
     if lease is not None:
         return is_foreign(lease)
@@ -193,7 +193,7 @@ def mend_plan(session: Session, state: TableState, rollback: Instant) -> None:
     """Replace the plan of a pending rollback, of any writer, if a path in it is no table file.
 
     Apache Hudi executes any pending rollback under the lock: such a path would make it fail, or delete other data. So the new plan
-    is put under the lock, too; it names the usable paths of the old one, the markers' and listed ones.
+    is put under the lock, too. It names the usable paths of the old plan, the files of markers, and listed files.
     """
     storage = session.ctx.storage
     try:
@@ -204,7 +204,7 @@ def mend_plan(session: Session, state: TableState, rollback: Instant) -> None:
         return
     target = state.timeline.find(plan.target)
     if target.is_completed if target is not None else is_archived_write(storage, state.config, plan.target):
-        return  # its files hold rows of the table: no hudi_ops plan may name them
+        return  # the target's files hold rows of the table: no hudi_ops plan may name them
     paths = files_of(session, state, plan.target, foreign=True, plan=plan)
     body = plan_bytes(storage, Instant(plan.target, plan.target_action, State.INFLIGHT), paths)
     with hold_lock(session.ctx, f"mend the plan of rollback {rollback.time}"):
@@ -240,7 +240,7 @@ def unread_rollbacks(session: Session, state: TableState, target: str) -> list[s
 def other_rollbacks(session: Session, rollback: str, target: str) -> list[str]:
     """Return other rollbacks of a target, begun by a second process after a lost lock.
 
-    Called after `rollback` is on the timeline: of two, the later one sees the earlier, so at most one continues.
+    Call it after `rollback` is on the timeline: of two rollbacks the later one then sees the earlier, so at most one continues.
     """
     storage, timeline = session.ctx.storage, session.loader.load().timeline
     others = (
@@ -257,13 +257,13 @@ def _plan_of(session: Session, state: TableState, rollback: Instant | None, targ
 
 
 def _begin(session: Session, target: Instant, paths: Sequence[str]) -> Attempt | None:
-    """Begin a target's rollback; None: another exists, by a check under the lock and one after."""
+    """Begin a target's rollback; None: another exists, as checked under the lock and after it."""
     ctx = session.ctx
     plan = plan_bytes(ctx.storage, target, paths)
     with hold_lock(ctx, f"begin the rollback of {target.time}"):
         timeline = session.loader.load().timeline
         found = timeline.find(target.time)
-        # A foreign writer ignores CANCEL: it may have completed since, under this lock.
+        # A foreign writer ignores a CANCEL, and may have completed its write since, under this lock.
         is_complete = found is not None and found.is_completed
         if is_complete or rollback_of(ctx.storage, timeline, target.time) is not None:
             return None
@@ -287,7 +287,7 @@ def _resume(session: Session, state: TableState, rollback: Instant, *, abandoned
     try:
         attempt = take_over(session, rollback.time, "rollback")
     except (Busy, Conflict):
-        return None  # its executor is alive, or withdrew it: the next write tries again
+        return None  # its executor is alive or withdrew the rollback: the next write tries again
     if attempt is not None and State.INFLIGHT not in rollback.states:
         ensure(session.ctx.storage, state.timeline.path(inflight_name(rollback.time, "rollback")), b"")
     return attempt

@@ -1,4 +1,4 @@
-"""File deletion of a rollback, and its plan and metadata as Apache Hudi writes them.
+"""Delete the files of a rollback, and encode its plan and metadata as Apache Hudi does.
 
 Source: docs/format.md §8.1, §8.2, §9.5.
 """
@@ -22,7 +22,7 @@ from hudi_ops.timeline.names import inflight_name, requested_name
 def delete_files(
     storage: Storage, paths: Iterable[str], *, foreign: bool = False, check: Callable[[], None] = lambda: None
 ) -> None:
-    """Delete data files, and Hadoop's checksum files of foreign ones; `check` may raise."""
+    """Delete data files, and the checksum files of foreign ones; `check` may raise to stop."""
     for path in paths:
         check()
         storage.delete(path)
@@ -46,7 +46,7 @@ def delete_pending(session: Session, folder: str, target: Instant, *, foreign: b
 def child_logs(target: Instant, paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return the names of log files under the instant of an aborted resize, by partition path.
 
-    The metadata table lists those of completed writers, and has to forget them.
+    The metadata table lists log files of completed writers, so they must be removed from it.
     """
     found: dict[str, tuple[str, ...]] = {}
     for path in paths if target.kind == "replacecommit" else ():
@@ -112,7 +112,7 @@ def absolute_path(storage: Storage, path: str) -> str:
 
 
 def _requests(target: Instant, paths: Sequence[str]) -> Mapping[tuple[str, str], list[str]]:
-    """Group paths by (partition, file group), the latter "" but for delta commits, as in Hudi."""
+    """Group paths by (partition, file group); as in Hudi, the group is "" unless a delta commit."""
     found: dict[tuple[str, str], list[str]] = {}
     for path in sorted(paths):
         partition, _, name = path.rpartition("/")

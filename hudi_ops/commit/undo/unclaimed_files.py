@@ -1,4 +1,4 @@
-"""Data files of a cancelled write: named by its markers, or listed under its instant.
+"""Find data files of a cancelled write, by its markers or by a listing of its instant.
 
 Source: docs/protocol.md §7, docs/format.md §6.1, §8.1, §8.2.
 """
@@ -21,13 +21,13 @@ from hudi_ops.timeline.state import TableState
 logger = logging.getLogger(__name__)
 
 SHOWN_MAX = 5
-"""Number of damaged marker lines in a warning."""
+"""Largest number of damaged marker lines in a warning."""
 
 
 def needs_listing(session: Session, instant: str, *, foreign: bool) -> bool:
     """Return whether the table must be listed for the files of a cancelled write.
 
-    `foreign`: it may be a foreign one.
+    `foreign`: it may be a foreign write.
     """
     announced = read_markers(session.ctx.storage, instant)
     return bool(announced.set_aside) or (foreign and not announced.markers)
@@ -38,10 +38,10 @@ def files_of(
 ) -> list[str]:
     """Return paths of data and log files of a cancelled write; some may not exist.
 
-    Markers name them, and so does the plan of a begun rollback. The table is listed for the write's instant where these are
-    incomplete: a foreign writer without markers has either written nothing or lost them, and a damaged marker line may have named
-    any file. Of a resize all files under its instant are its own, also the log files of completed writers (docs/protocol.md §29).
-    `foreign`: it may be a foreign write; `plan`: of its begun rollback, if any.
+    Markers and the plan of a begun rollback name these files. The table is listed for the write's instant if the markers may be
+    incomplete: a foreign writer without markers has written nothing or lost them, and a damaged marker line may have named any
+    file. All files under the instant of a resize belong to it, also the log files of completed writers (docs/protocol.md §29).
+    `foreign`: it may be a foreign write; `plan`: plan of its begun rollback, if any.
     """
     announced = read_markers(session.ctx.storage, instant)
     planned = _planned(plan) if plan is not None else []
@@ -70,7 +70,7 @@ def files_of(
 
 
 def _planned(plan: RollbackPlan) -> list[str]:
-    """Return the files that a rollback's plan names, which markers may name no longer."""
+    """Return the files that a rollback's plan names, some of which may have no marker any more."""
     return [f"{partition}/{name}" if partition else name for partition, names in plan.files.items() for name in names]
 
 
@@ -80,9 +80,9 @@ def _written_ahead(
     """Return the log files that only this write put under the instant of a pending resize.
 
     Beside a pending resize of consistent hashing a foreign writer writes its rows twice: under its own instant into the old groups,
-    and under the resize's instant into the new ones. Such a name tells neither writer nor time, and two writers may choose the same
-    one. A file belongs to another write when a completed write or its own blocks say so; a file without a whole block belongs to
-    this write if announced by it.
+    and under the resize's instant into the new ones. The name of such a file shows neither its writer nor a time, and two writers
+    may choose the same name. A file belongs to another write if a completed write names it or its blocks have that write's instant;
+    a file without a whole block belongs to this write if this write announced it.
 
     A completed write that names such a file was requested after the resize, and archiving removes the older instant first. So while
     the resize is on the timeline, the write is there as well.
@@ -129,7 +129,7 @@ def resize_of(session: Session, state: TableState, time: str) -> ReplacePlan | N
         else:
             return None
     except NotFound:
-        return None  # its payload went with the plan
+        return None  # its payload was deleted with the plan
     except Corrupt as error:
         logger.warning("the plan of %s cannot be read, and files under its instant stay: %s", time, error)
         return None
@@ -142,7 +142,7 @@ def _prefix(name: DataFileName) -> str:
 
 
 def _named_since(session: Session, state: TableState, time: str) -> frozenset[str]:
-    """Return the paths that writes name which completed after an instant."""
+    """Return the paths that writes completed after an instant name."""
     later = state.timeline.completed_since(time)
     metadata = (session.commits.metadata(state.timeline, write) for write in later)
     return frozenset(stat.path.lstrip("/") for commit in metadata if commit is not None for stat in commit.stats)

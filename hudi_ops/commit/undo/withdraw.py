@@ -1,7 +1,7 @@
-"""Take plans off the timeline before their CANCELs, where Apache Hudi may execute them.
+"""Take plans off the timeline before their CANCELs, if Apache Hudi may execute them.
 
-Apache Hudi does not look at CANCELs. Its executor checks that the requested file exists, then puts the inflight file. So under the
-table lock the requested file goes first; an inflight file that appears after that ends the withdrawal, and the plan stays.
+Apache Hudi does not read CANCELs. Its executor checks that the requested file exists, then puts the inflight file. So under the
+table lock the requested file is deleted first; if an inflight file appears after that, the withdrawal ends and the plan stays.
 
 An error before the CANCEL puts the requested file back. A process that dies leaves the queue file: the next write, clean or cancel
 puts the requested file back, and withdraws the plan again if it ends it. An inflight file without its requested file makes the
@@ -31,7 +31,7 @@ from hudi_ops.timeline.state import TableState
 logger = logging.getLogger(__name__)
 
 FOREIGN_STEP_S = 1.0
-"""Time that a foreign executor may take between its check of the requested file and its inflight file; two storage calls."""
+"""Time in seconds that a foreign executor may take from its check of the requested file to its inflight file: two storage calls."""
 
 
 def withdraw(
@@ -39,17 +39,17 @@ def withdraw(
 ) -> bool:
     """Remove the requested files of plans that no process began; return False without the lock.
 
-    Requires the table lock. Plans that are off the timeline stay so.
+    Requires the table lock. Plans that are not on the timeline are skipped.
 
     Args:
-        session: of this process.
-        state: as of the decision.
-        instants: of the plans.
-        slot: of the first CANCEL to come.
-        still_mine: tells whether the lock is held.
+        session: session of this process.
+        state: state as of the decision.
+        instants: instants of the plans.
+        slot: slot of the first CANCEL to come.
+        still_mine: returns whether the lock is still held.
 
     Raises:
-        Busy: a program began to execute one of them, or completed it; all requested files are where they were.
+        Busy: a program began to execute a plan, or completed it; all requested files are put back.
     """
     storage = session.ctx.storage
     timeline = session.loader.relist(state).timeline
@@ -71,7 +71,7 @@ def withdraw(
             if (begun := timeline.find(plan.time)) is not None:
                 _refuse_foreign_execution(state, begun)
     except BaseException:
-        # The lock is released next: other writers must see these plans again.
+        # The lock is released after this, so other writers must see these plans again.
         for path, body in held.items():
             ensure(storage, path, body)
             storage.delete(queue_path(bodies[path].time))
@@ -129,9 +129,9 @@ def find_withdrawn(session: Session, state: TableState, instant: str) -> tuple[I
 
 
 def lock_and_put_back(session: Session, state: TableState) -> bool:
-    """Put back what dead cancellers withdrew, under the lock; return whether there was anything.
+    """Put back plans that dead cancellers withdrew, under the lock; return whether any were.
 
-    Without a queue file nothing is locked.
+    Without a queue file the lock is not taken.
     """
     names = [info.name for info in session.ctx.storage.list_folder(QUEUE).files]
     if not any(find_withdrawn(session, state, name) is not None for name in names):
@@ -144,7 +144,7 @@ def _refuse_foreign_execution(state: TableState, plan: Instant) -> None:
     """Refuse to withdraw a plan that another program began or completed.
 
     Raises:
-        Busy: there is an inflight or completed file.
+        Busy: the plan has an inflight or a completed file.
     """
     if plan.states == {State.REQUESTED}:
         return

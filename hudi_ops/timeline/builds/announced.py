@@ -33,7 +33,7 @@ def announcement_of(storage: Storage, log: Log, name: str) -> Properties | None:
 
 
 def announced_plan(storage: Storage, log: Log, names: Iterable[str]) -> Properties | None:
-    """Return the entry that announced all of some partitions; None: they have no common one."""
+    """Return the entry that announced all of some partitions; None: no single entry did."""
     found = [announcement_of(storage, log, name) for name in names]
     first = found[0] if found else None
     return first if first is not None and all(one == first for one in found) else None

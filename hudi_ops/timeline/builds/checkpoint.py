@@ -1,7 +1,7 @@
-"""Checkpoint of an index build: what its executor did so far.
+"""Checkpoint of an index build: the progress of its executor.
 
-Each executor of a plan puts its own file, named by its epoch, so that one that was taken over changes nothing. The commit log
-decides; a checkpoint only says where the files of the build are, and how far catch-up has come.
+Each executor of a plan puts its own file, named by its epoch, so an executor that was taken over cannot change its successor's
+file. The commit log decides; a checkpoint only records which files the build has, and the progress of catch-up.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ class BuildCheckpoint(BaseModel):
         looked_at: file names of the completed instants that the build's files cover.
         defined: names that the build added to the table's index definitions.
         deltas: instants of catch-up on the metadata table's timeline.
-        looked_at_last: file names of the completed instants that are covered once the last of these is complete.
+        looked_at_last: file names of the completed instants that are covered once the last of `deltas` is complete.
         rounds: rounds that added completions.
         records: number of records of the first base files, by partition.
         at_ms: time of this checkpoint in ms since 1970.
         reading: what it reads now: `files` or `keys`; empty: nothing.
-        done: number of these that it has read.
-        total: number of these.
-        seconds_left: estimated time for the others, in catch-up for all of it; None: unknown, or other writers complete as fast
-            as catch-up adds.
-        catch_up_per_s: completions that catch-up adds in a second; None: it has added none.
-        ingest_per_s: completions of other writers in a second since the announcement; None: not announced.
+        done: number of files or keys that it has read.
+        total: number of files or keys to read.
+        seconds_left: estimated time in seconds for the rest, during catch-up for the whole catch-up; None: unknown, or other
+            writers complete as fast as catch-up adds.
+        catch_up_per_s: completions per second that catch-up adds; None: it has added none.
+        ingest_per_s: completions per second of other writers since the announcement; None: not announced.
         verdicts: number of instants by what they mean for the new partitions: `carried`, `applied`, `waiting`, …
         note: what the build waits for; empty: nothing.
     """
@@ -71,7 +71,7 @@ class BuildCheckpoint(BaseModel):
 
     @property
     def progress(self) -> str:
-        """Phase, what is read, the verdicts, and how fast it goes, in words."""
+        """Phase, files or keys being read, verdicts and rates, in words."""
         said = [f"{self.phase}, round {self.rounds}"]
         if self.reading:
             said.append(f"{self.done} of {self.total} {self.reading} read")
@@ -98,7 +98,7 @@ def pace_words(catch_up_per_s: float | None, ingest_per_s: float | None, seconds
 
 
 def put_checkpoint(storage: Storage, checkpoint: BuildCheckpoint) -> None:
-    """Put the checkpoint of an execution over its earlier one."""
+    """Replace the checkpoint of an execution."""
     storage.put(_path(checkpoint.plan, checkpoint.epoch), checkpoint.model_dump_json().encode())
 
 

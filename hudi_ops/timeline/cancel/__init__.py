@@ -1,4 +1,4 @@
-"""Say when a plan may be cancelled, and keep the record of one that was (RFC-79).
+"""Decide when a plan may be cancelled, and keep records of cancelled plans (RFC-79).
 
 Imports `timeline.log`. Read first: aborted.py.
 """

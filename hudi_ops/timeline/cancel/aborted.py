@@ -28,13 +28,13 @@ class AbortedPlan:
     """Record of a cancelled plan that was removed.
 
     Attributes:
-        table_id: of the table.
-        instant: the plan's.
-        action: its pending word.
-        slot: of the CANCEL.
+        table_id: id of the table.
+        instant: instant of the plan.
+        action: pending word of the plan.
+        slot: slot of the CANCEL.
         reason: why it was cancelled; `cause`, `requester` and `by` are those of the CANCEL.
-        cancelled_ms: when, in ms since 1970.
-        epochs: of its executors, in order; none: it was never begun.
+        cancelled_ms: time of the CANCEL, in ms since 1970.
+        epochs: epochs of its executors, in order; none: it was never begun.
         rollback: the rollback instant that removed its files; empty: there were none.
         files: data files that its executors had announced, and that were deleted.
         plan: bytes of its requested file, in base64.
@@ -93,7 +93,7 @@ def read_aborted(storage: Storage, timeline: Timeline, instant: Instant) -> Abor
 
     Raises:
         Corrupt: its bytes are truncated, or of another instant.
-        NotFound: there is none.
+        NotFound: the plan has no record.
     """
     path = aborted_path(timeline, instant)
     return parse_aborted(storage.get(path), path, instant.time)
@@ -103,7 +103,7 @@ def parse_aborted(body: bytes, path: str, instant: str) -> AbortedPlan:
     """Decode the record of an aborted plan.
 
     Raises:
-        Corrupt: it is no such record, or one of another instant.
+        Corrupt: the bytes are no such record, or the record of another instant.
     """
     try:
         found = _ADAPTER.validate_json(body)
@@ -128,10 +128,10 @@ def parse_aborted(body: bytes, path: str, instant: str) -> AbortedPlan:
 
 
 def _refuse_impossible(path: str, instant: str) -> None:
-    """Refuse a record whose instant is no time of the calendar.
+    """Refuse a record whose instant is no calendar time.
 
     Raises:
-        Corrupt: it is none.
+        Corrupt: the instant is no calendar time.
     """
     try:
         ms_of_instant(instant)
@@ -146,7 +146,7 @@ def _refuse_impossible(path: str, instant: str) -> None:
 
 
 def mark_swept(storage: Storage, timeline: Timeline, instant: Instant) -> None:
-    """Record that the files of an aborted plan were looked for a second time."""
+    """Record that the second sweep for files of an aborted plan is done."""
     storage.put(timeline.path(swept_name(instant.time, instant.action)), b"")
 
 
@@ -156,5 +156,5 @@ def queue_path(instant: str) -> str:
 
 
 def queue_cancel(storage: Storage, table_id: str, instant: str, slot: int) -> None:
-    """Show a requested cancel; every caller writes the same."""
+    """Put the file that shows a requested cancel; every caller writes the same bytes."""
     storage.put(queue_path(instant), json.dumps({"table_id": table_id, "slot": slot}).encode())

@@ -1,9 +1,9 @@
 """History of aborted plans: Parquet files in a folder of their own, `.hoodie/.aborted`.
 
-Apache Hudi takes each record of its own history for a completed instant (docs/format.md §5.1), so records of aborted plans lie
-beside it. The files need no manifest and no lock. A file never changes, and its name carries a hash of its records: equal records
-have one name. A file is deleted only after another one that holds all its records, and more, was put. So a record that was put
-stays in some file, also while several archivers work at the same time.
+Apache Hudi takes each record of its own history for a completed instant (docs/format.md §5.1), so records of aborted plans are
+kept outside it. The files need no manifest and no lock. A file never changes, and its name contains a hash of its records: equal
+records have one name. A file is deleted only after a file with all its records, and more, was put. So each record stays in some
+file, even if several archivers work at the same time.
 
 Source: docs/protocol.md §26.
 """
@@ -34,9 +34,9 @@ logger = logging.getLogger(__name__)
 
 FOLDER = ".hoodie/.aborted"
 MERGED_BYTES_MAX = 16 << 20
-"""Size of a file from which it is not merged any more: an archiver reads the others, and puts them as one."""
+"""Files of this size or more are not merged any more; an archiver merges the smaller ones into one."""
 READS_MAX = 5
-"""Most readings of a folder whose files are merged at the same time."""
+"""Most attempts to read the folder while its files are being merged."""
 
 _SCHEMA = pa.schema([("instant", pa.string()), ("record", pa.string()), ("plan", pa.binary())])
 _SUFFIX = ".parquet"
@@ -52,10 +52,10 @@ class ArchivedPlan:
 
     @classmethod
     def of(cls, body: bytes, path: str, instant: str) -> ArchivedPlan:
-        """Return the record in an `.aborted` file, with fields that this release does not know.
+        """Return the record in an `.aborted` file, including fields that this release does not know.
 
         Raises:
-            Corrupt: it is no such record, or one of another instant.
+            Corrupt: the bytes are no such record, or the record of another instant.
         """
         parse_aborted(body, path, instant)
         said = json.loads(body)
@@ -73,9 +73,9 @@ class ArchivedPlan:
 
     @property
     def worth(self) -> tuple[bool, int, ArchivedPlan]:
-        """Order of two records of one plan.
+        """Sort key by which the more complete of two records of one plan wins.
 
-        A record that an aborter wrote once the plan was gone says less.
+        A record is less complete if its aborter wrote it after the plan's file was gone.
         """
         return bool(self.plan), len(self.record), self
 
@@ -83,7 +83,7 @@ class ArchivedPlan:
         """Return the record; `plan` is empty if it was not read.
 
         Raises:
-            Corrupt: it is no such record.
+            Corrupt: the bytes are no such record.
         """
         return parse_aborted(self.record.encode(), path, self.instant).with_plan(self.plan)
 
@@ -95,8 +95,8 @@ def load_aborted(storage: Storage, instant: str | None = None, *, with_plan: boo
     """Read the archived records of aborted plans, oldest first.
 
     Args:
-        storage: of the table.
-        instant: only this plan's; None: all.
+        storage: storage of the table.
+        instant: read only the record of this plan; None: all records.
         with_plan: read the bytes of the plans, too.
 
     Raises:
@@ -132,7 +132,7 @@ def find_aborted(storage: Storage, timeline: Timeline, instant: str) -> AbortedP
 def add_records(storage: Storage, new: Sequence[ArchivedPlan]) -> None:
     """Add records to the history, and merge its files into one.
 
-    Records that it has already change nothing. Files that are large, or that cannot be read, stay as they are.
+    Records that the history already has change nothing. Large and unreadable files stay as they are.
     """
     files = [info for info in storage.list_folder(FOLDER).files if info.name.endswith(_SUFFIX)]
     small = [info.path for info in files if info.size_bytes <= MERGED_BYTES_MAX]
@@ -159,7 +159,7 @@ def add_records(storage: Storage, new: Sequence[ArchivedPlan]) -> None:
 
 
 def joined(known: Records, more: Iterable[ArchivedPlan]) -> dict[str, ArchivedPlan]:
-    """Return the union of records by instant; of two of one plan the one that says more.
+    """Return the union of records by instant; of two records of one plan, the more complete one.
 
     The order of the records does not matter, so archivers that merge the same files put the same file.
     """
@@ -172,7 +172,7 @@ def joined(known: Records, more: Iterable[ArchivedPlan]) -> dict[str, ArchivedPl
 
 
 def name_of(records: Records) -> str:
-    """Return the file name of records: first and last instant, and a hash of what they say."""
+    """Return the file name of records: first and last instant, and a hash of their content."""
     ordered = sorted(records)
     digest = hashlib.sha256()
     for time in ordered:

@@ -12,10 +12,10 @@ OVERLAP_KEY = "hudi_ops.on_overlap"
 WAIT_KEY = "hudi_ops.cancel_wait_s"
 
 OnOverlap: TypeAlias = Literal["pass", "shrink", "cancel"]
-"""What a write does that touches file groups of a pending plan.
+"""Effect of a write that touches file groups of a pending plan.
 
-`pass`: both complete. `shrink`: the write completes, and the plan leaves the touched groups out. `cancel`: the write ends the plan
-first.
+`pass`: both complete. `shrink`: the write completes, and the plan leaves out the touched groups. `cancel`: the write first cancels
+the plan.
 """
 
 
@@ -35,12 +35,12 @@ class CancelPolicy:
 
     Attributes:
         cancellable: a cancel may end the plan.
-        hours: age from which it is overdue; None: age does not matter.
-        instants: number of instants after which it is overdue; None: their number does not matter.
-        on_overlap: what a write to its file groups does. `cancel` of a plan that is not cancellable makes the write wait
-            (`Busy`): the executor of a plan that replaces groups fails after such a write. Where Apache Hudi may execute the plan,
-            `shrink` counts as `cancel`, since it replaces the groups as they were.
-        wait_s: how long after the plan was made a write that would end it waits, in seconds.
+        hours: age in hours from which the plan is overdue; None: age does not matter.
+        instants: number of later instants after which the plan is overdue; None: their number does not matter.
+        on_overlap: effect of a write to its file groups. If the plan is not cancellable, `cancel` makes the write wait (`Busy`):
+            after such a write, the executor of a plan that replaces groups would fail. If Apache Hudi may execute the plan,
+            `shrink` counts as `cancel`, since Apache Hudi replaces all planned groups.
+        wait_s: age of the plan, in seconds, until which a write waits before it cancels the plan.
     """
 
     cancellable: bool = False
@@ -101,7 +101,7 @@ def said_hours(hours: float) -> str:
 
 
 ENDING = frozenset({"shrink", "cancel"})
-"""Plans that a write may end: they replace file groups as they were."""
+"""Values of `on_overlap` with which a write may cancel the plan."""
 
 NEVER = CancelPolicy()
 """A plan that only `force` cancels."""

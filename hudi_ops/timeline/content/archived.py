@@ -19,7 +19,7 @@ from hudi_ops.timeline.names import WRITE_ACTIONS
 VERSION_FILE = "_version_"
 """Name of the file with the number of the current manifest."""
 READS_MAX = 5
-"""Most readings of a manifest whose files were merged away at the same time."""
+"""Most attempts to read the files of a manifest while they are being merged."""
 
 _PART = re.compile(r"[^/\x00-\x1f]*[^/.\x00-\x1f][^/\x00-\x1f]*")
 _MANIFEST = re.compile(r"manifest_(\d+)")
@@ -110,7 +110,7 @@ def is_archived_write(storage: Storage, config: TableConfig, time: str) -> bool:
 class ArchivedTimes:
     """Completion times of archived writes of a table and of its metadata table.
 
-    Each is looked up once. The history of an instant that a listing lacks was written before, so "not in the history" stays true.
+    Each time is looked up once, even if the history lacks it: the history has an instant before a listing lacks it.
     """
 
     storage: Storage
@@ -181,7 +181,7 @@ def manifest_parts(storage: Storage, manifest: str) -> tuple[HistoryPart, ...]:
 
     Raises:
         NotFound: there is no such manifest.
-        Corrupt: it is no manifest.
+        Corrupt: the file is no manifest.
     """
     next_step = "restore it from a copy; the active timeline is not affected"
     record = load_json(storage.get(manifest), manifest, 'a manifest: JSON with "files"', next_step)
@@ -211,7 +211,7 @@ def read_part(
 
     Raises:
         NotFound: there is no such file.
-        Corrupt: it is no history file.
+        Corrupt: the file is no history file.
     """
     columns = [*_COLUMNS, *(_CONTENT if with_content else ())]
     try:

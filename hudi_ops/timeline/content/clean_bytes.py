@@ -15,7 +15,7 @@ from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.content.plans import CleanPlan, FilesByPartition
 
 CLEAN_VERSION = 2
-"""Version of plans that name paths, and of results that name files without their folders."""
+"""Version of plans with whole paths, and of results with bare file names."""
 
 COMPLETED = "COMPLETED"
 
@@ -24,7 +24,7 @@ COMPLETED = "COMPLETED"
 class CleanDone:
     """What an execution of a clean did.
 
-    `deleted` files existed before, `gone` ones did not; the plan's other files were held back.
+    `deleted` files existed, `gone` files did not; the plan's other files were kept.
     """
 
     instant: str
@@ -103,7 +103,7 @@ def root_path(storage: Storage) -> str:
 def strange_paths(storage: Storage, plan: CleanPlan, *, is_moved: bool = False) -> list[str]:
     """Return the paths of a plan that name no file of their partition in this table.
 
-    `is_moved`: the table may have lain elsewhere when it was planned, so the path of the root may differ.
+    `is_moved`: the table may have been under another path when the clean was planned, so the root's path may differ.
     """
     root = root_path(storage)
     found = []

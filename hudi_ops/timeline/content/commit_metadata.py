@@ -59,7 +59,7 @@ _SNAKE_TO_FORMAT = {
 _FORMAT_TO_SNAKE = {value: key for key, value in _SNAKE_TO_FORMAT.items()}
 _NUMBERS = [f.name for f in fields(WriteStat) if str(f.type).startswith("int")]
 _TEXTS = [f.name for f in fields(WriteStat) if str(f.type).startswith("str")]
-# In the writers' own words: statistics that do not apply to a base file written at once are zero, not null.
+# As Apache Hudi writes them: statistics that do not apply to a base file written at once are zero, not null.
 _ZEROS = (
     "totalLogRecords",
     "totalLogFiles",
@@ -89,7 +89,7 @@ class CommitMetadata:
 
     @property
     def is_merge(self) -> bool:
-        """Whether it merged files within their groups: it neither adds nor removes rows."""
+        """Whether the commit merged files within their groups, and so changed no rows."""
         return self.compacted or self.operation in {"COMPACT", "LOG_COMPACT"}
 
     @property
@@ -97,7 +97,7 @@ class CommitMetadata:
         """Return (partition path, file id) of the groups that a resize of ours made, or None.
 
         Raises:
-            Corrupt: its entry is damaged.
+            Corrupt: the entry with the groups is damaged.
         """
         text = self.extra.get(RING_CHILDREN_KEY)
         if text is None:
@@ -135,7 +135,7 @@ class CommitMetadata:
         """Read a completed commit: Avro in layout 2, JSON in layout 1, or an empty file.
 
         Raises:
-            Corrupt: neither, or fields of the wrong kind.
+            Corrupt: the bytes have none of these forms, or fields of the wrong kind.
         """
         if not data:
             return cls(operation="UNKNOWN")

@@ -21,8 +21,9 @@ INTENT_KEY = "hudi_ops.intent"
 """Extra metadata of an inflight file of this library: the intended footprint of the write, encoded by `encode_footprint`."""
 
 LOOKED_KEY = "hudi_ops.new_keys"
-"""Extra metadata of a commit whose new keys had been looked up without a match, in a table whose index does not determine a
-key's group: in their `partition`, or in the whole `table`.
+"""Extra metadata of a commit that looked up its new keys without a match, in a table whose index does not determine a key's group.
+
+The value says where the commit looked: in the keys' `partition`, or in the whole `table`.
 """
 
 INTENT_NAMES_MAX = 2_000
@@ -39,18 +40,18 @@ _REARRANGING = frozenset({"CLUSTER", "COMPACT", "LOG_COMPACT"})
 class Footprint:
     """Groups, partitions and sources that a write touches.
 
-    Groups are (partition path, bucket digits); sources are ids of those whose ledger was read.
+    Groups are (partition path, bucket digits); sources are the ids of sources whose ledger the write read.
 
-    With the simple bucket index two writers may both create the first file group of a bucket: their file ids differ, their
+    With the simple bucket index two writers may both create the first file group of a bucket: their file ids differ, but their
     bucket is the same. So footprints name buckets. A write that replaces a partition, or the table, also overlaps groups that
-    were created since: it names the partition, or `is_whole` marks all of them.
+    were created since: it names the partition, or sets `is_whole`.
 
-    With the other indexes a new key may go to any group, so that two writers of one key may touch no group in common. `adds`
-    are the partitions into which possibly new keys were put, `looked` those of them that were searched for these keys before:
-    a write that relies on a key's absence overlaps every write that adds keys. `looks_everywhere`: the index is global.
+    With the other indexes a new key may go to any group, so two writers of one key may touch no common group. `adds` are the
+    partitions into which possibly new keys were put; `looked` are those of them that the write searched for these keys first. A
+    write that relies on a key's absence overlaps every write that adds keys there. `looks_everywhere`: the index is global.
 
-    `children` are groups of a pending resize into which a write put the rows of its `groups` once more. Two writes to different
-    parents may share one, so they do not overlap.
+    `children` are groups of a pending resize into which the write put the rows of its `groups` a second time. Two writes to
+    different parents may share a child, so `children` do not count as overlap.
     """
 
     groups: frozenset[tuple[str, str]] = frozenset()
@@ -69,13 +70,13 @@ class Footprint:
 
     @property
     def touched(self) -> frozenset[str]:
-        """Every partition that it names, wholly or partly."""
+        """Every partition that the footprint names, wholly or partly."""
         return self.partitions | self.adds | {partition for partition, _ in self.groups}
 
     def overlap(self, other: Footprint) -> tuple[str, ...]:
         """Describe the overlap of both, for people; empty when they do not conflict.
 
-        Asymmetric: keys that `other` added matter to a write that looked for its own, not to one that did not.
+        It is asymmetric: keys that `other` added matter only if this write looked up its own keys.
         """
         shared = [f"{partition or '.'}/{group}" for partition, group in sorted(self.groups & other.groups)]
         whole = (self.partitions & other.touched) | (other.partitions & self.touched)
@@ -103,8 +104,8 @@ class Footprint:
 class Intent:
     """Announced footprint of a pending write.
 
-    `is_exact` when it names every file group, as by this library. Apache Hudi names the partition of new rows, and the groups of
-    the others.
+    `is_exact` if it names every file group, as intents of this library do. Apache Hudi names groups for existing rows, but only the
+    partition for new rows.
     """
 
     footprint: Footprint
@@ -114,7 +115,7 @@ class Intent:
 def intent_of(data: bytes) -> Intent | None:
     """Return the announcement of an inflight file (docs/format.md §2.4).
 
-    None when it is empty, half-written or silent: then it may touch anything.
+    None if the file is empty, half-written or names nothing: then the write may touch anything.
     """
     if not data:
         return None
@@ -126,7 +127,7 @@ def intent_of(data: bytes) -> Intent | None:
         said = decode_footprint(metadata.extra[INTENT_KEY])
         return Intent(said, is_exact=True) if said is not None else None
     known = footprint_of(metadata)
-    # A statistic without a file id is of rows that are new: they may go to any group of the partition.
+    # A statistic without a file id stands for new rows, which may go to any group of the partition.
     named = frozenset((partition, group) for partition, group in known.groups if group)
     coarse = known.partitions | {partition for partition, group in known.groups if not group}
     if not (named or coarse or known.is_whole):
@@ -144,7 +145,7 @@ def inflight_body(operation: str, intent: Footprint | None) -> bytes:
 def footprint_of(metadata: CommitMetadata, instant: str = "", *, sources: frozenset[str] = frozenset()) -> Footprint:
     """Return a completed write's footprint: statistics, replaced groups and its source.
 
-    `instant` is the write's: log files of another one are those of a dual write. Empty: there are none.
+    `instant` is that of the write: its log files under another instant belong to a dual write. Empty: there was no dual write.
     """
     if TAKEN_KEY in metadata.extra:
         sources |= {metadata.extra[TAKEN_KEY]}
@@ -169,7 +170,7 @@ def footprint_of(metadata: CommitMetadata, instant: str = "", *, sources: frozen
     if metadata.operation in _OF_TABLE:
         return replace(named, is_whole=True)
     if metadata.operation in _OF_PARTITIONS:
-        # A partition whose groups were all deleted already is named with an empty list.
+        # A partition whose groups had all been deleted before has an empty list.
         partitions = frozenset(partition for partition, _ in groups) | frozenset(metadata.replaced or {})
         return replace(named, partitions=partitions)
     return named
@@ -183,7 +184,7 @@ def is_child_log(stat: WriteStat, instant: str) -> bool:
 def _adds_keys(stat: WriteStat) -> bool:
     """Return whether a statistic may have added keys: a new base file, or one with inserts.
 
-    Log files hold no new keys where keys are looked up.
+    Log files hold no new keys if the index looks keys up.
     """
     return stat.num_inserts > 0 or (not stat.log_files and stat.prev_commit in {"", "null"})
 

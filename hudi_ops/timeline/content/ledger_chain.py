@@ -1,10 +1,10 @@
-"""Chain of a source's ledger: a base with files, and links with those that were taken since.
+"""Chain of a source's ledger: a base, and links with the files that were taken later.
 
-A whole ledger for each commit would cost bytes by the square of the commits. So a commit stores a link: its own files, with those
-of the last links while these are not much longer. A file is written again a bounded number of times, and a chain has few links. A
-ledger without links before it is a base, as all ledgers of older releases are.
+If each commit stored the whole ledger, the bytes would grow with the square of the number of commits. So a commit stores a link:
+its own files, merged with those of the last links unless these are much longer. Each file is then stored only a few times, and a
+chain has few links. A ledger that builds upon no other is a base, as all ledgers of older releases are.
 
-A link has `upon` and `added` in place of `files`: an older release refuses it as damaged and takes no file twice.
+A link has `upon` and `added` instead of `files`, so an older release refuses it as damaged and takes no file twice.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from hudi_ops.storage.protocol import Storage
 
 FOLDER = ".hoodie/.ingest"
 LONG_LINK_FILES = 4096
-"""Files of a link to which nothing is added any more."""
+"""Number of files from which a link is not merged into later links any more."""
 LINKS_MAX = 64
-"""Links of a chain; a longer one becomes a base."""
+"""Most links of a chain; the next commit stores a base."""
 _NEXT_STEP = "restore it from a copy of the table; without it files would be taken twice"
 
 Version = tuple[int, int]
@@ -34,8 +34,8 @@ Version = tuple[int, int]
 class Link:
     """Files that one ledger file adds, and the ledgers that it builds upon.
 
-    `retaken` has the earlier versions of files taken again, oldest first. `upon` holds the instants of the links
-    before it, oldest first; empty for a base.
+    `retaken` holds the earlier versions of files that were taken again, oldest first. `upon` holds the instants of the links
+    below, oldest first; empty for a base.
     """
 
     instant: str
@@ -62,21 +62,21 @@ def writer_of_ledger(path: str) -> str:
 def built_upon(storage: Storage, path: str) -> tuple[str, ...]:
     """Return the paths of the ledgers that a ledger builds upon, oldest first; a base has none.
 
-    As long as a ledger can be asked for, these are needed, too.
+    They are needed as long as the ledger may be read.
 
     Raises:
-        Corrupt: it cannot be read, or is missing.
+        Corrupt: the ledger cannot be read, or is missing.
     """
     source_id = _source_of(path)
     return tuple(ledger_path(instant, source_id) for instant in _read(storage, path).upon)
 
 
 def read_chain(storage: Storage, path: str) -> tuple[Link, ...]:
-    """Read a ledger with all that it builds upon, the base first.
+    """Read a ledger with all ledgers that it builds upon, the base first.
 
     Raises:
         NotFound: there is no such ledger.
-        Corrupt: it cannot be read, or a ledger that it builds upon is missing, or is none.
+        Corrupt: one of these ledgers cannot be read, or one that the ledger builds upon is missing.
     """
     source_id, last = _source_of(path), _read(storage, path)
     links: list[Link] = []
@@ -105,10 +105,10 @@ def read_chain(storage: Storage, path: str) -> tuple[Link, ...]:
 
 
 def lengthened(links: Sequence[Link], instant: str, taken: Mapping[str, Version], retaken: Mapping[str, Any]) -> Link:
-    """Return the link with which a commit goes on after a chain.
+    """Return the link that a commit appends to a chain.
 
-    It takes in the last links while they hold at most twice as many files, so that a chain has few links and each file is written
-    again a few times.
+    It absorbs the last links as long as each holds at most twice as many files as the link so far. This keeps chains short, and
+    each file is stored only a few times.
     """
     kept, files = (0, 0) if len(links) >= LINKS_MAX else (len(links), len(taken))
     while kept and len(links[kept - 1].taken) <= min(2 * files, LONG_LINK_FILES - 1):
@@ -124,7 +124,7 @@ def lengthened(links: Sequence[Link], instant: str, taken: Mapping[str, Version]
 
 
 def link_bytes(link: Link, source_id: str, uri: str) -> bytes:
-    """Encode a link as JSON, sorted by path; a base as releases without links do."""
+    """Encode a link as JSON, sorted by path; a base in the form of releases without links."""
     files = {path: list(version) for path, version in sorted(link.taken.items())}
     record: dict[str, Any] = {"source": source_id, "uri": uri}
     record |= {"upon": list(link.upon), "added": files} if link.upon else {"files": files}

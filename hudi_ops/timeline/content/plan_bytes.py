@@ -13,7 +13,7 @@ from hudi_ops.formats.timeline.timeline_schemas import COMPACTION_PLAN, REQUESTE
 from hudi_ops.timeline.content.plans import CompactionPlan, PlannedGroup, PlannedSlice, ReplacePlan
 
 NEW_BASE_BYTES = 120 << 20
-"""Size that Apache Hudi's plans expect of a base file where there is none yet: its default for new files."""
+"""Expected size of a first base file in Apache Hudi's plans: its default for new files, in bytes."""
 
 COMPACTION_VERSION = 2
 """Version of plans that name files without their folders."""
@@ -69,7 +69,7 @@ def encode_clustering(plan: ReplacePlan) -> bytes:
 def slice_metrics(
     base_bytes: int | None, log_files: int, log_bytes: int, new_base_bytes: int = NEW_BASE_BYTES
 ) -> dict[str, float]:
-    """Return the metrics of a slice without which Apache Hudi fails to execute a plan.
+    """Return the metrics of a slice, which Apache Hudi needs to execute a plan.
 
     `new_base_bytes` is the expected size of a first base file.
     """

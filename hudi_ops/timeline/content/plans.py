@@ -1,7 +1,7 @@
 """Plans and results of table services, as typed values (docs/format.md §3.2).
 
-Plans are requested files, results completed ones. Both are Avro in every table version; JSON is read too, as commits of layout 1
-are. Paths in the files are bare names, absolute paths or URIs, by action and version: here they are always bare file names.
+Plans are requested files, results completed ones. Both are Avro in every table version; JSON is read, too, as in commits of layout
+1. Depending on action and version, the files hold bare names, absolute paths or URIs: here they are always bare file names.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class ReplacePlan:
 
     `children` are (partition path, first part of the file id) of the groups that a resize of consistent hashing makes: while
     it is pending, writers put their rows into these as well, under the plan's instant (docs/format.md §6.1). `unplanned` are the
-    partitions that Apache Hudi 1.1 has to look into for its next plan, as in `CompactionPlan`.
+    partitions in which Apache Hudi 1.1 has to look for its next plan, as in `CompactionPlan`.
     """
 
     operation: str
@@ -108,9 +108,9 @@ class CleanPlan:
 
 @dataclass(frozen=True)
 class CleanResult:
-    """Files that a clean deleted, failed to delete, and was to delete.
+    """Files that a clean deleted, failed to delete, and planned to delete.
 
-    A file of the last kind only was missing before; Apache Hudi names it among the failed, too.
+    A file that is only in the last group did not exist; Apache Hudi lists such a file as failed, too.
     """
 
     earliest_retained: str
@@ -121,7 +121,7 @@ class CleanResult:
 
     @property
     def named(self) -> dict[str, frozenset[str]]:
-        """All of them, by partition path; a clean removed each that does not exist any more."""
+        """All these files, by partition path; cleans removed those that do not exist any more."""
         parts = (self.files, self.failed, self.planned)
         return {
             path: frozenset(name for part in parts for name in part.get(path, ())) for part in parts for path in part
@@ -132,8 +132,8 @@ class CleanResult:
 class RollbackPlan:
     """Instant that a rollback undoes, and the files that it will delete.
 
-    `strange` are paths of its plan that name no file within the table; `files` does not have them. A program that executed
-    the plan would delete the files at these paths, or fail.
+    `strange` are paths of the plan that name no file within the table; they are not in `files`. A program that executed the plan
+    would delete the files at these paths, or fail.
     """
 
     target: str
@@ -327,7 +327,7 @@ def _rollback_plan(record: Mapping[str, Any]) -> RollbackPlan:
 
 
 def _is_within(partition: str, path: str) -> bool:
-    """Return whether a path of a plan stays within its partition, in its one spelling.
+    """Return whether a path of a plan is within its partition, without `.`, `..` or empty parts.
 
     It may be absolute or a URI.
     """

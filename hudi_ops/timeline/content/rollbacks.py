@@ -1,4 +1,4 @@
-"""Rollbacks that undo an instant, of any writer, by the plans on the timeline."""
+"""Find the rollbacks of an instant, by any writer, from the plans on the timeline."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ logger = logging.getLogger(__name__)
 def rollback_of(storage: Storage, timeline: Timeline, target: str) -> Instant | None:
     """Return the rollback, pending or complete, that names `target`, or None.
 
-    Only later instants are read. A plan that cannot be read is skipped with a warning: its writer may be unfinished, and it must
-    not stop every other writer.
+    Only later instants are read. An unreadable plan is skipped with a warning: its writer may still be writing it, and it must not
+    stop all other writers.
     """
     for instant in timeline.by_kind.get("rollback", ()):
         if instant.time > target and target in targets_of(storage, timeline, instant):

@@ -1,4 +1,4 @@
-"""Rollbacks and restores, of any writer, that undid an instant, or will."""
+"""Find rollbacks and restores, by any writer, that undid an instant or will undo it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNDOING = frozenset({"rollback", "restore"})
 
 
 def undone_by(storage: Storage, config: TableConfig, timeline: Timeline, target: str) -> str:
-    """Return action and request time of the rollback or restore of an instant, or empty texts.
+    """Return action and request time of the rollback or restore of an instant, or an empty text.
 
     Raises:
         Corrupt: the plan or result of a restore, or the history, cannot be read.
@@ -39,7 +39,7 @@ def undone_by(storage: Storage, config: TableConfig, timeline: Timeline, target:
 
 
 def restored_over(storage: Storage, timeline: Timeline) -> frozenset[str]:
-    """Return the instants that the restores on the timeline undid, or will.
+    """Return the instants that the restores on the timeline undid or will undo.
 
     Raises:
         Corrupt: the plan of a restore cannot be read.

@@ -1,9 +1,9 @@
-"""End of an instant, however long ago.
+"""Find the slot that decided an instant, however old it is.
 
-It is searched in the loaded part of the log, then in a mark beside it, then in older slots. An instant that a CANCEL or a RESTORE
-names gets a mark, `.hoodie/.commit_log/cancelled/<instant>`, before any of its files is deleted. It names the slot, so that a
-process that finds a file of that instant learns its fate in two reads, without reading the log back to it. Marks are small, and
-stay as slots do. The slot decides; a mark without its slot has no meaning.
+The search covers the loaded part of the log, then the marks beside the log, then older slots. An instant that a CANCEL or a RESTORE
+names gets a mark, `.hoodie/.commit_log/cancelled/<instant>`, before any of its files is deleted. The mark names the slot, so a
+process that finds a file of the instant learns its fate by two reads instead of reading the log back. Marks are small, and are
+never deleted. The slot decides; a mark without its slot has no meaning.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ MARKS = f"{FOLDER}/cancelled"
 
 
 def mark_cancelled(storage: Storage, instant: str, slot: int) -> None:
-    """Mark beside the log which slot cancelled an instant; every caller writes the same."""
+    """Put the mark of the slot that cancelled an instant; every caller writes the same bytes."""
     storage.put(f"{MARKS}/{instant}", str(slot).encode())
 
 
 def cancel_slot(storage: Storage, state: TableState, instant: str) -> int | None:
     """Return the slot that cancelled an instant, or None.
 
-    None: it was not cancelled, or its canceller died before it deleted a file.
+    None: the instant was not cancelled, or its canceller died before it put the mark and deleted files.
     """
     fate = state.log.fate(instant)
     if fate is not None:
@@ -45,8 +45,8 @@ def marked_cancel(storage: Storage, instant: str) -> tuple[int, Cancel] | None:
 def fate_of(storage: Storage, state: TableState, instant: str) -> tuple[int, Entry] | None:
     """Return the slot that decides an instant, which may be below the loaded part of the log.
 
-    It reads back slot by slot to the time at which the instant was taken: for rare questions, such as the fate of an instant
-    that is not on the timeline.
+    It may read slot by slot back to the time at which the instant was taken. So it is for rare cases, such as an instant that is
+    not on the timeline.
     """
     fate = state.log.fate(instant)
     if fate is not None:
@@ -63,7 +63,7 @@ def refuse_uncancelled(storage: Storage, state: TableState, instant: str) -> int
     Source: docs/protocol.md §7.
 
     Raises:
-        Internal: there is none.
+        Internal: no CANCEL names it.
     """
     fate = fate_of(storage, state, instant)
     if fate is None or cancel_of(fate) is None:
@@ -87,9 +87,9 @@ def _marked(storage: Storage, instant: str) -> int:
 
 
 def _cancel_in(storage: Storage, table_id: str | None, slot: int, instant: str) -> Cancel | None:
-    """Return the CANCEL of an instant in a slot, or what a RESTORE there says of it.
+    """Return the CANCEL of an instant in a slot, also as part of a RESTORE; else None.
 
-    `table_id` None: of any table.
+    `table_id` None: entries of any table count.
     """
     entry = read_slot(storage, slot) if slot >= 0 else None
     if entry is None or table_id not in {None, entry.table_id}:

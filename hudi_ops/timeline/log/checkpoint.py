@@ -19,11 +19,11 @@ class Checkpoint:
 
     Attributes:
         completed: a completion time; empty for nothing at all.
-        instant: request time of the newest write consumed, by completion. The table must know it for as long as the
-            checkpoint is used: a restore removes it, and another table under the path never had it.
-        table_id: that of the table's commit log; empty for a table that has none.
-        open: request times of writes that were not consumed, and whose completion time may become at or below `completed`:
-            that of a foreign writer whose clock is behind, or one that a single listing missed.
+        instant: request time of the consumed write that completed last. The checkpoint is valid only while the table has this
+            write: a restore removes it, and another table under the path never had it.
+        table_id: id of the table in its commit log; empty for a table without one.
+        open: request times of writes that were not consumed, but whose completion time may be at or below `completed`: writes of a
+            foreign writer whose clock is behind, or writes that a single listing missed.
     """
 
     completed: str = ""

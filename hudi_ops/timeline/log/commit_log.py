@@ -1,7 +1,7 @@
 """Commit log: numbered slots, each created once, never changed, never deleted.
 
-A slot decides. A committer validates against everything up to the head, then claims the next slot; a stale one finds it
-taken. This fence holds when the lock does not (docs/protocol.md §1). Slots are found by probing, never by listing.
+A slot decides. A committer validates against everything up to the head, then claims the next slot; a committer with an outdated
+view finds that slot taken. This holds even if the lock fails (docs/protocol.md §1). Slots are found by probing, never by listing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from hudi_ops.timeline.names import completes_as, newest_of
 
 FOLDER = ".hoodie/.commit_log"
 SAVEPOINT_SUFFIX = ".savepoint"
-"""Ends the name of the folder of a savepoint's payloads, after the instant: not that of its write's."""
+"""Suffix of the folder of a savepoint's payloads, so that it differs from the folder of its write's payloads."""
 _SLOT_MAX = 10**12 - 1
 _slot_of = itemgetter(0)
 POINTER_KEY = "hudi_ops.commit_log"
@@ -46,11 +46,11 @@ POINTER_KEY = "hudi_ops.commit_log"
 class Pointer:
     """Position of a completed instant in the log.
 
-    It has its own slot, and the slots of the last PROPERTIES and ARCHIVE before it. `archive_slot` is -1 when nothing was archived.
-    `stranger` is the completion time of the newest write of a foreign writer below it, "" when its decider knew of none; None in
-    older pointers, which do not have it. The field is stored JSON, so its name stays. `may_double` is False where each record key
-    lies in one file group, in a table whose index is its record index (`timeline.log.unique_keys`); None: unknown. `shared` is
-    False where no foreign writer has ever written the table, and stays True once one has; None in older pointers.
+    It holds its own slot, and the slots of the last PROPERTIES and ARCHIVE before it. `archive_slot` is -1 if nothing was archived.
+    `stranger` is the completion time of the newest earlier write of a foreign writer, "" if its decider knew of none; None in older
+    pointers, which lack the field. The field is stored JSON, so its name stays. `may_double` is False if each record key is in only
+    one file group of a table that uses its record index (`timeline.log.unique_keys`); None: unknown. `shared` is False if no
+    foreign writer has ever written the table, and stays True once one has; None in older pointers.
     """
 
     table_id: str
@@ -117,7 +117,7 @@ def slot_path(slot: int) -> str:
 
 
 def payload_folder(instant: str) -> str:
-    """Return the folder of the payloads of an instant's tries to complete."""
+    """Return the folder of an instant's payloads: one for each attempt to complete it."""
     return f"{FOLDER}/payload/{instant}"
 
 
@@ -188,7 +188,7 @@ class Log:
 
     @cached_property
     def times(self) -> frozenset[str]:
-        """Request and completion times that entries name; times taken later lie above them."""
+        """Request and completion times that entries name; later times are above them."""
         return frozenset(time for _, entry in self.own for time in _times_of(entry))
 
     @cached_property
@@ -203,23 +203,23 @@ class Log:
 
     @cached_property
     def completions(self) -> frozenset[str]:
-        """Instants of these with the actions as which they complete, as `Timeline.done` has them."""
+        """Instants of `completed`, each with the word of its completed file, as in `Timeline.done`."""
         return frozenset(f"{entry.instant} {completes_as(entry.action)}" for _, entry in self._completes)
 
     @cached_property
     def lineage(self) -> object:
-        """The same object for logs that grew from one another, or were cut.
+        """Identity that a log shares with logs that were extended or cut from it.
 
-        A VOID or RESTORE, which takes a completion back, begins another one.
-        What is `completed` in one of them stays so in those with higher heads, also where its entry was cut off.
+        A VOID or RESTORE, which revokes a completion, begins a new lineage. Within one lineage, an instant that is `completed` in
+        one log is completed in all logs with higher heads, too, even if its entry was cut off.
         """
         return object()
 
     def fate(self, instant: str) -> tuple[int, Entry] | None:
-        """Return the slot that decides `instant`.
+        """Return the slot that decides `instant`, and its entry.
 
-        The RESTORE that undoes it, else its first CANCEL or unvoided COMPLETE. A RESTORE is returned as the CANCEL that it is for
-        this instant.
+        It is the RESTORE that undoes the instant, else its first CANCEL or unvoided COMPLETE. For a RESTORE the entry is a CANCEL
+        with its facts.
         """
         return self._fates.get(instant)
 
@@ -255,7 +255,7 @@ class Log:
 
 
 def automatic_of(storage: Storage) -> Mapping[str, Mapping[str, str | int]]:
-    """Return the automatic services that the table's creation recorded, with what each keeps.
+    """Return the automatic services that the table's creation recorded, with their settings.
 
     Adopted tables and those of earlier releases record none.
     """
@@ -322,9 +322,9 @@ def extended(log: Log, fresh: Sequence[Entry]) -> Log:
 
 
 def _keep(log: Log, grown: Log, added: Sequence[tuple[int, Entry]]) -> None:
-    """Keep what was derived of the entries that `grown` shares with `log`.
+    """Carry cached values of `log` over to `grown`, updated by the added entries.
 
-    A session appends an entry for each commit, and asks for all of this several times.
+    A session appends an entry for each commit, and uses these values several times.
     """
     derived, kept = vars(log), vars(grown)
     if "own" in derived:
@@ -337,7 +337,7 @@ def _keep(log: Log, grown: Log, added: Sequence[tuple[int, Entry]]) -> None:
     if "newest_time" in derived:
         kept["newest_time"] = max(log.newest_time, newest_of(times))
     if any(isinstance(entry, Void | Restore) for _, entry in added):
-        return  # an entry of before does not count any more: derived again
+        return  # an earlier entry is revoked: compute the other values again
     kept["lineage"] = log.lineage
     completes = [(slot, entry) for slot, entry in added if isinstance(entry, Complete)]
     if "voided" in derived:

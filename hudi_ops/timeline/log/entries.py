@@ -14,15 +14,15 @@ from hudi_ops.config.table import TableFacts
 from hudi_ops.errors import Corrupt
 
 ADOPTS = "adopt "
-"""How the decision's id of slot 0 begins in tables that were adopted."""
+"""Prefix of the decision id of slot 0 in adopted tables."""
 
 
 class _Entry(BaseModel):
     """Common fields of every entry.
 
     These are the table's id, the decision's id (the same for every try of one decision), the owner, and the time.
-    `properties_slot` and `archive_slot` are those of the last PROPERTIES and ARCHIVE below this slot, so that the head alone
-    locates the rest of a log. Older entries lack them: -1 is "unknown" for the first, and "none, or unknown" for the second.
+    `properties_slot` and `archive_slot` are the slots of the last PROPERTIES and ARCHIVE below this slot, so that the head is
+    enough to find them. Older entries lack both: -1 means "unknown" for the first, and "none, or unknown" for the second.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -39,9 +39,9 @@ class Plan(_Entry):
     """Publication of a service's plan, whose exact bytes are in the file `payload`.
 
     `cancellable`: whether a cancel may end it (RFC-79); None in entries of earlier releases. It is overdue once it is
-    `cancel_after_hours` old, or once `cancel_after_instants` instants were requested after it; None: never. `on_overlap` says what
-    a write to its file groups does: `pass` completes beside it, `shrink` completes and is left out of it, `cancel` ends it first;
-    empty in entries of earlier releases. A write that would end it waits first until it is `cancel_wait_s` old.
+    `cancel_after_hours` old, or once `cancel_after_instants` instants were requested after it; None: never. `on_overlap` is the
+    effect of a write to its file groups: `pass`: both complete; `shrink`: the plan leaves out these groups; `cancel`: the write
+    cancels the plan first; empty in entries of earlier releases. Such a write waits until the plan is `cancel_wait_s` seconds old.
     """
 
     kind: Literal["PLAN"] = "PLAN"
@@ -72,16 +72,16 @@ class Takeover(_Entry):
 class Complete(_Entry):
     """Completion of an instant.
 
-    `payload` is the path of the exact bytes of its completed file, and `metadata` that of its delta of the table's metadata
-    table, empty where there is none to maintain; `metadata_seen` is the decider's view of that timeline (docs/protocol.md
+    `payload` is the path of the exact bytes of its completed file. `metadata` is the path of its delta of the metadata table, empty
+    if the table has none. `metadata_seen` is a digest of the metadata table's timeline as its decider read it (docs/protocol.md
     §18), empty in older entries.
 
-    `seen` holds request times that its decider found on the timeline, of completed writes that it did not know from the log,
-    with completion times above `seen_from`, and of pending plans: any other that the applying process finds there came
-    afterwards. `seen_from` is None in older entries and for instants that are no writes.
+    `seen` holds request times that its decider found on the timeline: of pending plans, and of completed writes that are not in the
+    log and completed after `seen_from`. Any other plan or write that an applier finds there was added later. `seen_from` is None in
+    older entries and for instants that are no writes.
 
-    `indexes` names the partitions of the metadata table for which the delta was made, also those without a record in it. A build
-    that announced its partitions reads there which completions carry them. It is empty in entries of earlier releases.
+    `indexes` names the partitions of the metadata table for which the delta was made, even if it has no record for them. From it a
+    build that announced its partitions learns which completions cover them. It is empty in entries of earlier releases.
     """
 
     kind: Literal["COMPLETE"] = "COMPLETE"
@@ -105,8 +105,8 @@ class Complete(_Entry):
 class Cancel(_Entry):
     """Decision that an instant will never complete.
 
-    `cause` says what led to it: `request`, `policy`, `ingestion` or `priority`; it is empty in entries of earlier
-    releases, and where a rollback of a dead writer needs it. `requester` names who asked, `by` the instant that it made way for.
+    `cause` is `request`, `policy`, `ingestion` or `priority`; it is empty in entries of earlier releases, and if the CANCEL
+    precedes the rollback of a dead writer. `requester` names the person or process that asked, `by` the instant with precedence.
     """
 
     kind: Literal["CANCEL"] = "CANCEL"
@@ -128,27 +128,27 @@ class Void(_Entry):
 class Properties(_Entry):
     """Keys of `hoodie.properties` to set and to remove.
 
-    `facts` is all that Apache Hudi does not store. Of the two lists of the metadata table's partitions only changes are
-    stored, since Apache Hudi changes them, too: `adds` were built, at the metadata table's instant `built_at`, and `drops`
-    go. `upon` is the digest of the instants that had completed when a build of an earlier release was decided
-    (`timeline.completed`): the added partitions hold those alone.
+    `facts` holds the table facts that Apache Hudi does not store. Of the two lists of the metadata table's partitions only changes
+    are stored, since Apache Hudi changes the lists, too: `adds` were built, at the metadata table's instant `built_at`; `drops` are
+    removed. `upon` is set by builds of earlier releases: the digest of the instants that had completed when the build was decided
+    (`timeline.completed`). The added partitions cover only these instants.
 
     `announces` names partitions that the build of the plan `plan` has filled at `built_at`: writers add to them from this slot on,
-    readers ignore them. `adds` without `upon` lists announced ones, once nothing is missing in them. Releases without announcements
-    ignore the field, so the build looks whether the file names them.
+    readers ignore them. `adds` without `upon` lists announced partitions once they are complete. Releases without announcements
+    ignore the field, so the build checks whether the file names the partitions.
 
-    `to_build` names dropped partitions that are to be built again: the process that continues after a crash finds there which
-    ones existed.
+    `to_build` names dropped partitions that must be built again: a process that continues after a crash learns from it which
+    partitions existed.
 
-    `settings` are the values with which `hoodie.properties` is compared from this slot on; they are never folded onto it.
+    `settings` are the values with which `hoodie.properties` is compared from this slot on; they are never written into the file.
     Slot 0 of a table of this library lacks them, as `set` holds all of its properties; so do entries of earlier releases,
     which ignore the field (`timeline.settings.settings_check`).
 
-    `doubled_keys` counts record keys that lay in more than one file group, of all writes that had completed by
-    `counted_until`; None: they were not counted.
+    `doubled_keys` counts the record keys in more than one file group, over all writes that had completed by `counted_until`; None:
+    they were not counted.
 
-    `automatic` names services that writers run after commits, with what each keeps (`config.upkeep_settings`). Slot 0's counts.
-    Entries of earlier releases and of adoptions lack it: there are none.
+    `automatic` names services that writers run after commits, with their settings (`config.upkeep_settings`). Only slot 0's counts.
+    Entries of earlier releases and of adoptions lack it: such tables have no automatic services.
     """
 
     kind: Literal["PROPERTIES"] = "PROPERTIES"
@@ -169,7 +169,7 @@ class Properties(_Entry):
 
 
 class Archive(_Entry):
-    """Archiving of instants up to `boundary`, which the file `history` keeps."""
+    """Archiving of instants up to `boundary`, which the history file `history` holds."""
 
     kind: Literal["ARCHIVE"] = "ARCHIVE"
     boundary: str
@@ -177,10 +177,10 @@ class Archive(_Entry):
 
 
 class Savepoint(_Entry):
-    """Making or deletion of the savepoint of a completed write.
+    """Creation or deletion of the savepoint of a completed write.
 
-    It has no part in the write's fate. `completion_time` is the one in the savepoint's file name; `payload` holds the exact bytes
-    of that file, and is empty for a deletion.
+    It does not decide about the write. `completion_time` is the one in the savepoint's file name; `payload` is the path of the
+    exact bytes of that file, empty for a deletion.
     """
 
     kind: Literal["SAVEPOINT"] = "SAVEPOINT"
@@ -220,7 +220,7 @@ class Restore(_Entry):
         return frozenset({self.payload})
 
     def cancels(self) -> Iterator[Cancel]:
-        """Yield what this entry says of each write that it undoes: the same as a CANCEL."""
+        """Yield a CANCEL with the facts of this entry for each write that it undoes."""
         fields = self.model_dump(
             include={"table_id", "decision_id", "owner", "at_ms", "properties_slot", "archive_slot"}
         )
@@ -236,7 +236,7 @@ _ADAPTER: TypeAdapter[Entry] = TypeAdapter(Entry)
 
 
 def cancel_of(fate: tuple[int, Entry] | None) -> Cancel | None:
-    """Return the CANCEL that decides an instant, given its fate; None without one."""
+    """Return the CANCEL in the fate of an instant; None if no CANCEL decides it."""
     return fate[1] if fate is not None and isinstance(fate[1], Cancel) else None
 
 
@@ -249,7 +249,7 @@ def decode_entry(data: bytes, path: str = "") -> Entry:
     """Read a slot.
 
     Raises:
-        Corrupt: not an entry of a kind this version knows; deciding past it would not be safe.
+        Corrupt: the bytes are no entry of a kind that this release knows; later decisions would not be safe.
     """
     try:
         return _ADAPTER.validate_json(data)

@@ -1,12 +1,11 @@
-"""Search for the commit log's head without a pointer, and for older entries.
+"""Find the commit log's head without a pointer, and read older entries.
 
-It probes slots and never lists.
+This probes slots and never lists.
 
-Which slots below the head may still be unapplied? Every process finishes all decided entries before it claims a slot, and
-again before it applies a decision of its own: it was the newest then. A VOID is claimed in the slot after the COMPLETE that
-it names, and finishes nothing else. So only the newest entry that is not a VOID may be unapplied; an entry below it was
-applied before the next one was claimed. The part that `newest_log` reads begins at or below it, and reaches down to the
-newest COMPLETE that counts, so that the next completion time is above every one before it. Source: docs/protocol.md §1.
+Only the newest entry that is not a VOID may be unapplied: every process applies all decided entries before it claims a slot. A VOID
+is the exception: it is claimed in the slot after the COMPLETE that it names, and nothing else is applied first. The part that
+`newest_log` reads begins at or below that newest entry, and reaches down to the newest COMPLETE that counts, so that the next
+completion time is above all earlier ones. Source: docs/protocol.md §1.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def newest_log(storage: Storage) -> Log | None:
                 voided.add(entry.slot)
             elif isinstance(entry, Complete):
                 has_complete = has_complete or slot not in voided
-            # Entries of older versions do not name the slots of the others: then the walk goes on.
+            # Entries of older releases do not name the PROPERTIES and ARCHIVE slots: then read on downwards.
             said = said or (entry if entry.properties_slot >= 0 else None)
         if slot == 0 or (said is not None and has_complete):
             break
@@ -76,8 +75,8 @@ def older_entries(storage: Storage, log: Log) -> Iterator[tuple[int, Entry]]:
 def reaching_back(storage: Storage, log: Log, instant: str) -> Log:
     """Return the log extended down to the first slot that may name `instant`.
 
-    A process that completes an instant takes a time above every instant that it knows, and it knows those that slots name. So below
-    a completion time that is not above `instant` no slot names it.
+    A process takes a completion time above every instant that it knows, including those that slots name. So no slot below a
+    COMPLETE names `instant` if that COMPLETE's completion time is not above `instant`.
     """
     entries: list[Entry] = []
     base = log.base
@@ -93,8 +92,8 @@ def reaching_back(storage: Storage, log: Log, instant: str) -> Log:
 def _head(storage: Storage, first: Properties) -> tuple[int, Entry]:
     """Return number and entry of a slot that is the head, or was when it was read.
 
-    It doubles the slot number, then bisects. Slots with another table's id count as free: their writer slept while the table
-    was made again, and may have left them above a gap. `refresh_log` walks over those right above the head.
+    It doubles the slot number, then bisects. Slots with another table's id count as free: their writer slept while the table was
+    created again, and may have left them above a gap. `refresh_log` skips those right above the head.
     """
     low, entry, high = 0, first, 1
 

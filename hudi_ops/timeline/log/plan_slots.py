@@ -1,4 +1,4 @@
-"""Find what the commit log says of a plan."""
+"""Find the PLAN and the newest TAKEOVER of an instant in the commit log."""
 
 from __future__ import annotations
 

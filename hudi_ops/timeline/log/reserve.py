@@ -8,7 +8,7 @@ from hudi_ops.timeline.log.commit_log import Log
 from hudi_ops.timeline.names import ahead_ms, instant_of_ms, ms_of_instant, newest_of
 
 CLOCK_AHEAD_MS_MAX = 60_000
-"""Most that the table's newest time may be ahead of this machine's clock; beyond it, decisions are refused."""
+"""Longest time in ms by which the table's newest time may be ahead of this clock; beyond it, decisions are refused."""
 
 
 def known_times(timeline: Timeline, log: Log | None) -> frozenset[str]:
@@ -17,7 +17,7 @@ def known_times(timeline: Timeline, log: Log | None) -> frozenset[str]:
 
 
 def newest_known(timeline: Timeline, log: Log | None) -> frozenset[str]:
-    """Return the newest of `known_times`, enough to take a later one; nothing of an empty table."""
+    """Return the newest of `known_times`, as a set with one time; empty for an empty table."""
     newest = max(timeline.newest_time, log.newest_time if log is not None else "")
     return frozenset({newest} if newest else ())
 
@@ -25,12 +25,12 @@ def newest_known(timeline: Timeline, log: Log | None) -> frozenset[str]:
 def next_after(times: frozenset[str], now_ms: int, table: str, zone: str, *, follows_future: bool = False) -> str:
     """Return the first time that is not before now and above every one of `times`.
 
-    Where clocks are put back, times rise by single milliseconds until the clock has caught up. `follows_future`: times may follow
-    one that lies in the future.
+    If the clock was set back, times rise by single milliseconds until the clock has caught up. `follows_future`: accept a newest
+    time in the future.
 
     Raises:
-        Unavailable: the table's newest time lies more than a minute ahead of this clock: one of the two clocks is wrong, and times
-            taken now would push the table further ahead.
+        Unavailable: the table's newest time is more than a minute ahead of this clock: this clock, or that of the writer, is wrong,
+            and times taken now would move the table further ahead.
     """
     newest = newest_of(times)
     now = instant_of_ms(now_ms, zone)
@@ -55,7 +55,7 @@ def next_after(times: frozenset[str], now_ms: int, table: str, zone: str, *, fol
 def refuse_future_beside_foreign_writers(times: frozenset[str], now_ms: int, table: str, zone: str) -> None:
     """Refuse to follow an instant in the future on a table with foreign writers.
 
-    Apache Hudi's writers take the present time, which would be below ours.
+    Apache Hudi's writers take the present time, which would be below our instant.
 
     Raises:
         InvalidRequest: the newest time lies more than a minute ahead of this clock.
@@ -77,7 +77,7 @@ def refuse_future_beside_foreign_writers(times: frozenset[str], now_ms: int, tab
 def free_at_or_below(time: str, taken: frozenset[str]) -> str:
     """Return the first time from `time` downwards that is not among `taken`.
 
-    No process that knows `time` will take it later, as times rise.
+    No process that knows `time` will take the returned time later, since times rise.
     """
     while time in taken:
         time = instant_of_ms(ms_of_instant(time) - 1)

@@ -1,9 +1,9 @@
-"""Check that each record key of a table lies in only one file group.
+"""Check by commit metadata that each record key of a table is in only one file group.
 
-Its writes' metadata tell. A record index holds one location for a key. If a key lies in two file groups, as after inserts of
-Apache Hudi, which do no look-up, a reader that uses the index finds one of its rows and a reader that lists finds both. So a
-read uses the index only if no write without a look-up has added keys since they were counted. A table of this library begins
-with a count of zero (docs/protocol.md §18).
+A record index holds one location for each key. A key may be in two file groups after inserts of Apache Hudi, which do no look-up.
+Then a reader that uses the index finds one of its rows, and a reader that lists finds both. So a read uses the index only if no
+write without a look-up has added keys since the doubled keys were counted. A table of this library begins with a count of zero
+(docs/protocol.md §18).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LOOKED = frozenset({
     "LOG_COMPACT",
     "CLUSTER",
 })
-"""Operations that look up the keys of their rows first, or add no new ones."""
+"""Operations that look up the keys of their rows first, or add no new keys."""
 
 _UNCOUNTED = "no count shows that each record key lies in only one file group"
 
@@ -73,7 +73,10 @@ def counted_until(timeline: Timeline) -> str:
 
 
 def _brings_doubt(metadata: CommitMetadata) -> bool:
-    """Return whether a foreign write may have doubled a key; its index is not stored."""
+    """Return whether a foreign write may have put a key into a second file group.
+
+    The index that the write used is not stored.
+    """
     if metadata.operation.startswith("UPSERT"):
         return any(stat.num_inserts for stat in metadata.stats)
     return bool(metadata.stats) and may_double(metadata.operation, is_ours=False)
@@ -82,7 +85,10 @@ def _brings_doubt(metadata: CommitMetadata) -> bool:
 def _of_count(
     count: Properties | None, newest: Sequence[Instant], doubtful: Instant | None = None, operation: str = ""
 ) -> str:
-    """Return the doubt of a count, which is void once its newest write left the timeline."""
+    """Return why a count does not prove that keys are unique, for people; empty if it does.
+
+    A count is valid only while the newest write that it covers is on the timeline.
+    """
     is_covered = count is not None and any(write.completion_time == count.counted_until for write in newest)
     if (
         count is None

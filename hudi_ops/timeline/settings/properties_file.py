@@ -14,8 +14,9 @@ from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.names import instant_of_ms
 
 FOLDED_KEY = "hudi_ops.properties_slot"
-"""Key of this library: the newest slot of the commit log that is folded into the file. Unknown keys survive Apache Hudi 1.1, not
-1.0.
+"""Key of this library: the newest slot of the commit log that is folded into the file.
+
+Apache Hudi 1.1 keeps unknown keys when it rewrites the file; 1.0 drops them.
 """
 
 
@@ -35,7 +36,7 @@ def read_properties(storage: Storage) -> dict[str, str]:
         Corrupt: a file exists, and neither it nor the backup can be read.
     """
     problem: Corrupt | None = None
-    # Apache Hudi removes the backup once the new file exists: a reader that found neither read the file too early.
+    # Apache Hudi removes the backup once the new file exists: if neither was found, the file was read too early.
     for path in (PROPERTIES_PATH, BACKUP_PATH, PROPERTIES_PATH):
         try:
             values = properties.loads(storage.get(path), path)
@@ -68,7 +69,7 @@ def load_config(storage: Storage) -> TableConfig:
 
 
 def read_backup(storage: Storage) -> dict[str, str] | None:
-    """Return the properties before an unfinished rewriting of the file, or None."""
+    """Return the properties from before an unfinished rewrite of the file, or None."""
     try:
         values = properties.loads(storage.get(BACKUP_PATH), BACKUP_PATH)
         _check(values, BACKUP_PATH)

@@ -1,8 +1,8 @@
 """Comparison of `hoodie.properties` with the commit log.
 
-A damaged or edited file is refused, and never repaired automatically. A reader reads the slot that the file's own number names, one
-read for a session; a writer has loaded the log. Only when the two disagree is everything read: the newest slots, decided entries
-that are not folded yet, and the file once more, since Apache Hudi deletes and recreates it, with its backup beside it in between.
+A damaged or edited file is refused, and never repaired automatically. A reader compares it with the slot that the file names, which
+costs one read for a session; a writer has loaded the log. Only if both disagree, more is read: the newest slots, decided entries
+that are not folded yet, and the file once more. Apache Hudi rewrites the file by deletion and creation, with a backup in between.
 
 Source: docs/protocol.md §6; docs/format.md §1.4.
 """
@@ -24,7 +24,7 @@ from hudi_ops.timeline.settings.properties_file import folded_slot, load_config,
 logger = logging.getLogger(__name__)
 
 LOOKS = 3
-"""Readings of a file that contradicts the log before the error is raised."""
+"""Number of times that a file which contradicts the log is read before the error is raised."""
 
 
 def settings_in(entry: Properties) -> Settings:
@@ -33,7 +33,7 @@ def settings_in(entry: Properties) -> Settings:
 
 
 def kept_settings(storage: Storage, slot: int, entry: Properties) -> Settings:
-    """Return the settings of a PROPERTIES entry, or of the newest one below it that has some."""
+    """Return the settings of a PROPERTIES entry, or of the newest earlier entry with settings."""
     while not (found := settings_in(entry)) and slot > 0:
         slot = max(entry.properties_slot, 0)
         below = read_slot(storage, slot)
@@ -63,9 +63,9 @@ def with_entry(values: Settings, entry: Properties) -> dict[str, str]:
 
 
 def open_config(storage: Storage, known: dict[int, Settings]) -> TableConfig:
-    """Return a table's settings, for reading rows; the table's type follows the file.
+    """Return a table's settings for reading rows; the table type is taken from the file.
 
-    `known` caches settings by slot for a session; those that are read are added.
+    `known` caches settings by slot for a session; settings that are read are added to it.
 
     Raises:
         InvalidRequest: the path is not a table.
@@ -87,16 +87,16 @@ def open_config(storage: Storage, known: dict[int, Settings]) -> TableConfig:
         return config
     log = newest_log(storage)
     if log is None:
-        return config  # the table whose log was known is gone, and a foreign writer made this one
+        return config  # the table whose log was known is gone, and a foreign writer created this one
     found = agreed(storage, log, with_type=False)
     known[slot] = kept_settings(storage, log.properties_slot, log.properties)
     return found
 
 
 def logged_config(storage: Storage, config: TableConfig, log: Log, known: dict[int, Settings]) -> TableConfig:
-    """Return settings for writing: the given ones if they agree with the log, else the present.
+    """Return settings for writing: `config` if it agrees with the log, else settings read again.
 
-    `log` is its newest part, read after `config`.
+    `log` is the newest part of the log, read after `config`.
 
     Raises:
         Corrupt: the file contradicts the log.
@@ -128,7 +128,9 @@ def parsed_config(storage: Storage) -> TableConfig:
 
 
 def repaired_config(storage: Storage) -> TableConfig:
-    """Return a table's settings, with the log's values for contradicting ones; the file stays.
+    """Return a table's settings, with the log's values where the file contradicts it.
+
+    The file is not changed.
 
     Raises:
         InvalidRequest: the path is not a table.
@@ -157,7 +159,7 @@ def refuse_unopenable(storage: Storage) -> None:
 def agreed(storage: Storage, log: Log, *, with_type: bool = True) -> TableConfig:
     """Return the settings of a table whose file seems to contradict the log.
 
-    Decided entries that are not folded yet count as folded. Where lines are missing the backup is read, as Apache Hudi does.
+    Decided entries that are not folded yet count as folded. If lines are missing, the backup is read, as Apache Hudi does.
 
     Raises:
         Corrupt: the file does contradict the log, or cannot be parsed.
@@ -202,6 +204,6 @@ def contradiction(wrong: Sequence[Difference], table: str) -> Corrupt:
 
 
 def _newest(storage: Storage, slot: int) -> Settings:
-    """Return the log's newest settings, for a file whose number is no PROPERTIES slot."""
+    """Return the log's newest settings, for a file that names no PROPERTIES slot."""
     log = newest_log(storage) if slot > 0 else None
     return kept_settings(storage, log.properties_slot, log.properties) if log is not None else {}

@@ -112,7 +112,7 @@ def check_base_files(subject: Subject, facts: TableFacts | None, rings: Mapping[
 
 
 def _doubles(metadata: CommitMetadata, facts: TableFacts | None) -> bool:
-    """Return whether a write may have written existing keys again, as it looked none up."""
+    """Return whether a write may have written existing keys again, since it did no look-up."""
     is_foreign = facts is not None and not facts.has_buckets and POINTER_KEY not in metadata.extra
     return metadata.operation == "BULK_INSERT" or (is_foreign and metadata.operation == "INSERT")
 
@@ -194,7 +194,7 @@ def _check_keys(report: Findings, task: FileCheck, keys: pa.ChunkedArray, low: s
     bounds = key_range(keys)
     if low is not None and high is not None and bounds != (low, high):
         found = "no keys" if bounds is None else f"keys {bounds[0]!r} to {bounds[1]!r}"
-        # A range that is too wide costs time; with one that is too narrow look-ups skip the file.
+        # If a range is too wide, look-ups take longer; if it is too narrow, they skip the file.
         narrower = bounds is not None and (bounds[0].encode() < low.encode() or bounds[1].encode() > high.encode())
         (report.error if narrower else report.info)(
             "key-range", f"the footer says {low!r} to {high!r}, the file holds {found}", task.path, "rewrite the file"
@@ -262,7 +262,7 @@ def _check_across(
             continue
         first = twice[0]
         holders = [path for path, held in holding if pc.is_in(first, value_set=held).as_py()]
-        # As within a file: allowed after inserts of Apache Hudi and bulk inserts.
+        # As within one file, this is allowed after inserts of Apache Hudi and after bulk inserts.
         facts, may_double = members[0][0].facts, members[0][0].may_double
         (findings.warning if facts is None or (may_double and not facts.has_buckets) else findings.error)(
             "key-in-two-groups",
@@ -283,7 +283,7 @@ def _after_merging(subject: Subject, partition: str, keys: pa.Array) -> list[tup
 
     Empty if no slice has log files, or if they cannot be read.
 
-    A base file keeps the rows that a log file deletes: such a key may be in another file group since.
+    A base file still has the rows that a log file deletes; such a key may have been added to another file group since.
     """
     slices = [slice_ for slice_ in subject.slices if slice_.partition_path == partition]
     if not any(slice_.logs for slice_ in slices):

@@ -30,7 +30,7 @@ def check_files(subject: Subject, findings: Findings) -> None:
 def _check_named(subject: Subject, named: NamedFile, findings: Findings) -> None:
     size = subject.sizes.get(named.path)
     if size is None:
-        # A listing is no snapshot: ask for the file itself before reporting it.
+        # A listing is no snapshot: request the file itself before reporting it.
         if (
             named.path in subject.removed
             or subject.storage.head(named.path) is not None
@@ -92,7 +92,7 @@ def _is_superseded(subject: Subject, named: NamedFile) -> bool:
 
 
 def _is_of_no_child(subject: Subject, named: NamedFile) -> bool:
-    """Return whether it is a log file of a group that a resize did not or will not make."""
+    """Return whether a file is a log file of a group that a resize did not or will not make."""
     name = parse_data_file(named.stat.file_name)
     if name is None or not name.is_log or name.instant == named.instant.time or subject.config.layout == 1:
         return False

@@ -91,7 +91,7 @@ def check_log_file(task: LogCheck) -> tuple[Finding, ...]:
 
 def _task(subject: Subject, facts: TableFacts | None, rings: Mapping[str, Ring], file: FoundFile) -> LogCheck:
     named = subject.named[file.info.path]
-    # A log file written ahead of a resize has its plan's instant in its name, its writer's in its blocks.
+    # The name of a log file written ahead of a resize has the instant of the plan; its blocks have the instant of its writer.
     is_own = subject.config.layout == 2 and named.instant.time == file.name.instant
     stat = named.stat
     return LogCheck(

@@ -1,4 +1,4 @@
-"""Find leftovers of resizes: log files of buckets never made, rings that do not count.
+"""Find leftovers of resizes: log files of buckets that were never made, and unused rings.
 
 Source: docs/protocol.md §27, §29.
 """
@@ -24,7 +24,8 @@ from hudi_ops.verify.subject import NamedFile, Subject
 def needs_child(subject: Subject, resize: Instant, group: tuple[str, str]) -> bool:
     """Return whether a pending resize will make a child group from its child logs.
 
-    Not if it is cancelled, or leaves its plan group out: then a write touched a parent and put nothing into the children.
+    It will not if it is cancelled, or if it leaves out the plan group because a write replaced a parent, or wrote to a parent and
+    not to the children.
     """
     if subject.is_marked(resize.time):
         return False
@@ -57,7 +58,7 @@ class Leftovers:
 
     @classmethod
     def of(cls, subject: Subject, reader: RingReader) -> Leftovers:
-        """Return those of a table."""
+        """Return the leftovers of a table."""
         return cls(subject, reader, all_ring_versions(subject.storage))
 
     @cached_property
@@ -150,4 +151,4 @@ class Leftovers:
             ring = parse_ring(self.subject.storage.get(path), path, partition_path, resize)
             return file_id.removesuffix("-0") in ring.prefixes and self.reader.counts(resize, versions)
         except HudiOpsError:
-            return True  # another check reports the ring; no file is called a leftover without it
+            return True  # another check reports the ring; without a readable ring no file counts as a leftover

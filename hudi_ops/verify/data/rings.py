@@ -23,7 +23,7 @@ from hudi_ops.verify.subject import Subject
 def check_rings(subject: Subject, log: Log, findings: Findings) -> dict[str, Ring]:
     """Check the rings of a table; return the present one of each partition with files."""
     facts = log.properties.facts
-    # Of a table that Apache Hudi alone writes, the log does not say the index.
+    # The log does not name the index of a table that only Apache Hudi writes.
     if not facts.has_ring and (facts.takes_rows or not subject.under(RINGS_FOLDER)):
         return {}
     _check_versions(subject, findings)
@@ -73,7 +73,7 @@ def check_rings(subject: Subject, log: Log, findings: Findings) -> dict[str, Rin
 
 
 def _check_named(subject: Subject, findings: Findings) -> None:
-    """Report rings that completed writes made, and whose files are gone without a newer one.
+    """Report rings of completed writes whose files are gone and which no newer ring replaces.
 
     An older ring names file groups that were replaced: rows written there are seen by no reader.
     """

@@ -1,4 +1,4 @@
-"""Check secondary indexes: readers that ask one do not see the rows whose entries it lacks."""
+"""Check secondary indexes: readers that use one do not see rows whose entries are missing."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def _is_being_cleaned(table: Subject, instant: str, path: str) -> bool:
 def _check_superfluous(subject: IndexSubject, path: str, found: Differences) -> None:
     table = subject.table
     if path in table.sizes:
-        # No completed write names files of writes that completed since the first reading, nor those of failed tasks.
+        # If no completed write names a file, its write may have completed after the first reading, or its task failed.
         instant = next((file.name.instant for file in table.data_files if file.info.path == path), "")
         writer = subject.metadata.instants.data.find(instant)
         if (writer is None or not writer.is_completed) and not _is_being_cleaned(table, instant, path):

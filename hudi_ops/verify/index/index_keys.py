@@ -1,4 +1,4 @@
-"""Check the record index: Apache Hudi inserts a key that it lacks a second time."""
+"""Check the record index: if it lacks a key, Apache Hudi inserts that key a second time."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ class _Elsewhere:
 def _check_superfluous(subject: IndexSubject, rows: pa.Table, found: Differences) -> None:
     """Report records of keys that no slice holds.
 
-    A key that a log file deleted may still have one, of a file group that may no longer exist. It is harmless if writers use
-    another index.
+    A key that a log file deleted may still have a record, even of a file group that no longer exists. The record is harmless if
+    writers use another index.
     """
     if not rows.num_rows:
         return

@@ -126,7 +126,7 @@ def _check_range(
     stored = f"[{held['least']!r}, {held['greatest']!r}]"
     what = f"column {each.column} of {_name_of(partition, fact)} is {stored}, expected [{least!r}, {greatest!r}]"
     if not held["is_known"]:
-        # What Apache Hudi writes where a footer does not tell; no reader goes by it.
+        # Apache Hudi writes this value if a footer has none; no reader uses it.
         if least is not None and held["least"] is None:
             found.report(
                 "warning", "ranges that are not known", f"{what}: Apache Hudi may leave it out of filters", fact.path

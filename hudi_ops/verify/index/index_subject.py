@@ -68,9 +68,9 @@ class IndexSubject:
 
     @cached_property
     def metadata(self) -> MetadataTable:
-        """The metadata table, listed after the table's files, and before its timeline is read again.
+        """The metadata table, listed after the table's files and before its timeline is read again.
 
-        All partitions are listed at once, and once more if a compaction removed files during the listing.
+        All partitions are listed at once, and again if a compaction removed files during the listing.
 
         Raises:
             Unavailable: storage did not answer, or compactions interrupted each try.

@@ -126,6 +126,6 @@ def _check_ledgers(subject: Subject, findings: Findings) -> None:
                     f"{RESTORE} before the next ingest",
                 )
         except Corrupt as error:
-            # The file that it cannot read, or lacks, may be one that this ledger builds upon.
+            # The unreadable or missing file may be one that this ledger builds upon.
             found = error.details.get("path", path)
             findings.error("ledger-broken", str(error.what), found, f"{RESTORE} before the next ingest")

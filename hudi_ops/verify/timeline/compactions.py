@@ -1,6 +1,6 @@
-"""Invariants of compactions: none left a log file out, and the inputs of pending ones exist.
+"""Check compactions: none left out a log file, and all inputs of pending ones exist.
 
-Also: log files whose slice follows from the archived timeline alone (docs/format.md §9.2).
+Also report log files whose slice follows from the archived timeline alone (docs/format.md §9.2).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def check_compactions(subject: Subject, findings: Findings) -> None:
 
 
 def check_archived_writers(subject: Subject, findings: Findings) -> None:
-    """Report log files of archived writers, requested before the newest base file of the group.
+    """Report log files of archived writers that are older than their group's newest base file.
 
     Version 6 is skipped: its log files name their base file.
     """

@@ -1,6 +1,6 @@
 """Signs of foreign writers with conflicting settings (docs/protocol.md §10).
 
-None of them proves damage; each was caused by a wrong setting whenever it was seen.
+No sign proves damage, but so far a wrong setting was the cause each time.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _is_resize(subject: Subject, instant: Instant) -> bool:
 
 
 def _check_eager(logged: LogSubject, rollback: Instant, findings: Findings) -> None:
-    """Report rollbacks of writes whose heartbeat was live: it lives for EXPIRY_MS at least."""
+    """Report rollbacks of writes whose heartbeat is live, or cannot have expired before."""
     subject = logged.subject
     lease = read_lease(subject.storage, rollback.time)
     if lease is not None and lease.owner is not None:
@@ -93,7 +93,7 @@ def _check_eager(logged: LogSubject, rollback: Instant, findings: Findings) -> N
         except HudiOpsError:
             continue  # bootstrap instants are numbers, not times
         cancel = cancel_of(logged.log.fate(target))
-        # hudi-ops cancels first. Apache Hudi may finish a pending rollback of hudi-ops, which then has no COMPLETE slot.
+        # hudi-ops cancels before it rolls back. If Apache Hudi finishes its pending rollback, that has no COMPLETE slot.
         is_ours = cancel is not None and cancel.at_ms <= begun_ms
         if not is_ours and (soon or subject.is_beating(target)):
             findings.warning(

@@ -1,6 +1,6 @@
 """Leftovers of unfinished work: unnamed data files, markers, leases, ledgers and payloads.
 
-Readers that list take a data file for rows once its instant is completed or is older than the start of the timeline
+Readers that list storage show the rows of a data file once its instant is completed or is older than the start of the timeline
 (docs/format.md §9.1).
 """
 
@@ -66,7 +66,7 @@ def _check_unnamed(subject: Subject, file: FoundFile, findings: Findings) -> Non
 def _writer_of(subject: Subject, file: FoundFile) -> str:
     """Return the instant that wrote a file.
 
-    It is the one in the name, except of log files that writes put into the children of a resize, once that has completed.
+    It is the instant in the name, except for log files that writes put into the children of a resize, once the resize completed.
     """
     found = subject.timeline.find(file.name.instant)
     is_beside = file.is_log and found is not None and found.is_completed and found.kind == "replacecommit"
@@ -141,7 +141,7 @@ def _instants_under(subject: Subject, folder: str) -> list[str]:
 
 
 def is_withdrawn(subject: Subject, time: str) -> bool:
-    """Return whether a canceller withdrew a plan and died; the next write or clean goes on."""
+    """Return whether a canceller withdrew a plan and died; the next write or clean continues."""
     is_queued = any(info.name == time for info in subject.under(QUEUE))
     is_off = subject.timeline.find(time) is None and not any(one.time == time for one in subject.timeline.aborted)
     is_marked = any(info.name == time for info in subject.under(MARKS))
