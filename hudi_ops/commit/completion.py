@@ -20,7 +20,7 @@ from hudi_ops.timeline.log.reserve import newest_known
 from hudi_ops.timeline.state import TableState
 
 MAKES_MAX = 50
-"""Most times that an attempt makes its metadata delta and child logs: again after each change of the table that affects them."""
+"""Most times that an attempt makes its metadata delta or child logs again, after changes of the table that affect them."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from hudi_ops.storage.protocol import Storage
 
 FOLDER = ".hoodie/.temp"
 SHOWN_BYTES_MAX = 200
-"""Number of characters that are shown of a line that names no data file."""
+"""Most bytes that are shown of a line that names no data file."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _MARKER = re.compile(r"(?P<data>.+)\.marker\.(?P<kind>CREATE|MERGE|APPEND)")

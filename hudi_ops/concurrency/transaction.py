@@ -167,8 +167,8 @@ def _taken(ctx: TableContext, slot: int, entry: Entry, *, is_first: bool) -> Cla
 def take_slot(ctx: TableContext, slot: int, entry: Entry) -> Claimed:
     """Claim a slot for an entry; settle an unknown outcome by a CANCEL in the same slot.
 
-    A put whose reply was lost may still land, but only in this slot. So the slot's content settles the outcome: either the entry
-    itself, or a CANCEL of its instant, after which the entry cannot land.
+    A put whose reply was lost may still land, but only in this slot. So the slot's content settles the outcome: the entry itself, a
+    CANCEL of its instant, or the entry of another process. In the last two cases the entry cannot land any more.
 
     Raises:
         Cancelled: a CANCEL of the entry's instant holds the slot.

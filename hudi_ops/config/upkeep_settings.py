@@ -94,7 +94,10 @@ class UpkeepSettings:
         return tuple(name for name in AUTOMATIC if (name in recorded if chosen[name] is None else chosen[name]))
 
     def beside(self, scheduled: Collection[str]) -> UpkeepSettings:
-        """Return the settings with scheduled services not automatic; scheduled cleans archive, too."""
+        """Return the settings where Airflow runs some services on a schedule.
+
+        These are not automatic, except where `automatic` is set. A scheduled clean also archives, so it turns off both.
+        """
         by_schedule = {"automatic": False}
         clean, archive = self.clean, self.archive
         if "clean" in scheduled and clean.automatic is None:

@@ -120,7 +120,7 @@ def _packed(tasks: Sequence[FileTask | SliceTask]) -> list[tuple[FileTask | Slic
 
 
 def _pushed(one: Any, schema: pa.Schema) -> Condition | None:
-    """Return our condition for a filter of Spark; None if the two would select other rows."""
+    """Return our condition for a filter of Spark; None if none surely selects the same rows."""
     kind = type(one).__name__
     if kind == "Not":
         inner = _pushed(one.child, schema)

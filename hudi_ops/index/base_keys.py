@@ -119,7 +119,7 @@ class BaseFileLocator:
     def _settle(
         self, path: str, keys: pa.Array, found: Mapping[KeyedGroup, Numbers], held: dict[KeyedGroup, Numbers]
     ) -> None:
-        """Remove groups whose log files deleted a key that several groups hold.
+        """Remove a key that several groups hold from those whose log files deleted it.
 
         A bulk insert, which looks up no keys, may have added the key again. If all groups deleted it, the first one stays.
         """

@@ -2,7 +2,8 @@
 
 A kind makes the records of its partition in four situations: of a whole table (a build), of a change between two moments (the
 catch-up of a build), of one write, and of removed files. Records of changes and writes, merged upon those of a table
-(`metadata.reader.merge`), must hold for the later table. The conformance suite of the tests checks each kind.
+(`metadata.reader.merge`), must equal those of a build of the later table; if files were removed, those of a kind that `widens`
+may be wider. The conformance suite of the tests checks each kind.
 """
 
 from __future__ import annotations

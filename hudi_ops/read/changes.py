@@ -54,7 +54,7 @@ class ChangesRequest:
     """Request for changes: the interval of writes, and the columns and rows of theirs to read.
 
     Attributes:
-        since: beginning: a checkpoint, a completion time or an ISO time; None: the earliest write that the timeline holds.
+        since: beginning: a checkpoint, a completion time or an ISO time; None: before all writes on both timelines.
         until: end, in the same forms; None: the newest completed write.
         fence: return only writes that were requested before every write that may still complete.
         timezone: time zone of the table's instants; used only if the table does not record it.

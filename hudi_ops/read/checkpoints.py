@@ -104,9 +104,9 @@ def newest_completion(instants: Iterable[Instant]) -> str:
 def checkpoint_at(
     table_id: str, timeline: Timeline, consumed: Sequence[tuple[str, str]], since: Checkpoint
 ) -> Checkpoint:
-    """Return the checkpoint after `since` and the consumed (completion time, request time).
+    """Return the checkpoint after `since` and the consumed writes.
 
-    `timeline` was listed before the writes were consumed.
+    `consumed` holds the (completion time, request time) of each. `timeline` was listed before the writes were consumed.
     """
     completed, instant = max(consumed, default=(since.completed, since.instant))
     if completed < since.completed:

@@ -98,7 +98,7 @@ def fixed_texts(condition: Condition, column: str, schema: pa.Schema) -> tuple[s
 
 
 def _is_exact(value: object, kind: pa.DataType) -> bool:
-    """Return whether equal values print equally: a text for a text column, or a whole number."""
+    """Return whether equal values print equally: text in text columns, integers in integer ones."""
     if isinstance(value, str):
         return bool(pa.types.is_string(kind))
     return isinstance(value, int) and not isinstance(value, bool) and bool(pa.types.is_integer(kind))

@@ -45,7 +45,7 @@ from hudi_ops.view.slices import Slice
 logger = logging.getLogger(__name__)
 
 FEW_GROUPS = 4
-"""If the record index names at most this many file groups, statistics are not read: their footers take less time."""
+"""If the record index names at most this many file groups, statistics are not read: the files' footers take less time."""
 
 KEYS_BY_VALUE_MAX = 10_000
 """Largest number of record keys to take from a secondary index; of more keys, most file groups contain one."""

@@ -6,8 +6,8 @@ first reads this clock, then the folder's times, then its names. If the clock is
 after the reading gets a later change time. So as long as device, inode, modification and change time are the same, no name has
 changed. A folder that changed within the same tick of the clock is read each time, as git does with files as young as its index.
 
-The cache is not used on network disks, which answer from caches of their own, on FUSE, on any other file system that is not known
-to be local, and after the clock was set back: there every call reads the folder.
+The cache is not used on network disks, which answer from caches of their own, on FUSE, and on any other file system that is not
+known to be local: there every call reads the folder. An answer from before the clock was set back is not used either.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LOCAL_TYPES = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "overl
 """File systems that set the times of their folders on this machine."""
 
 FOLDERS_KEPT_MAX = 256
-"""Largest number of folders whose names are remembered; the one read longest ago is forgotten first."""
+"""Largest number of folders whose names are remembered; the one asked for longest ago is forgotten first."""
 
 _PASSED_NS = 1_000_000
 """Time in ns by which the clock must have passed a stamp. The clock advances in steps of 1 to 10 ms."""

@@ -109,7 +109,7 @@ class ReadApi:
 
         Args:
             since: a checkpoint; a completion time (17 digits) or an ISO time, after which the interval begins; None or
-                `earliest`: from the start of the timeline.
+                `earliest`: every write on the active and the archived timeline.
             until: the same, as the end of the interval, which is in it; None: all that has completed.
             columns: as in `read`.
             where: as in `scan`.

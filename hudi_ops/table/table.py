@@ -203,8 +203,8 @@ class Table(ReadApi, IngestApi, RepairsApi, PlansApi):
         """Begin the commit log of a table that Apache Hudi made; a second call changes nothing.
 
         Args:
-            drop_metadata_table: drop its metadata table, which is kept otherwise. One with expression indexes is
-                refused until they are dropped. Apache Hudi's writers build it again unless `hoodie.metadata.enable=false`.
+            drop_metadata_table: drop its metadata table. Otherwise it is kept, and one with expression indexes is refused until
+                they are dropped. Apache Hudi's writers build it again unless `hoodie.metadata.enable=false`.
             dry_run: check everything, change nothing.
             count_keys: read the keys of all files of a table without buckets, and count those that lie in several file groups.
                 Reads use the record index only after a count found no key in two file groups.

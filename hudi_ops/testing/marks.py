@@ -23,7 +23,7 @@ _PRODUCT = "hudi_ops"
 def logged_marks() -> Iterator[Counter[str]]:
     """Count what the product logs at INFO and above, as `logger: text without values`.
 
-    Until the context ends, no other handler gets these lines: thousands of simulated crashes would fill any log.
+    Until the context ends, handlers of the root logger do not get these lines: thousands of simulated crashes would fill any log.
     """
     logger = logging.getLogger(_PRODUCT)
     marks: Counter[str] = Counter()
@@ -44,7 +44,7 @@ def logged_marks() -> Iterator[Counter[str]]:
 def watched(*functions: Callable[..., Any]) -> Iterator[Counter[str]]:
     """Count calls of functions as `module.name`, and errors as `module.name!Conflict`.
 
-    Until the context ends, each module of the product that has imported a function has a counting wrapper in its place.
+    Until the context ends, each module of the product that defines or imports a function has a counting wrapper in its place.
 
     Args:
         functions: functions of modules, not methods.

@@ -82,7 +82,7 @@ class Search:
         return not self._todo
 
     def next_run(self) -> RunRecord | None:
-        """Run the next schedule, and return the run; None: it came to a known state."""
+        """Run the next schedule, and return the run; None: it would end like another run."""
         schedule = self._todo.popleft()
         simulation, guide = self._scenario(), _Guide(schedule, self._reduce)
 

@@ -76,7 +76,7 @@ class PendingCall:
 
 @dataclass
 class StepEffects:
-    """Operations of an actor that other actors can depend on, by their paths."""
+    """Operations of an actor that may conflict with those of other actors, by their paths."""
 
     read: set[str] = field(default_factory=set)
     listed: set[str] = field(default_factory=set)

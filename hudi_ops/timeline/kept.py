@@ -138,7 +138,10 @@ def are_raised(instants: Sequence[Instant]) -> bool:
 
 
 def _keep_writes(before: Timeline, kept: dict[str, object], moved: Mapping[Key, Moved]) -> None:
-    """Carry over the completed writes, if at most one write completed and none vanished."""
+    """Carry over the completed writes, if at most one write completed and none vanished.
+
+    A sorted value is carried over only if the new write is the newest in its order.
+    """
     if any(old is not None and is_done(old) for old, _ in moved.values()):
         return
     done = [now for _, now in moved.values() if now is not None and is_done(now)]

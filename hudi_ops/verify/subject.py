@@ -243,7 +243,7 @@ class Subject:
         return table_schema(self.config, self.timeline, self.commits)
 
     def undouble(self) -> str:
-        """Return, as text, the steps that leave one row of a key in several file groups."""
+        """Return, as text, the steps that leave one row of each key that several file groups hold."""
         # With the record index a deletion removes the one copy that the index names; with other indexes it removes all.
         if "record_index" in self.config.metadata_partitions:
             again = rebuild_command("record_index")

@@ -36,7 +36,7 @@ def changed_slices(
 
     Args:
         logs_name_their_base: log files carry the instant of their base file (version 6), not their writer's.
-        earlier: resizes that `resizes_named` returns, if they completed before the end of the writes' interval.
+        earlier: resizes whose instants `resizes_named` returns, if they completed by the end of the interval.
 
     Raises:
         Unsupported: a write names a file that is no data file of Hudi's.

@@ -98,8 +98,8 @@ def list_again(storage: Storage, partition_path: str, timeline: Timeline) -> Lis
 def _is_settled(file: DataFile, timeline: Timeline) -> bool:
     """Return whether a file does not change any more, since its writer has completed.
 
-    Log files of layout 1 never count as settled: writers append to them, and their names hold the instant of the base file. In
-    layout 2 neither do log files with the instant of a resize in their names.
+    In layout 1 no file counts as settled: writers append to log files, whose names hold the instant of the base file. In layout 2
+    a log file with the instant of a resize in its name does not count either.
     """
     if timeline.layout == 1:
         return False

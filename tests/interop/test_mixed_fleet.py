@@ -92,7 +92,9 @@ class Place:
         report = verify_table(table.context.storage, deep=True)
         # Heartbeats are made to look old, so rollbacks that are still on the timeline seem to be too early.
         expected = EXPECTED_FINDINGS if archives else {*EXPECTED_FINDINGS, "eager-rollback"}
-        assert [str(one) for one in report.findings if one.invariant not in expected] == []
+        found = [str(one) for one in report.findings if one.invariant not in expected]
+        # A process of Apache Hudi that is killed between a put and its rename leaves the temporary file.
+        assert [one for one in found if "temporary file that a killed process" not in one] == []
         lock.close()
 
     def _check_archived(self, table: Table, order: list[tuple[str, str]]) -> None:

@@ -121,7 +121,7 @@ class DeltaMaker(ABC):
 
     @property
     def times(self) -> frozenset[str]:
-        """Newest time on the metadata table's timeline as of the last `fits`; empty before."""
+        """Newest time on the metadata table's timeline as of the last `fits`; empty if unknown."""
         return frozenset({self._own.newest_time}) if self._own is not None else frozenset()
 
     @property

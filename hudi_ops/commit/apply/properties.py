@@ -50,7 +50,8 @@ def apply_properties(ctx: TableContext, log: Log, slot: int, *, first: bool = Fa
     """
     named: list[tuple[Properties, bool]] = []
     for _ in range(WRITES_MAX):
-        # Read the log before the file: otherwise an entry that another decider applies in between would be overwritten.
+        # Read the log before the file. If another decider applies an entry in between, the put below may overwrite it: then the
+        # next round reads that entry in the log, and applies it.
         log = refresh_log(ctx.storage, log)
         try:
             current = read_properties(ctx.storage)

@@ -142,7 +142,7 @@ def _prefix(name: DataFileName) -> str:
 
 
 def _named_since(session: Session, state: TableState, time: str) -> frozenset[str]:
-    """Return the paths that writes completed after an instant name."""
+    """Return the paths that are named by writes with a completion time at or after an instant."""
     later = state.timeline.completed_since(time)
     metadata = (session.commits.metadata(state.timeline, write) for write in later)
     return frozenset(stat.path.lstrip("/") for commit in metadata if commit is not None for stat in commit.stats)

@@ -22,8 +22,8 @@ ACTION = "deltacommit"
 def apply_delta(storage: Storage, delta: MetadataDelta, completion_time: str) -> None:
     """Put a delta's log files; complete its delta commit at the data instant's completion time.
 
-    The delta above it counts at once. Its ranges are loose: if the write is voided later, a range may be too wide, and excludes
-    nothing.
+    The delta above it counts at once. Its ranges are loose: if the write is voided later, a range may be too wide, which excludes
+    no row by mistake.
 
     Raises:
         OutcomeUnknown: a file could not be settled; the next try settles it.

@@ -113,7 +113,7 @@ class Choice:
         return bool(self.planned)
 
     def leave_unfit_to_wait(self) -> None:
-        """Leave out candidates whose plan must not wait for its execution."""
+        """Leave out work whose plan must not wait for its execution."""
 
     def waiting(self) -> Iterator[Candidate]:
         """Yield the candidates that are not planned."""

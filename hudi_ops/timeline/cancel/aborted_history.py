@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 FOLDER = ".hoodie/.aborted"
 MERGED_BYTES_MAX = 16 << 20
-"""Files of this size or more are not merged any more; an archiver merges the smaller ones into one."""
+"""Largest size in bytes of a file that is still merged: an archiver merges such files into one."""
 READS_MAX = 5
 """Most attempts to read the folder while its files are being merged."""
 

@@ -36,7 +36,7 @@ class CancelPolicy:
     Attributes:
         cancellable: a cancel may end the plan.
         hours: age in hours from which the plan is overdue; None: age does not matter.
-        instants: number of later instants after which the plan is overdue; None: their number does not matter.
+        instants: number of later instants from which the plan is overdue; None: their number does not matter.
         on_overlap: effect of a write to its file groups. If the plan is not cancellable, `cancel` makes the write wait (`Busy`):
             after such a write, the executor of a plan that replaces groups would fail. If Apache Hudi may execute the plan,
             `shrink` counts as `cancel`, since Apache Hudi replaces all planned groups.

@@ -117,7 +117,7 @@ def slot_path(slot: int) -> str:
 
 
 def payload_folder(instant: str) -> str:
-    """Return the folder of an instant's payloads: one for each attempt to complete it."""
+    """Return the folder of an instant's payloads, also those of lost tries to decide it."""
     return f"{FOLDER}/payload/{instant}"
 
 

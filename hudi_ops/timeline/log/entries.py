@@ -41,7 +41,8 @@ class Plan(_Entry):
     `cancellable`: whether a cancel may end it (RFC-79); None in entries of earlier releases. It is overdue once it is
     `cancel_after_hours` old, or once `cancel_after_instants` instants were requested after it; None: never. `on_overlap` is the
     effect of a write to its file groups: `pass`: both complete; `shrink`: the plan leaves out these groups; `cancel`: the write
-    cancels the plan first; empty in entries of earlier releases. Such a write waits until the plan is `cancel_wait_s` seconds old.
+    cancels the plan first; empty in entries of earlier releases. Before it cancels the plan, a write waits until the plan is
+    `cancel_wait_s` seconds old.
     """
 
     kind: Literal["PLAN"] = "PLAN"
@@ -77,7 +78,7 @@ class Complete(_Entry):
     §18), empty in older entries.
 
     `seen` holds request times that its decider found on the timeline: of pending plans, and of completed writes that are not in the
-    log and completed after `seen_from`. Any other plan or write that an applier finds there was added later. `seen_from` is None in
+    log and completed after `seen_from`. Any other such plan or write that an applier finds was added later. `seen_from` is None in
     older entries and for instants that are no writes.
 
     `indexes` names the partitions of the metadata table for which the delta was made, even if it has no record for them. From it a
@@ -140,7 +141,7 @@ class Properties(_Entry):
     `to_build` names dropped partitions that must be built again: a process that continues after a crash learns from it which
     partitions existed.
 
-    `settings` are the values with which `hoodie.properties` is compared from this slot on; they are never written into the file.
+    `settings` are the values with which `hoodie.properties` is compared from this slot on; appliers never write them into it.
     Slot 0 of a table of this library lacks them, as `set` holds all of its properties; so do entries of earlier releases,
     which ignore the field (`timeline.settings.settings_check`).
 

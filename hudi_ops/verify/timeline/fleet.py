@@ -80,7 +80,7 @@ def _is_resize(subject: Subject, instant: Instant) -> bool:
 
 
 def _check_eager(logged: LogSubject, rollback: Instant, findings: Findings) -> None:
-    """Report rollbacks of writes whose heartbeat is live, or cannot have expired before."""
+    """Report rollbacks of writes whose heartbeat is live, or cannot have expired by then."""
     subject = logged.subject
     lease = read_lease(subject.storage, rollback.time)
     if lease is not None and lease.owner is not None:
@@ -93,7 +93,7 @@ def _check_eager(logged: LogSubject, rollback: Instant, findings: Findings) -> N
         except HudiOpsError:
             continue  # bootstrap instants are numbers, not times
         cancel = cancel_of(logged.log.fate(target))
-        # hudi-ops cancels before it rolls back. If Apache Hudi finishes its pending rollback, that has no COMPLETE slot.
+        # hudi-ops cancels before it rolls back. A pending rollback of hudi-ops that Apache Hudi finishes has no COMPLETE slot.
         is_ours = cancel is not None and cancel.at_ms <= begun_ms
         if not is_ours and (soon or subject.is_beating(target)):
             findings.warning(

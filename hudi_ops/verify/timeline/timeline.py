@@ -14,6 +14,8 @@ from hudi_ops.verify.subject import Subject
 
 _LIKE_TIMELINE = re.compile(r"\d{14,}[._].*")
 _LEGACY = re.compile(r"\d+\.([a-z]+)")
+_TEMPORARY = re.compile(r"\d+(_\d+)?\.[a-z.]+\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""Name of a file that Apache Hudi renames to a timeline file; source: docs/format.md §2.2."""
 
 
 def check_timeline(subject: Subject, findings: Findings) -> None:
@@ -47,6 +49,13 @@ def _check_names(subject: Subject, findings: Findings) -> list[TimelineFile]:
                 "it and its rows",
                 info.path,
                 "remove it, or restore its name `<request>_<completion>.<action>` from a copy of the table",
+            )
+        elif _TEMPORARY.fullmatch(name):
+            findings.info(
+                "timeline-name",
+                "temporary file that a killed process of Apache Hudi left; every reader skips it",
+                info.path,
+                "delete it once no process writes this instant",
             )
         else:
             findings.warning(

@@ -48,6 +48,11 @@ def test_name_that_is_no_instant(foreign):
     assert found(foreign) == warnings("timeline-name")
 
 
+def test_temporary_file_of_a_killed_process(foreign):
+    foreign.put(f"{FOLDER}/{LATER}.inflight.55504a96-9a9b-4a0e-a089-13c531dbda42", b"{}")
+    assert found(foreign) == infos("timeline-name")
+
+
 def test_aborted_plans_and_other_files_are_no_finding(ours):
     record = AbortedPlan("", LATER, "clustering", 0, "not now")
     ours.put(f"{FOLDER}/{LATER}.clustering.aborted", record.to_bytes())

@@ -2,7 +2,7 @@
 
 The fact is decided before the first such plan. A release that does not know cancellable plans would complete a write without
 cancelling a plan on its file groups; Apache Hudi could execute that plan and lose the rows of the write. Such a release refuses a
-fact that it does not know, and so does not write to the table.
+fact that it does not know, and so refuses the table.
 
 Source: docs/protocol.md §26, step 12.
 """

@@ -63,7 +63,10 @@ def completed_between(
 
 
 def other_plans(session: Session, state: TableState, action: str) -> Iterator[tuple[Instant, Footprint | None]]:
-    """Yield pending plans that a plan of `action` cannot cancel, with inputs; None: unreadable."""
+    """Yield pending plans that stay beside a plan of `action`, with inputs; None: unreadable.
+
+    Plans that were cancelled, or that a plan of `action` may cancel, are left out.
+    """
     lower = outranked(session, state, action)
     for instant, inputs in pending_inputs(session.ctx, state):
         if instant.time not in lower and not session.was_cancelled(state, instant.time):

@@ -205,7 +205,7 @@ def fill(build: Build) -> None:
     """Put the first files of all partitions, and add completions in at most `ROUNDS_MAX` rounds.
 
     Raises:
-        Conflict: the table's columns changed.
+        Conflict: the table's columns changed; or the plan completed or was archived, or a foreign writer rolls it back.
         Cancelled: the plan was cancelled, or taken over.
         Busy: the lock was not free in time, or was lost.
     """
@@ -228,6 +228,7 @@ def _define(build: Build) -> None:
     still does.
 
     Raises:
+        Conflict: the plan completed or was archived, or a foreign writer rolls it back.
         Cancelled: the plan was cancelled, or taken over.
         Busy: the lock was not free in time, or was lost.
     """

@@ -180,7 +180,7 @@ class CatchUp:
         """Complete the delta that was put; called under the lock, with the state just read.
 
         Raises:
-            Conflict: a foreign writer built and listed one of the partitions since; the delta is removed.
+            Conflict: a foreign writer built and listed one of the partitions, and the delta is removed; or it rolls back the plan.
             Cancelled: the plan was cancelled, or taken over, and a foreign writer rolled back the delta.
         """
         build, delta = self.build, self.delta
