@@ -28,7 +28,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Of every Spark that a test starts: sessions of a minute never earn back what Java's second compiler costs two cores.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
-# Tests kill processes, and never cut the power: what a process wrote outlives it without waiting for the disk.
+# Tests kill processes but never cut the power, so written files survive without a sync.
 os.fsync = lambda descriptor: None
 
 _TESTS = Path(__file__).parent

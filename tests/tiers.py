@@ -20,7 +20,7 @@ _PROCESSES = "starts, kills or measures processes"
 _SEARCH = "searches schedules for many seconds"
 _LARGE = "moves gigabytes or thousands of files"
 _SWEEP = "goes wrong at each of many points"
-_CASE = "has more cases of the test that full runs"
+_CASE = "is not in the sample of cases that quick runs"
 _LIKE = "repeats what quick proves with a like case"
 _WAITS = "waits for seconds"
 
@@ -233,7 +233,7 @@ SAMPLED: dict[str, int] = {
     "unit/services/test_meta_columns.py": 2,
     "unit/services/test_table_kinds.py": 2,
 }
-"""Place -> of how many cases of a test quick has one; a case that `LEFT_OUT` names with None is always there."""
+"""Place -> n: quick runs one of n cases of each test there, and all cases that `LEFT_OUT` names with None."""
 
 _RELEASE = "full has this with the other release, or the other kind of table"
 
@@ -424,7 +424,7 @@ def _left_out_of_samples(items: Iterable[pytest.Item]) -> set[str]:
     left_out = set()
     for test, nodeids in cases.items():
         share = next((SAMPLED[place] for place in places(test) if place in SAMPLED), 1)
-        # Drawn, always alike: by counting in steps, the inner of two parameters would have one value in all cases.
+        # A seeded draw, the same in every run. Every n-th case might always have the same value of the last parameter.
         kept = Random(test).sample(nodeids, -(-len(nodeids) // share))
         left_out.update(set(nodeids).difference(kept))
     return {nodeid for nodeid in left_out if nodeid.removeprefix("tests/") not in LEFT_OUT}

@@ -200,7 +200,7 @@ def look(storage: Storage, config: TableConfig, *, with_leases: bool) -> Seen:
 
     The second listing contains every write that completed before the newest write of the first.
 
-    One listing is not enough: it may take several requests. If two writes complete meanwhile, it may contain only the later one,
+    One listing is not enough: it may take several requests. If two writes complete between them, it may contain only the later one,
     and a checkpoint at that write would skip the earlier one.
     """
     first = load_timeline(storage, config)

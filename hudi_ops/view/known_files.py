@@ -78,7 +78,7 @@ def listed_files(storage: Storage, partition_path: str, timeline: Timeline) -> l
 def list_again(storage: Storage, partition_path: str, timeline: Timeline) -> Listed:
     """List the data files of a folder; `timeline` must be read before this call."""
     kept = _known.setdefault(storage, {})
-    # Removed during the listing: another thread that lists the same folder meanwhile starts with no known files.
+    # Removed during the listing: another thread that lists the same folder now starts with no known files.
     known = kept.pop(partition_path, None) or KnownFiles()
     news = storage.list_new(partition_path, known.names)
     fresh = [file for info in news.files if (file := data_file(partition_path, info)) is not None]

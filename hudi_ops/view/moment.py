@@ -42,7 +42,7 @@ class Moment:
         wanted: returns for partition paths whether they may hold wanted rows; None: all may.
         is_whole: all wanted partitions are listed.
         with_logs: log files are read, too.
-        is_writing: the slices are for a write, which starts again if a file was removed meanwhile.
+        is_writing: the slices are for a write, which starts again if a file was removed during the listing.
     """
 
     storage: Storage

@@ -248,34 +248,21 @@ def test_many_deletions_wait_for_the_disk_once_a_folder(tmp_path: Path, monkeypa
     assert all(left == ["a/2"] for _, left in synced)
 
 
-def synced(monkeypatch: pytest.MonkeyPatch, file: Path) -> list[tuple[Path, bool]]:
-    """Return the list that gets the path of each later sync, and whether the file is there."""
-    syncs: list[tuple[Path, bool]] = []
-    monkeypatch.setattr(
-        os, "fsync", lambda descriptor: syncs.append((Path(f"/proc/self/fd/{descriptor}").readlink(), file.exists()))
-    )
-    return syncs
-
-
 @pytest.mark.parametrize("put", PUTS)
 def test_a_put_waits_for_its_folders_then_for_the_body_and_last_for_the_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put: Callable[[LocalStorage, str, bytes], None]
 ) -> None:
     root = tmp_path.resolve() / "trips"
-    syncs = synced(monkeypatch, root / "a/b")
+    file = root / "a/b"
+    syncs: list[tuple[Path, bool]] = []  # the path of each sync, and whether the file exists
+
+    def sync(descriptor: int) -> None:
+        syncs.append((Path(f"/proc/self/fd/{descriptor}").readlink(), file.exists()))
+
+    monkeypatch.setattr(os, "fsync", sync)
     put(LocalStorage(str(root)), "a/b", b"body")
-    assert syncs[-1] == (root / "a", True)
-    assert [is_there for _, is_there in syncs].count(True) == 1
+    assert syncs[-1] == (file.parent, True)
+    assert [exists for _, exists in syncs].count(True) == 1
     assert [path.parent for path, _ in syncs].count(root / TEMP) == 1
     # A folder is a name in the folder above it.
     assert {tmp_path.resolve(), root, root / ".hoodie"} <= {path for path, _ in syncs}
-
-
-def test_a_delete_waits_until_the_name_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = tmp_path.resolve() / "trips"
-    storage = LocalStorage(str(root))
-    storage.put("a/b", b"body")
-    storage.put("a/c", b"body")
-    syncs = synced(monkeypatch, root / "a/b")
-    storage.delete("a/b")
-    assert syncs == [(root / "a", False)]

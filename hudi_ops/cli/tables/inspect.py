@@ -189,7 +189,7 @@ def read(
     with open_table(location) as opened:
         with watching(f"reading {location.name}", as_json=as_json) as tell:
             scan = opened.scan(wanted, where, as_of, most, query=query, listing=listing, meta_columns=meta_columns)
-            # Taken before the rows are read, so that writes that complete meanwhile come after the checkpoint.
+            # Taken before the rows are read, so that writes that complete during the read come after the checkpoint.
             checkpoint = scan.checkpoint if checkpoint_file is not None else None
             shown = scan.to_arrow() if is_shown else None
             more = 0

@@ -56,7 +56,7 @@ def was_applied(
 def refuse_lost(storage: Storage, commits: CommitReader, state: TableState, entry: Complete) -> None:
     """Refuse to put back a deleted completed file unless every check agrees.
 
-    Only here data files are checked under the table lock, so that no clean or rollback runs meanwhile. `entry` must not be voided,
+    Only here data files are checked under the table lock, so no clean or rollback runs at that time. `entry` must not be voided,
     nor undone by a rollback or restore.
 
     Raises:

@@ -186,7 +186,7 @@ def _execute_taken(session: Session, service: Service, attempt: Attempt, how: Ex
                     entry = _complete(service, run, outcome)
                     break
                 except Conflict as conflict:
-                    # Nothing was decided. If a write completed meanwhile and touched some groups, the other groups complete.
+                    # Nothing was decided. If a write completed since and touched some groups, the other groups complete.
                     is_deciding = False
                     if service.goes_on(run, conflict):
                         continue

@@ -110,7 +110,7 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
         if not session.loader.has_left(state):
             raise
         # The batch was checked against the state that this session's last write left: others may have added the column or deleted
-        # the key since. Nothing was begun, since whatever begins an attempt reads the state first or clears it.
+        # the key since. Nothing was begun, since each beginning of an attempt reads the state first or clears it.
         read_s = session.ctx.clock.monotonic_s()
         return _ingest_into(session, session.loader.load(), read_s, batch, engine, reason, started_s)
 
