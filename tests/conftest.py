@@ -15,8 +15,8 @@ import pytest
 from _pytest.terminal import TerminalReporter
 from hypothesis import settings
 
-from tests.durations import report_durations
-from tests.tiers import TIERS, lines, select
+from tests.durations import COSTS, Measured, Recorder, file_of, report_durations, write
+from tests.tiers import TIERS, Run, counted, lines, reason_to_leave_out, reasons_to_leave_out
 
 # Examples are bounded in number, not in time: a slow machine is no bug in the code under test.
 settings.register_profile("no-deadline", deadline=None)
@@ -32,20 +32,6 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 os.fsync = lambda descriptor: None
 
 _TESTS = Path(__file__).parent
-_LONGEST_FIRST = (
-    "interop",
-    "e2e",
-    "airflow",
-    "storage",
-    "zookeeper",
-    "protocol",
-    "services/compaction",
-    "property",
-    "unit/cli",
-    "corruption",
-)
-"""Folders whose files take seconds to minutes, those with the longest first; the rest comes last."""
-
 _ZIPS = _TESTS / "fixtures" / "apache-hudi-tables"
 
 
@@ -73,10 +59,15 @@ def hudi_fixture_names() -> list[str]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the tier, and the file that keeps the durations; bin/test gives both."""
+    """Add what bin/test says of a run: its tier, its third, its number, and where its durations go."""
     group = parser.getgroup("hudi_ops")
-    group.addoption("--tier", choices=TIERS, help="bounds of the tests (default: full); quick also leaves tests out")
+    group.addoption("--tier", choices=TIERS, help="bounds of the tests (default: full), and which of them run")
+    group.addoption(
+        "--third", type=int, choices=(1, 2, 3), help="full: run only the files of this third; quick: the others"
+    )
+    group.addoption("--number", type=int, default=0, help="number of the run: chooses the share of rotated cases")
     group.addoption("--keep-durations", type=Path, metavar="FILE", help="print the slowest files and keep them in FILE")
+    group.addoption("--record-durations", action="store_true", help="write tests/durations.tsv from this run")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -92,6 +83,16 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.loadscopereorder = False
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave files of other thirds alone: they are not even imported."""
+    if not config.option.third or not collection_path.match("test_*.py"):
+        return None
+    from tests.groups import thirds
+
+    is_of_third = thirds().get(str(collection_path.relative_to(_TESTS.parent))) == config.option.third - 1
+    return True if is_of_third == (config.option.tier == "quick") else None
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Group tests by the table of `tests/groups.py` for `--dist=loadgroup`."""
@@ -101,34 +102,63 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 _LEFT_OUT: Counter[tuple[str, str]] = Counter()
+_UNKNOWN: list[int] = []
+_MEASURED: Measured = {}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what the tier does not hold, and put files that take long first.
+    """Leave out what the tier does not hold, and put groups of files that take long first.
 
-    All workers are to end at the same time. Within a folder nothing changes its place.
+    All workers are to end at the same time. Within a file nothing changes its place.
     """
-    if config.option.tier:
-        _LEFT_OUT.update(select(config, items, config.option.tier))
-    ranks = {_TESTS / folder: rank for rank, folder in enumerate(_LONGEST_FIRST)}
-    items.sort(key=lambda item: ranks.get(item.path.parent, len(ranks)))
+    from tests.groups import longest_first
+
+    tier = config.option.tier
+    if tier:
+        if not config.option.third and len(items) > 1_000:
+            _UNKNOWN.append(COSTS.unknown(item.nodeid for item in items if not reason_to_leave_out(item, "full")))
+        reasons = reasons_to_leave_out(items, Run(tier, config.option.number))
+        _LEFT_OUT.update(counted(reasons))
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in reasons])
+        items[:] = [item for item in items if item.nodeid not in reasons]
+    keys = longest_first({file_of(item.nodeid) for item in items}, tier or "full")
+    items.sort(key=lambda item: keys[file_of(item.nodeid)])
+    if config.option.record_durations:
+        quick = reasons_to_leave_out(items, Run("quick", config.option.number))
+        tier_of = {item.nodeid: "full" if item.nodeid in quick else "quick" for item in items}
+        config.pluginmanager.register(Recorder(tier_of), "recorder")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Send what a worker left out to the process that prints it."""
+    """Send what a worker left out and measured to the process that prints it."""
+    recorder = session.config.pluginmanager.get_plugin("recorder")
+    measured = list(recorder.measured.items()) if recorder else []
     if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["left_out"] = list(_LEFT_OUT.items())
+        session.config.workeroutput |= {"left_out": list(_LEFT_OUT.items()), "unknown": _UNKNOWN, "measured": measured}
+    else:
+        _add_measured(measured)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take what a worker left out; every worker collects the same tests."""
-    sent = getattr(node, "workeroutput", {}).get("left_out", [])
-    _LEFT_OUT.update({tuple(place): count for place, count in sent if tuple(place) not in _LEFT_OUT})
+    """Take what a worker left out and measured; every worker collects the same tests."""
+    sent = getattr(node, "workeroutput", {})
+    _LEFT_OUT.update({
+        tuple(place): count for place, count in sent.get("left_out", []) if tuple(place) not in _LEFT_OUT
+    })
+    _UNKNOWN.extend(sent.get("unknown", []))
+    _add_measured(sent.get("measured", []))
+
+
+def _add_measured(rows: list[tuple[tuple[str, str], list[float]]]) -> None:
+    for (file, tier), amounts in rows:
+        _MEASURED[file, tier] = [
+            sum(pair) for pair in zip(_MEASURED.get((file, tier), [0.0, 0.0, 0]), amounts, strict=True)
+        ]
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
-    """Print what the tier left out, and the slowest files."""
+    """Print what the tier left out, the slowest files, and how far the known durations fit; write new ones if asked to."""
     if _LEFT_OUT:
         terminalreporter.section(
             f"left out by the tier {config.option.tier}: {_LEFT_OUT.total()} tests; bin/test --soak has all"
@@ -137,6 +167,13 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
             terminalreporter.write_line(line)
     if config.option.keep_durations:
         report_durations(terminalreporter, config.option.keep_durations)
+    if any(_UNKNOWN):
+        terminalreporter.write_line(
+            f"tests/durations.tsv does not know {_UNKNOWN[0]} tests, or knows them wrongly; bin/test --full --record-durations corrects it"
+        )
+    if config.option.record_durations and _MEASURED:
+        write(_MEASURED)
+        terminalreporter.write_line("wrote tests/durations.tsv")
 
 
 def pytest_collection_finish() -> None:

@@ -1,39 +1,66 @@
-"""Which test files run in one process, so that each release of Apache Hudi and our own Spark start once in a run.
+"""Which test files share a process, their order, and the thirds of the suite that `bin/test --ci` takes in turn.
 
-A file is a group of its own unless the table below names it. The groups are given to the workers in the order of collection.
+A file is a group of its own, unless it asks for a session of Spark that other files use, too: those of one kind share a process, so
+that each session starts once in a run. The groups that take longest are given to the workers first.
 """
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
-_PEERS = "sessions of Spark"
-"""One group, not one for each release: many files ask Apache Hudi 1.1 and 1.0, and some beside our own Spark."""
+from tests.durations import COSTS, file_of
 
-GROUPS: dict[str, str | None] = {
-    "tests/interop": _PEERS,
-    "tests/interop/test_compare.py": None,
-    "tests/interop/test_covering_reads.py": None,
-    "tests/interop/test_log_files.py": None,
-    "tests/interop/test_mixed_fleet.py": None,
-    "tests/interop/test_older_spark.py": None,
-    "tests/e2e/test_datasource.py": _PEERS,
-    "tests/e2e/test_spark_engine.py": _PEERS,
-    "tests/e2e/test_spark_frames.py": _PEERS,
-    "tests/e2e/test_spark_object_store.py": _PEERS,
-    "tests/e2e/test_spark_stop.py": _PEERS,
-    "tests/e2e/test_spark_writer.py": _PEERS,
-    "tests/property/test_merge_on_read_spark.py": _PEERS,
-    "tests/property/test_table_model_spark.py": _PEERS,
-    "tests/services/row_count/test_row_count.py": _PEERS,
-}
-"""Folder or file -> its group; None: a file of such a folder that starts nothing, or processes of its own."""
+ROOT = Path(__file__).resolve().parents[1]
+THIRDS = 3
+
+_VERSION_8 = re.compile(r"\bapache_hudi_1_0\b|\bRELEASE_OF_VERSION_8\b")
+_SPARK = re.compile(r"\b(apache_hudi|spark|engines): |local_spark_engine\(|getfixturevalue\(.apache_hudi")
+
+
+@cache
+def group_of_file(file: str) -> str:
+    """Return the group of a test file: the sessions that it asks for, or the file itself."""
+    text = (ROOT / file).read_text(encoding="utf-8") if (ROOT / file).exists() else ""
+    if _VERSION_8.search(text):
+        return "sessions of Spark with Apache Hudi for table version 8"
+    return "other sessions of Spark" if _SPARK.search(text) else file
 
 
 def group_of(nodeid: str) -> str:
-    """Return the group of a test: that of its file or else of its folder, or the file itself."""
-    file = nodeid.partition("::")[0]
-    return GROUPS.get(file, GROUPS.get(file.rpartition("/")[0])) or file
+    """Return the group of a test."""
+    return group_of_file(file_of(nodeid))
+
+
+def longest_first(files: Iterable[str], tier: str) -> dict[str, tuple[float, str]]:
+    """Return a sort key for each file: its group by wall seconds, the longest first."""
+    files = set(files)
+    walls: dict[str, float] = defaultdict(float)
+    for file in files:
+        walls[group_of_file(file)] += COSTS.wall_s(file, tier)
+    return {file: (-walls[group_of_file(file)], group_of_file(file)) for file in files}
+
+
+@cache
+def thirds() -> dict[str, int]:
+    """Deal all test files to three parts of about the same wall seconds, those that need one kind of session evenly."""
+    files = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py"))
+    of_kind: dict[tuple[int, str], float] = defaultdict(float)
+    of_third: dict[int, float] = defaultdict(float)
+    dealt = {}
+    for file in sorted(files, key=lambda file: -COSTS.wall_s(file, "full")):
+        group = group_of_file(file)
+        kind = "one file" if group == file else group
+        third = min(range(THIRDS), key=lambda third: (of_kind[third, kind], of_third[third]))
+        dealt[file] = third
+        of_kind[third, kind] += max(COSTS.wall_s(file, "full"), 0.1)
+        of_third[third] += COSTS.wall_s(file, "full")
+    return dealt
 
 
 class GroupScheduling(LoadScopeScheduling):

@@ -22,7 +22,6 @@ import pyarrow.parquet
 import pytest
 
 from hudi_ops import Table
-from tests.bounds import SOAK
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = pa.table({"id": ["a", "b", "c"], "city": ["x", "x", "y"], "ts": [1, 1, 1], "fare": [1.0, 2.0, 3.0]})
@@ -126,37 +125,33 @@ def address(table: Path, tmp_path: Path) -> Iterator[str]:
             process.wait(timeout=90)
 
 
-if SOAK:
-
-    def test_forms_assets_and_runs_in_a_real_browser(
-        playwright: Path, address: str, table: Path, tmp_path: Path
-    ) -> None:
-        images = Path(os.environ.get("HUDI_OPS_IMAGES") or tmp_path / "images")
-        images.mkdir(parents=True, exist_ok=True)
-        done = subprocess.run(
-            [playwright, Path(__file__).with_name("walk.py"), address, tmp_path / "airflow" / "passwords.json", images],
-            capture_output=True,
-            text=True,
-            timeout=900,
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-        seen = json.loads(done.stdout)
-        for used in ("ingestion", "compaction"):
-            badly = seen[f"{used} badly"]
-            assert badly["state"] == "failed"
-            assert "cannot be" in badly["log"]
-            assert "does not begin with a dash" in badly["log"]
-            assert "(?!" not in badly["log"]
-        assert "This field is required" in seen["metadata badly"]
-        assert {used: seen[used]["state"] for used in ("ingestion", "compaction", "metadata")} == {
-            "ingestion": "success",
-            "compaction": "success",
-            "metadata": "success",
-        }
-        assert "Ingested 3 rows" in seen["ingestion"]["log"]
-        assert "Built bloom_filters" in seen["metadata"]["log"]
-        assert seen["report"] == "success"
-        assert [(event["action"], event["rows"]) for event in seen["events"]] == [("upsert", 3), ("compaction", 3)]
-        assert Table.open(str(table)).compaction.explain().note == "nothing to compact: no file group has log files"
-        assert "bloom_filters" in Table.open(str(table)).config.metadata_partitions
-        assert len(list(images.glob("*.png"))) == 9
+def test_forms_assets_and_runs_in_a_real_browser(playwright: Path, address: str, table: Path, tmp_path: Path) -> None:
+    images = Path(os.environ.get("HUDI_OPS_IMAGES") or tmp_path / "images")
+    images.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(
+        [playwright, Path(__file__).with_name("walk.py"), address, tmp_path / "airflow" / "passwords.json", images],
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    seen = json.loads(done.stdout)
+    for used in ("ingestion", "compaction"):
+        badly = seen[f"{used} badly"]
+        assert badly["state"] == "failed"
+        assert "cannot be" in badly["log"]
+        assert "does not begin with a dash" in badly["log"]
+        assert "(?!" not in badly["log"]
+    assert "This field is required" in seen["metadata badly"]
+    assert {used: seen[used]["state"] for used in ("ingestion", "compaction", "metadata")} == {
+        "ingestion": "success",
+        "compaction": "success",
+        "metadata": "success",
+    }
+    assert "Ingested 3 rows" in seen["ingestion"]["log"]
+    assert "Built bloom_filters" in seen["metadata"]["log"]
+    assert seen["report"] == "success"
+    assert [(event["action"], event["rows"]) for event in seen["events"]] == [("upsert", 3), ("compaction", 3)]
+    assert Table.open(str(table)).compaction.explain().note == "nothing to compact: no file group has log files"
+    assert "bloom_filters" in Table.open(str(table)).config.metadata_partitions
+    assert len(list(images.glob("*.png"))) == 9

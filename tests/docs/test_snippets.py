@@ -72,6 +72,7 @@ def world(folder: Path, fixture: Callable[[str], Path]) -> None:
         shutil.copytree(fixture(made_by_hudi), folder / name)
 
 
+@pytest.mark.full("runs commands and Spark as processes")
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if fences(page) and page.name != IN_AIRFLOW], ids=lambda page: page.name
 )

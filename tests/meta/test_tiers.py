@@ -1,62 +1,120 @@
-"""Full holds all that was there, quick is a subset of it, and the tables name tests that are there.
+"""The rules of tiers leave no test out for good, the thirds are even, and `bin/test` chooses one by the history it is in.
 
-Goal: a test that is moved or renamed is not lost. Method: the ids that pytest collects for each tier.
+Goal: a cheap run never means that something is not proved any more. Method: the tests that pytest collects, `tests/durations.tsv`,
+and copies of `bin/test` in checkouts of several kinds.
 """
 
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.groups import GROUPS, group_of
-from tests.meta.compare_ids import baseline, collected
-from tests.tiers import LEFT_OUT, SAMPLED, SOAK_ONLY, places
+from tests.durations import COSTS
+from tests.groups import THIRDS, group_of, group_of_file, thirds
+from tests.guards.table import GUARDS
+from tests.tiers import FOLDERS, SOAK_FOLDERS
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(scope="module")
-def full() -> list[str]:
-    return collected("full")
+def collected(*options: str) -> list[str]:
+    """Return the ids that pytest collects with these options."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-qq", "-p", "no:cacheprovider", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout[-3_000:] + done.stderr[-3_000:]
+    return [line for line in done.stdout.splitlines() if line.startswith("tests/") and "::" in line]
 
 
-def test_full_holds_every_test_of_the_starting_commit(full: list[str]) -> None:
-    before = baseline()
-    assert len(before) == 5_874
-    assert set(before) - set(full) == set()
+@pytest.mark.full("collects all tests five times")
+def test_no_rule_leaves_a_test_out_for_good() -> None:
+    every = set(collected("--tier=soak"))
+    shares = [set(collected("--tier=full", f"--number={number}")) for number in range(3)]
+    assert all(share < every for share in shares)
+    # Cases rotate, tests do not: each test of full has a case in every run.
+    tests = [{nodeid.partition("[")[0] for nodeid in share} for share in shares]
+    assert tests[0] == tests[1] == tests[2]
+    quick = set(collected("--tier=quick"))
+    assert quick <= set.union(*shares)
+    assert {nodeid.split("/")[1] for nodeid in every} - {nodeid.split("/")[1] for nodeid in quick} <= set(
+        FOLDERS
+    ) | set(SOAK_FOLDERS)
+    unknown = COSTS.unknown(nodeid for nodeid in shares[0])
+    assert unknown <= 0.05 * len(shares[0]), "run bin/test --full --record-durations, and commit tests/durations.tsv"
 
 
-def test_quick_is_a_subset_of_full(full: list[str]) -> None:
-    quick = collected("quick")
-    assert set(quick) <= set(full)
-    assert len(quick) >= 0.75 * len(full)
-    # A kind of test is in quick, if not each of them: nothing of these folders is left out whole.
-    folders = {nodeid.split("/")[1] for nodeid in quick}
-    assert folders >= {"unit", "meta", "corruption", "property", "protocol", "storage", "airflow", "interop", "e2e"}
+def test_the_thirds_are_even_and_hold_every_file() -> None:
+    files = {str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py")}
+    dealt = thirds()
+    assert set(dealt) == files
+    seconds: Counter[int] = Counter()
+    for file, third in dealt.items():
+        seconds[third] += round(COSTS.wall_s(file, "full"))
+    assert set(seconds) == set(range(THIRDS))
+    assert max(seconds.values()) <= 1.2 * min(seconds.values())
+    for kind in {group_of_file(file) for file in files} - files:
+        assert {dealt[file] for file in files if group_of_file(file) == kind} == set(range(THIRDS)), kind
 
 
-def test_every_place_that_quick_leaves_out_is_there(full: list[str]) -> None:
-    there = {place for nodeid in full for place in places(nodeid)}
-    assert (set(LEFT_OUT) | set(SAMPLED)) - there == set()
+def test_what_asks_for_a_session_of_spark_shares_a_process(request: pytest.FixtureRequest) -> None:
+    asking = {"apache_hudi", "apache_hudi_1_0", "spark"}
+    items = [item for item in request.session.items if asking & set(getattr(item, "fixturenames", ()))]
+    alone = {item.nodeid for item in items if group_of(item.nodeid) == item.nodeid.partition("::")[0]}
+    assert not alone
+    version_8 = [item for item in items if "apache_hudi_1_0" in getattr(item, "fixturenames", ())]
+    assert len({group_of(item.nodeid) for item in version_8}) <= 1
 
 
-def test_what_only_the_soak_has_is_not_in_full(full: list[str]) -> None:
-    for place in SOAK_ONLY:
-        path, _, test = place.partition("::")
-        assert (ROOT / "tests" / path).exists(), place
-        assert not test or f"def {test.partition('[')[0]}(" in (ROOT / "tests" / path).read_text(), place
-    assert {place for nodeid in full for place in places(nodeid)} & set(SOAK_ONLY) == set()
+def test_tests_of_guards_are_in_every_full_run() -> None:
+    soak = re.compile(r"^pytestmark = .*\bsoak\(", re.MULTILINE)
+    files = {test.partition("::")[0] for guard in GUARDS for test in guard.tests}
+    assert len(files) >= 40
+    assert [file for file in files if soak.search((ROOT / file).read_text(encoding="utf-8"))] == []
 
 
-def test_every_group_has_its_files(full: list[str]) -> None:
-    files = {nodeid.partition("::")[0] for nodeid in full}
-    assert set(GROUPS) - files - {file.rpartition("/")[0] for file in files} == set()
+def dry_run(folder: Path, *options: str) -> str:
+    """Return what the `bin/test` of a folder would run."""
+    done = subprocess.run([folder / "bin" / "test", "--dry-run", *options], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
-def test_what_asks_for_a_session_of_spark_shares_one_process() -> None:
-    asking = re.compile(r"\b(apache_hudi(_1_0)?|spark): |local_spark_engine\(|getfixturevalue\(.apache_hudi")
-    files = [file.relative_to(ROOT) for file in (ROOT / "tests").rglob("test_*.py") if asking.search(file.read_text())]
-    assert len(files) >= 35
-    assert len({group_of(f"{file}::test") for file in files}) == 1
+def git(folder: Path, *words: str) -> None:
+    """Run git in a folder, with a name for its commits."""
+    named = ("-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", *named, *words], cwd=folder, check=True, capture_output=True, timeout=60)
+
+
+def test_the_number_of_commits_chooses_the_third(tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    (plain / "bin").mkdir(parents=True)
+    shutil.copy(ROOT / "bin" / "test", plain / "bin" / "test")
+    # A folder above it may be a checkout, which git would find.
+    (plain / ".git").write_text("no checkout")
+    assert "first third" in dry_run(plain, "--ci")
+    assert "third 1 of 3" in dry_run(plain, "--ci")
+    (plain / ".git").unlink()
+    git(plain, "init", "--quiet")
+    git(plain, "add", ".")
+    seen = []
+    for number in range(1, 6):
+        git(plain, "commit", "--quiet", "--allow-empty", "--message", str(number))
+        seen.append(re.search(r"third (\d) of 3.*--number (\d)", dry_run(plain, "--ci")).groups())  # type: ignore[union-attr]
+    assert seen == [("2", "0"), ("3", "0"), ("1", "1"), ("2", "1"), ("3", "1")]
+    assert "third 3 of 3" in dry_run(plain, "--ci", "--third", "3")
+    git(tmp_path, "clone", "--quiet", "--depth", "1", f"file://{plain}", "shallow")
+    assert "first third" in dry_run(tmp_path / "shallow", "--ci")
+
+
+@pytest.mark.parametrize(
+    "options", [("--third", "4", "--ci"), ("--third", "x"), ("--third", "1"), ("--record-durations",)]
+)
+def test_wrong_options_are_refused(options: tuple[str, ...]) -> None:
+    done = subprocess.run([ROOT / "bin" / "test", *options], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "bin/test: --" in done.stderr

@@ -135,6 +135,7 @@ def test_a_table_in_local_time_is_adopted_with_a_zone_alone(
     )
 
 
+@pytest.mark.full("asks at a terminal of its own")
 def test_at_a_terminal_the_zone_is_asked_about(
     foreign: Callable[[bool], Path], home: Path, tree: Callable[[Path], Any]
 ) -> None:

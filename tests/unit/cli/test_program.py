@@ -190,11 +190,13 @@ def on_a_terminal(home: Path, *arguments: str) -> str:
     return seen
 
 
+@pytest.mark.full("asks at a terminal of its own")
 def test_progress_is_shown_on_a_terminal_only(trips: Path, home: Path, program: Callable[..., Any]) -> None:
     assert "reading trips" in on_a_terminal(home, "read", "trips")
     assert "reading trips" not in program("read", "trips").err
 
 
+@pytest.mark.full("asks at a terminal of its own")
 def test_a_terminal_gets_a_table_that_fits(trips: Path, home: Path) -> None:
     seen = on_a_terminal(home, "read", "trips", "--limit", "2")
     assert "Oslo" in seen

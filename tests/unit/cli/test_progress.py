@@ -15,6 +15,7 @@ from hudi_ops.verify import verify_table
 from tests.unit.cli.terminal import at_terminal
 
 
+@pytest.mark.full("asks at a terminal of its own")
 @pytest.mark.parametrize(
     ("command", "shown"),
     [

@@ -86,6 +86,7 @@ def test_where_nobody_can_be_asked_yes_is_needed(
     assert tree(home) == before
 
 
+@pytest.mark.full("asks at a terminal of its own")
 @pytest.mark.parametrize("words", BOTH)
 @pytest.mark.parametrize(("says", "code"), [("y", 0), ("n", 12), ("", 12)])
 def test_people_at_a_terminal_are_asked(

@@ -41,6 +41,7 @@ def _size(answer: Any) -> str:
     return str(answer.out.splitlines()[0].rpartition(", ")[2].rstrip(")"))
 
 
+@pytest.mark.full("asks at a terminal of its own")
 def test_consent_is_asked_for(trips: Path, home: Path, saved: str, call: Callable[..., Any]) -> None:
     refused = call("restore", "trips")
     assert refused.code == 2

@@ -185,6 +185,7 @@ def threaded(storage: MemoryStorage) -> TableContext:
     return ctx
 
 
+@pytest.mark.full("waits for seconds")
 def test_a_beat_that_hangs_keeps_neither_the_end_nor_a_lease_that_was_dropped() -> None:
     storage = Hanging()
     ctx = threaded(storage)

@@ -101,6 +101,7 @@ except Unavailable as error:
 """
 
 
+@pytest.mark.full("starts a process with a limited disk")
 def test_a_disk_that_takes_no_more_is_named_and_the_table_is_as_it_was(tmp_path: Path) -> None:
     """A limit on the size of files stands in for a full disk: the kernel refuses the same write by the same way."""
     spill = tmp_path / "spill"

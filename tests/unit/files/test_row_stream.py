@@ -126,6 +126,7 @@ def test_rows_are_picked_from_columns_in_pieces() -> None:
         assert picked(rows, pa.array([0, 299, 300, 999])).to_pylist() == ROWS.take([0, 299, 300, 999]).to_pylist()
 
 
+@pytest.mark.full("moves gigabytes")
 def test_text_of_2_gib_stays_in_several_pieces() -> None:
     half = pa.StringArray.from_buffers(
         20, pa.array(range(0, 21 * (55 << 20), 55 << 20), pa.int32()).buffers()[1], pa.py_buffer(bytes(20 * (55 << 20)))
