@@ -14,7 +14,7 @@ lint: install ## Check style, format, types and layers, without the tests
 	bin/test --static
 
 types: install ## Check types only (mypy, strict)
-	$(VENV)/mypy
+	bin/types
 
 test: ## Run all checks and the quick tests
 	bin/test

@@ -23,10 +23,10 @@ from hudi_ops.config.doors import docs_table, form_arguments, form_fields, form_
 from hudi_ops.config.places import folder, home
 from hudi_ops.config.requests.kinds import Kinds, kind_arguments, kind_fields
 from hudi_ops.config.requests.request import refuse_unknown
+from hudi_ops.config.requests.schedule import Schedule
 from hudi_ops.config.tables_file import (
     ENVIRONMENT_VARIABLE,
     FILE_NAME,
-    Schedule,
     TableDeclaration,
     TablesFile,
     load_tables,

@@ -118,7 +118,8 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
         self._stop_file: Path | None = None
         self._result: dict[str, Any] | None = None
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    # The provider declares that it returns nothing; what an operator returns is the XCom of its task.
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Run the application to its end.
 
         Args:
@@ -148,7 +149,8 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
                 self.application_args += ["--on-stop", "cancel"]
             hook = self._hook = self._checked_hook()
             process_log = hook._process_spark_submit_log
-            hook._process_spark_submit_log = lambda lines: process_log(self._keep_result(hook, lines))
+            # The hook offers no other place between the lines of the program and the log of the task.
+            hook._process_spark_submit_log = lambda itr: process_log(self._keep_result(hook, itr))  # type: ignore[method-assign]
             try:
                 hook.submit(self.application, start_new_session=True, umask=_umask())
             except AirflowException as error:
@@ -292,7 +294,7 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
                 yield line
 
     def _raise_failure(self, hook: SparkSubmitHook, error: AirflowException) -> None:
-        exit_code = hook._submit_sp.returncode
+        exit_code = hook._submit_sp.returncode if hook._submit_sp else None
         message = str(error)  # no word from the application: a crash, a kill, or spark-submit itself failed
         if self._result is not None and not self._result.get("ok"):
             message = f"{self._result.get('error')} (exit code {exit_code}): {self._result.get('message')}"
@@ -309,11 +311,11 @@ class HudiOpsProcessOperator(HudiOpsSubmitOperator):
 
     def _checked_hook(self) -> SparkSubmitHook:
         hook = self._get_hook()
-        hook._build_spark_submit_command = lambda application: [
-            sys.executable,
-            application,
-            *map(str, self.application_args or ()),
-        ]
+
+        def command(application: str) -> list[str]:
+            return [sys.executable, application, *map(str, self.application_args or ())]
+
+        hook._build_spark_submit_command = command  # type: ignore[method-assign]
         hook._should_track_driver_status = False  # whatever the connection says
         return hook
 
