@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install lint types test full soak demo ui bench lock docker-lint
+.PHONY: help install lint types test ci full soak demo ui bench lock docker-lint
 
 # The programs of the environment that bin/bootstrap makes; no target needs it to be activated.
 VENV := .venv/bin
@@ -19,7 +19,10 @@ types: install ## Check types only (mypy, strict)
 test: ## Run all checks and the quick tests
 	bin/test
 
-full: ## Run all checks and all tests, as continuous integration does
+ci: ## Run all checks, the quick tests and a third of the others, as continuous integration does
+	bin/test --ci
+
+full: ## Run all checks and all tests
 	bin/test --full
 
 soak: ## Run all checks and all tests with larger bounds

@@ -169,7 +169,7 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
         report_durations(terminalreporter, config.option.keep_durations)
     if any(_UNKNOWN):
         terminalreporter.write_line(
-            f"tests/durations.tsv does not know {_UNKNOWN[0]} tests, or knows them wrongly; bin/test --full --record-durations corrects it"
+            f"tests/durations.tsv lacks, or knows without need, {_UNKNOWN[0]} tests; bin/test --full --record-durations corrects it"
         )
     if config.option.record_durations and _MEASURED:
         write(_MEASURED)

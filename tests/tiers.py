@@ -35,9 +35,6 @@ FIXTURES = {
     "make_azure": "needs Azurite",
     "azure_endpoint": "needs Azurite",
     "spark": "starts Spark",
-    "engines": "starts Spark",
-    "apache_hudi": "needs Apache Hudi on Spark",
-    "apache_hudi_1_0": "needs Apache Hudi on Spark",
 }
 """Fixture -> why quick leaves tests out that ask for it, unless they are marked `quick`."""
 
@@ -81,10 +78,10 @@ def reasons_to_leave_out(items: list[pytest.Item], run: Run) -> dict[str, str]:
 
 def reason_to_leave_out(item: pytest.Item, tier: str) -> str | None:
     """Return why a tier leaves a test out whatever its other cases are, or None."""
-    folder = item.nodeid.split("/")[1]
-    soak, full = item.get_closest_marker("soak"), item.get_closest_marker("full")
     if tier == "soak":
         return None
+    folder = item.nodeid.split("/")[1]
+    soak, full = item.get_closest_marker("soak"), item.get_closest_marker("full")
     if soak or folder in SOAK_FOLDERS:
         return str(soak.args[0]) if soak else SOAK_FOLDERS[folder]
     if tier == "full" or item.get_closest_marker("quick"):

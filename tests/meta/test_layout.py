@@ -7,6 +7,7 @@ each test collects all offenders before it fails.
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -150,3 +151,14 @@ def test_functions_are_fully_annotated():
             if bare or node.returns is None:
                 offenders.append(f"{place(file, node)} {node.name}: {', '.join(bare) or 'its result'}")
     assert offenders == []
+
+
+def test_the_picture_of_the_architecture_names_every_service():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    box = page.partition("│ services:")[2].partition("├─")[0]
+    # The drawing's own column ends at the second bar of a row; what follows it are remarks.
+    drawn = [row.removeprefix("  │").partition("│")[0] for row in box.splitlines()]
+    named = [word for row in drawn for word in re.findall(r"[a-z_]+", row)]
+    assert sorted(named) == sorted(
+        folder.parent.name for folder in (ROOT / "hudi_ops" / "services").glob("*/__init__.py")
+    )
