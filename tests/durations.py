@@ -1,7 +1,7 @@
 """Costs of the files of tests: `durations.tsv` is read to order and share them out, and written by `--record-durations`.
 
-A row holds a file and a tier: `quick` for its tests that the quick tier holds, `full` for the others that full holds. CPU seconds are those
-of the process and of the processes that it started; wall seconds are those of one of two workers. psutil comes with Airflow.
+A row holds a file and a tier: `quick` for its tests that the quick tier holds, `full` for the others that full holds. CPU seconds
+include those of processes that a test started; wall seconds are those of one of two workers. psutil comes with Airflow.
 No test fails because of time.
 """
 

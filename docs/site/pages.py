@@ -1,4 +1,4 @@
-"""Add the pages that lie beside `docs/` to the site, and lead the links between the two there. A hook of MkDocs."""
+"""Add pages from outside `docs/` to the site, and rewrite the links between the two. A hook of MkDocs."""
 
 from __future__ import annotations
 
