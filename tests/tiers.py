@@ -1,7 +1,4 @@
-"""Rules that choose the tests of a tier: markers, folders, fixtures and costs. CONTRIBUTING.md describes them.
-
-The rules are asked in the order of `reason_to_leave_out`; the first that applies decides.
-"""
+"""Rules that choose the tests of a tier: markers, folders, fixtures and costs (CONTRIBUTING.md, "Tiers")."""
 
 from __future__ import annotations
 

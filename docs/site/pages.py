@@ -1,4 +1,4 @@
-"""Add pages from outside `docs/` to the site, and rewrite the links between the two. A hook of MkDocs."""
+"""Add pages from outside `docs/` to the site of MkDocs, and rewrite the links."""
 
 from __future__ import annotations
 
