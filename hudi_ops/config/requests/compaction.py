@@ -45,7 +45,6 @@ def checked_strategy(name: str) -> str:
 class CompactionRequest(Request):
     """What a compaction plans, and how its plan is executed."""
 
-    renamed: ClassVar[Mapping[str, str]] = {"least": "threshold"}
     checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
         **Request.checks,
         "strategy": checked_strategy,
