@@ -144,7 +144,7 @@ def test_a_killed_task_leaves_or_cancels_its_plan_and_a_retry_goes_on_or_is_skip
     cancellable: bool,
     says: str,
 ) -> None:
-    instant = world.planned(cancellable=cancellable)
+    instant = world.planned(cancel="cancellable" if cancellable else "never")
     operator = world.operator(instant, on_stop)
     kill_when_held(operator, frozen=frozen)
     with pytest.raises(AirflowException if frozen else AirflowSkipException):
@@ -174,7 +174,7 @@ def test_a_killed_task_leaves_or_cancels_its_plan_and_a_retry_goes_on_or_is_skip
 
 
 def test_a_driver_that_gets_sigterm_cancels_its_plan(world: World) -> None:
-    instant = world.planned(cancellable=True)
+    instant = world.planned(cancel="cancellable")
     held = world.application(instant, "--on-stop=cancel")
     world.held_process()
     held.send_signal(signal.SIGTERM)
@@ -196,7 +196,7 @@ def test_a_driver_that_gets_sigterm_cancels_its_plan(world: World) -> None:
 )
 def test_a_twin_after_a_retry(world: World, is_cancelled: bool, dies: bool, code: int) -> None:
     """Goal: what the first application left decides how its twin ends; 11 is tried again, 12 is skipped."""
-    instant = world.planned(cancellable=True)
+    instant = world.planned(cancel="cancellable")
     first = world.application(instant)
     world.held_process()
     if is_cancelled:
@@ -221,7 +221,7 @@ def test_a_twin_after_a_retry(world: World, is_cancelled: bool, dies: bool, code
 
 def test_airflow_itself_kills_a_task_and_its_plan_is_cancelled(world: World) -> None:
     """Method: Airflow's own runner of tasks gets SIGTERM, as from its supervisor; the driver is one of spark-submit."""
-    instant = world.planned(cancellable=True)
+    instant = world.planned(cancel="cancellable")
     command, environment = airflow_command(
         Path(os.environ["AIRFLOW_HOME"]),
         *(
