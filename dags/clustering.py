@@ -1,21 +1,18 @@
-"""Airflow DAGs `clustering`, `clustering__<table>` and `resize__<table>`."""
+"""Airflow DAGs `clustering` and `clustering__<table>`: merge and sort the files of a table."""
 
 from __future__ import annotations
 
 from hudi_ops.plugins.hudi_ops_dags import Service, ServiceDag, dags_of
 
-from hudi_ops.config.requests import ClusteringRequest, ResizeRequest
+from hudi_ops.config.requests import ClusteringRequest
 
 DOC = """
-### Cluster or resize a Hudi table
+### Cluster a Hudi table
 
-*clustering* merges small files into larger ones, and sorts the rows by the columns that queries filter on, so that reads open
-fewer files. *resize* splits the large buckets of a table with hash rings, and merges the small ones. Leave the fields in the
-section of the other service as they are.
-
+Merges small files into larger ones, and sorts the rows by the columns that queries filter on, so that reads open fewer files.
 **plan** chooses the file groups and publishes the plan, **execute** runs it; ingestion goes on all the while. When there is
 nothing to plan, **execute** is *skipped*, and the result of **plan** says why. Run alone, **execute** takes the oldest pending
-plan of the service.
+plan.
 
 A plan is executed once: a retry, or a run after a worker was restarted, finds it completed and succeeds, finds it alive elsewhere
 and is tried again, or takes it over from a dead executor. A plan that an earlier run left is executed before a new one is made.
@@ -25,9 +22,8 @@ SERVICE = Service(
     "clustering",
     ClusteringRequest,
     "cluster.py",
-    description="Merge the small files of a Hudi table and sort its rows, or resize its buckets",
+    description="Merge the small files of a Hudi table and sort its rows",
     doc=DOC,
-    kinds={"clustering": ClusteringRequest, "resize": ResizeRequest},
 )
 
 globals().update(dags_of(SERVICE, ServiceDag.plan_and_execute))

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias
-from hudi_ops.plugins.hudi_ops_report import service_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -23,10 +22,7 @@ _REWRITING = {
     "cluster": ("clustering", "groups"),
     "resize": ("resize", "groups"),
 }
-"""Applications that rewrite file groups: the action of their instants, and the field of a result that only a completed one has.
-
-An application with several services is named by the service.
-"""
+"""Applications that rewrite file groups: the action of their instants, and the field of a result that only a completed one has."""
 
 
 def asset_of(table: str) -> Asset:
@@ -36,7 +32,7 @@ def asset_of(table: str) -> Asset:
 
 def events_of(result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield instant, action and rows of each instant that an application completed."""
-    app, instant = service_of(result), result.get("instant")
+    app, instant = result.get("app"), result.get("instant")
     if app == "ingest" and instant:
         yield {"instant": instant, "action": str(result.get("operation")), "rows": int(result.get("rows_in") or 0)}
     # A published plan has an instant as well: it is not completed.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from pydantic import BaseModel
 
 from hudi_ops.config.doors import docs_table, form_arguments, form_fields, form_values, other_arguments
 from hudi_ops.config.places import folder, home
-from hudi_ops.config.requests.kinds import Kinds, kind_arguments, kind_fields
 from hudi_ops.config.requests.request import refuse_unknown
 from hudi_ops.config.requests.schedule import Schedule
 from hudi_ops.config.tables_file import (
@@ -57,8 +56,6 @@ class Service:
         needs: the condition of `offers` in words; shown where no table fits.
         completes: whether it completes instants of the table, which are events of its asset.
         spark: whether its application is submitted to Spark; else it is a process of the worker's Python.
-        kinds: requests by the values of the form field `service`, the first of them the default; default: the form has no such
-            field. Each has schedules of its own.
     """
 
     name: str
@@ -70,7 +67,6 @@ class Service:
     needs: str = ""
     completes: bool = True
     spark: bool = True
-    kinds: Kinds = field(default_factory=dict)
 
 
 class ServiceDag:
@@ -81,36 +77,27 @@ class ServiceDag:
         declared: the tables file in force.
         table: a table with a schedule of its own; empty: the form offers all tables of the service.
         schedule: of that table, with the values of the request.
-        kind: the one of the service's kinds that the schedule is for.
     """
 
     def __init__(
-        self,
-        service: Service,
-        declared: TablesFile,
-        table: str = "",
-        schedule: Schedule | None = None,
-        kind: str = "",
+        self, service: Service, declared: TablesFile, table: str = "", schedule: Schedule | None = None
     ) -> None:
         self.retries = int(os.environ.get("HUDI_OPS_RETRIES", "2"))
         self._service, self._declared = service, declared
-        self._kinds = {kind: service.kinds[kind]} if kind else service.kinds
-        self._request = self._kinds[kind] if kind else service.request
-        name = kind or service.name
-        declared_fields = declared.get(table).request_fields(name) if table else {}
+        declared_fields = declared.get(table).request_fields(service.name) if table else {}
         self._given = {**declared_fields, **(schedule.request if schedule is not None else {})}
         self._tables = [table] if table else [name for name, one in declared.tables.items() if service.offers(one)]
         self._note = "" if self._tables else f"No table of {declared.file} is {service.needs}."
         timing = schedule.schedule if schedule is not None else self._schedule_of_environment()
         self.dag = DAG(
-            dag_id=f"{name}__{table}" if table else name,
+            dag_id=f"{service.name}__{table}" if table else service.name,
             description=f"{service.description}: {table}" if table else service.description,
             doc_md=self._doc(),
             schedule=timing,
             start_date=datetime(2024, 1, 1, tzinfo=UTC),
             catchup=False,
             max_active_runs=1,
-            tags=["hudi", name],
+            tags=["hudi", service.name],
             default_args={
                 "owner": "hudi-ops",
                 "retries": self.retries,
@@ -152,8 +139,8 @@ class ServiceDag:
         service = other or self._service
         options.setdefault("table", "{{ params.table }}" if service.completes else "")
         if other is None:
-            given = kind_arguments(self._kinds) if self._kinds else form_arguments(self._request)
-            arguments = (*given, *other_arguments(self._request, self._given), *arguments)
+            request = service.request
+            arguments = (*form_arguments(request), *other_arguments(request, self._given), *arguments)
         operator = HudiOpsSubmitOperator if service.spark else HudiOpsProcessOperator
         return operator(
             dag=self.dag,
@@ -161,8 +148,8 @@ class ServiceDag:
             application=str(folder("spark_apps") / service.application),
             application_args=["--table={{ params.table }}", *arguments, f"--tables={self._declared.file}"],
             inlets=[asset_of(name) for name in self._tables],
-            request=service.kinds or service.request,
-            pre_execute=refuse_other_fields([*self.dag.params, *self._old_names]),
+            request=service.request,
+            pre_execute=refuse_other_fields(self.dag.params),
             refused=f"{self._note} {self._next_step}" if self._note else "",
             name=f"hudi-ops {self.dag.dag_id} {task_id} {{{{ params.table }}}}",
             conn_id="spark_default",
@@ -181,12 +168,6 @@ class ServiceDag:
         return plan, execute
 
     @property
-    def _old_names(self) -> Iterable[str]:
-        """Old names of form fields, which runs may still be triggered with."""
-        requests = [*self._kinds.values()] or [self._request]
-        return (old for request in requests for old in getattr(request, "renamed", {}))
-
-    @property
     def _next_step(self) -> str:
         return "Next: add a table that is, or correct its declaration; the form offers it within a minute."
 
@@ -195,12 +176,7 @@ class ServiceDag:
         return (os.environ.get(f"HUDI_OPS_{self._service.name.upper()}_SCHEDULE") or None) if self._tables else None
 
     def _doc(self) -> str:
-        parts = [self._service.doc.strip()]
-        if self._kinds:
-            rows = [f"| {name} | {param.description} |" for name, param in self._kind().items()]
-            parts.append("\n".join(["| field | value |", "|---|---|", *rows]))
-        for kind, request in (self._kinds or {"": self._request}).items():
-            parts.append(f"Fields of {kind}:\n\n{docs_table(request)}" if kind else docs_table(request))
+        parts = [self._service.doc.strip(), docs_table(self._service.request)]
         if self._note:
             parts.insert(0, f"**{self._note}** A run fails. {self._next_step}")
         return "\n\n".join(parts) + "\n"
@@ -209,20 +185,9 @@ class ServiceDag:
         help_text = " ".join(filter(None, ["A table of tables.yaml.", self._note]))
         names = self._tables or [""]
         table = Param(names[0], type="string", enum=names, title="Table", description=help_text)
-        schemas = form_fields(self._request)
-        given = form_values(self._request, self._given)
-        shown = {name: {**schemas[name], "default": given[name]} for name in schemas}
-        if self._kinds:
-            shown = kind_fields(self._kinds, self._given)
-        return {"table": table, **self._kind(), **{name: Param(**one) for name, one in shown.items()}}
-
-    def _kind(self) -> dict[str, Param]:
-        """Return the field that chooses one of the kinds of a service, where there are some."""
-        kinds = [*self._kinds]
-        text = f"What the run does: {', '.join(kinds)}."
-        return (
-            {"service": Param(kinds[0], type="string", enum=kinds, title="Service", description=text)} if kinds else {}
-        )
+        schemas = form_fields(self._service.request)
+        given = form_values(self._service.request, self._given)
+        return {"table": table} | {name: Param(**{**schemas[name], "default": given[name]}) for name in schemas}
 
 
 def dags_of(service: Service, add_tasks: Callable[[ServiceDag], object]) -> dict[str, DAG]:
@@ -242,12 +207,10 @@ def dags_of(service: Service, add_tasks: Callable[[ServiceDag], object]) -> dict
         )
     made = [ServiceDag(service, declared)]
     for table, declaration in declared.tables.items():
-        for kind in service.kinds or ("",):
-            name = kind or service.name
-            schedule = declaration.schedules.get(name)
-            if schedule is not None:
-                _refuse_schedule(f"{declared.file}: tables.{table}.schedules.{name}", schedule.schedule)
-                made.append(ServiceDag(service, declared, table, schedule, kind))
+        schedule = declaration.schedules.get(service.name)
+        if schedule is not None:
+            _refuse_schedule(f"{declared.file}: tables.{table}.schedules.{service.name}", schedule.schedule)
+            made.append(ServiceDag(service, declared, table, schedule))
     for one in made:
         add_tasks(one)
     return {one.dag.dag_id: one.dag for one in made}

@@ -47,11 +47,6 @@ def parse_result(line: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) and {"app", "ok"} <= value.keys() else None
 
 
-def service_of(result: Mapping[str, Any]) -> str:
-    """Return the name of the service in a result: `resize`, or that of the application."""
-    return "resize" if result.get("service") == "resize" else str(result.get("app"))
-
-
 def sentence(result: Mapping[str, Any]) -> str:
     """Return what a successful application did: rows, files, seconds, instant.
 
@@ -68,7 +63,7 @@ def sentence(result: Mapping[str, Any]) -> str:
         "index": _built,
         "verify": _verified,
         "recover": _recovered,
-    }.get(service_of(result))
+    }.get(str(result.get("app")))
     said = (say(result) if say is not None else "") or f"{result.get('app')} succeeded"
     return f"Dry run, nothing was changed: {said}" if result.get("dry_run") else said
 

@@ -32,7 +32,6 @@ from hudi_ops.plugins.hudi_ops_report import LineLevels, parse_result, sentence
 from hudi_ops.plugins.hudi_ops_stop import answer_file, answer_to, begin_cancel, drain_until_exit
 
 from hudi_ops.config.doors import request_of_arguments
-from hudi_ops.config.requests.kinds import Kinds, request_of_kind_arguments
 from hudi_ops.errors import HudiOpsError, InvalidRequest
 from hudi_ops.redaction import redacted
 
@@ -75,7 +74,7 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
         application_args: its arguments; `--stop-file` is added.
         table: the table of `tables.yaml` that it works on, a template. Each instant that it completes there is an event of the
             asset `hudi://<table>`; empty: there are no events.
-        request: request of the application, or those of its services: wrong arguments fail the task before anything is submitted.
+        request: request of the application: wrong arguments fail the task before anything is submitted.
         refused: a sentence that says why there is nothing to submit; the task fails with it. Empty: there is.
         conf: Spark settings, on top of this class's own (no UI, warnings only, UTC).
         only_if: a template; where it comes out empty the task is skipped, and nothing is submitted. None: always submitted.
@@ -92,7 +91,7 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
         self,
         *,
         table: str = "",
-        request: type[BaseModel] | Kinds | None = None,
+        request: type[BaseModel] | None = None,
         refused: str = "",
         conf: dict[str, Any] | None = None,
         only_if: str | None = None,
@@ -245,11 +244,7 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
         if self.request is None:
             return
         try:
-            given = [str(one) for one in self.application_args or ()]
-            if isinstance(self.request, type):
-                request_of_arguments(self.request, given)
-            else:
-                request_of_kind_arguments(self.request, given)
+            request_of_arguments(self.request, [str(one) for one in self.application_args or ()])
         except InvalidRequest as error:
             raise AirflowFailException(str(error)) from None
 

@@ -26,7 +26,6 @@ from pydantic import BaseModel
 from hudi_ops import Table
 from hudi_ops.concurrency.lock.open_lock import lock_of
 from hudi_ops.config.doors import add_arguments, request_of
-from hudi_ops.config.requests.kinds import Kinds, add_kinds, request_of_kind
 from hudi_ops.config.tables_file import TableLocation, find_tables_file, locate_table
 from hudi_ops.context import Owner
 from hudi_ops.engine.progress import Progress
@@ -227,26 +226,12 @@ def serve_modes(app: str, model: type[BaseModel], modes: Mapping[str, Work]) -> 
     serve(app, model, lambda job: modes[job.options.mode](job), *modes)
 
 
-def serve_services(app: str, models: Kinds, services: Mapping[str, Mapping[str, Work]]) -> NoReturn:
-    """Run an application of several services, and end the process.
-
-    Args:
-        app: its name, for the last line.
-        models: values of `--service` with their requests, the default first.
-        services: for each of them values of `--mode` with what each does, the default first.
-    """
-    modes = next(iter(services.values()))
-    serve(app, models, lambda job: services[job.options.service][job.options.mode](job), *modes)
-
-
-def serve(
-    app: str, model: type[BaseModel] | Kinds, work: Callable[[Job], Any], *modes: str, spark: bool = True
-) -> NoReturn:
+def serve(app: str, model: type[BaseModel], work: Callable[[Job], Any], *modes: str, spark: bool = True) -> NoReturn:
     """Run an application whose arguments are the fields of a request, and end the process.
 
     Args:
         app: its name, for the last line.
-        model: the request, or those of several services, of which `--service` chooses one.
+        model: the request.
         work: does the job; the result's `as_dict` goes onto the last line.
         modes: values of `--mode`, the default first; none: there is no such argument.
         spark: run large work on Spark; else all of it runs in this process, and no session is ever started.
@@ -256,14 +241,12 @@ def serve(
         options = _parser(app, model, modes).parse_args()
         stop = StopRequest(options.stop_file, options.on_stop)
         stop.listen()
-        request = request_of(model, options) if isinstance(model, type) else request_of_kind(model, options)
-        job = Job(app, request, options, locate_table(options.table, options.tables), stop, spark)
+        job = Job(app, request_of(model, options), options, locate_table(options.table, options.tables), stop, spark)
         stop.cancel_by(job.cancel_own_plan)
         stop.check("the request was read")
         try:
-            # The application is one, its services are several.
-            chosen = {} if isinstance(model, type) else {"service": options.service}
-            return {**chosen, **work(job).as_dict()}
+            done: dict[str, Any] = work(job).as_dict()
+            return done
         finally:
             stop.settle()
             if "table" in vars(job):
@@ -272,16 +255,12 @@ def serve(
     run(app, call)
 
 
-def _parser(app: str, model: type[BaseModel] | Kinds, modes: Sequence[str]) -> ArgumentParser:
-    about = model.__doc__ if isinstance(model, type) else " ".join(str(one.__doc__) for one in model.values())
-    parser = ArgumentParser(prog=f"{app}.py", description=about)
+def _parser(app: str, model: type[BaseModel], modes: Sequence[str]) -> ArgumentParser:
+    parser = ArgumentParser(prog=f"{app}.py", description=model.__doc__)
     parser.add_argument("--table", required=True, help="a name of tables.yaml, or a path")
     if modes:
         parser.add_argument("--mode", default=modes[0], choices=modes)
-    if isinstance(model, type):
-        add_arguments(parser, model)
-    else:
-        add_kinds(parser, model)
+    add_arguments(parser, model)
     parser.add_argument("--tables", help="the tables.yaml to use")
     parser.add_argument(
         "--accept-future-instants",

@@ -53,7 +53,9 @@ def clean(path: Path, amount: int) -> Run:
     partitions = [f"p{number:04d}" for number in range(amount)]
     table = made(path, partitions)
     table.ingest(rows(partitions, 1), engine="local")
-    plans = [table.compaction.plan(partitions=[f"part={one}"], cancellable=True).instant or "" for one in partitions]
+    plans = [
+        table.compaction.plan(partitions=[f"part={one}"], cancel="cancellable").instant or "" for one in partitions
+    ]
     dead = Session(replace(table.context, owner=_owner_that_ended()))
     for partition, instant in zip(partitions, plans, strict=True):
         _begin_and_die(dead, partition, instant)

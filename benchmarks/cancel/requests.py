@@ -81,7 +81,7 @@ def _measured(path: Path, hosts: str, turns: Iterator[Any]) -> Run:
     durable_ms, call_ms, waited_ms, cpu_ms = [], [], [], []
     cancelled = []
     for _ in turns:
-        instant = table.compaction.plan(partitions=[f"*{PLANNED}"], cancellable=True).instant
+        instant = table.compaction.plan(partitions=[f"*{PLANNED}"], cancel="cancellable").instant
         assert instant is not None
         lock.clear()
         cpu_s, began_s = time.process_time(), time.perf_counter()

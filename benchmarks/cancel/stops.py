@@ -40,7 +40,7 @@ def stop(path: Path, amount: int, each: int, engine: Engine, dice: random.Random
     stopped_s, worked_s = [], []
     correct = True
     for _ in range(amount):
-        instant = table.compaction.plan(cancellable=True).instant
+        instant = table.compaction.plan(cancel="cancellable").instant
         assert instant is not None
         executor = Table(replace(table.context, engine=engine))
         with ThreadPoolExecutor(1) as pool:

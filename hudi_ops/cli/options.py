@@ -23,7 +23,7 @@ def with_options(
     """Replace the parameter `request` of a command by an option for each field of a request.
 
     Args:
-        model: the request. Options that are not given keep its defaults; its old names are hidden options.
+        model: the request. Options that are not given keep its defaults.
         leave_out: fields that the command has no option for, or fills in itself.
         make: makes the request of the values that are given; default: the model.
         texts: for a field the function that reads its text, given all values and the option's name.
@@ -33,18 +33,16 @@ def with_options(
     readers: dict[str, Callable[[dict[str, Any]], Any]] = {}
     parameters: list[inspect.Parameter] = []
     options: dict[str, str] = {}
-    renamed = getattr(model, "renamed", {})
-    shapes = schemas(model)
-    # Each option with the field that it sets; old names are hidden.
-    wanted = [(field, field) for field in shapes if field not in leave_out] + list(renamed.items())
-    for name, field in wanted:
-        door = door_of(model.model_fields[field])
-        option = f"--{door.option if door.option and name == field else name.replace('_', '-')}"
-        readers[name] = _reader(name, option, door.unit, texts.get(field), shapes[field])
+    for name, shape in schemas(model).items():
+        if name in leave_out:
+            continue
+        door = door_of(model.model_fields[name])
+        option = f"--{door.option or name.replace('_', '-')}"
+        readers[name] = _reader(name, option, door.unit, texts.get(name), shape)
         metavar = {"bytes": "SIZE", "seconds": "DURATION"}.get(door.unit)
-        if field in texts:
-            metavar = texts[field].__name__.strip("_").upper()
-        annotation = _annotation(option, shapes[field], metavar, hidden=name != field)
+        if name in texts:
+            metavar = texts[name].__name__.strip("_").upper()
+        annotation = _annotation(option, shape, metavar)
         default = False if annotation.__origin__ is bool else None
         kind = inspect.Parameter.KEYWORD_ONLY
         parameters.append(inspect.Parameter(name, kind, default=default, annotation=annotation))
@@ -89,7 +87,7 @@ def _request(make: Callable[..., Any], said: Mapping[str, Any], options: Mapping
         raise
 
 
-def _annotation(option: str, schema: dict[str, Any], metavar: str | None, *, hidden: bool) -> Any:
+def _annotation(option: str, schema: dict[str, Any], metavar: str | None) -> Any:
     """Return the type of an option and its help; `metavar` names a text with its own reader."""
     kind: Any = int | None if "integer" in schema["type"] and metavar is None else str | None
     default = schema.get("default")
@@ -102,7 +100,7 @@ def _annotation(option: str, schema: dict[str, Any], metavar: str | None, *, hid
     text = schema["description"]
     if isinstance(default, (str, int)) and not isinstance(default, bool):
         text += f" Default: {default}."
-    shown: dict[str, Any] = {"help": text, "hidden": hidden, "show_default": False, "metavar": metavar}
+    shown: dict[str, Any] = {"help": text, "show_default": False, "metavar": metavar}
     if "enum" in schema:
         values = [str(value) for value in schema["enum"]]
         shown |= {"metavar": "|".join(values), "autocompletion": lambda: values}

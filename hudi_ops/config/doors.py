@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, TypeVar
 from unicodedata import category
@@ -74,20 +74,14 @@ def schemas(model: type[BaseModel]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def add_arguments(
-    parser: argparse.ArgumentParser, model: type[BaseModel], without: Collection[str] = frozenset()
-) -> None:
-    """Add an argument for each field of a request, and a hidden one for each old name.
+def add_arguments(parser: argparse.ArgumentParser, model: type[BaseModel]) -> None:
+    """Add an argument for each field of a request.
 
     Args:
         parser: gets them.
         model: the request.
-        without: fields that get none.
     """
-    old_names = {new: old for old, new in getattr(model, "renamed", {}).items()}
     for name, schema, _ in of_applications(model):
-        if name in without:
-            continue
         kind = schema["type"]
         form: dict[str, Any] = {"metavar": "|".join(schema["enum"])} if "enum" in schema else {}
         if kind == "boolean":
@@ -95,8 +89,6 @@ def add_arguments(
         elif "array" in kind:
             form = {"action": "append"}
         parser.add_argument(_argument(name), default=None, help=schema["description"], **form)
-        if name in old_names:
-            parser.add_argument(_argument(old_names[name]), default=None, help=argparse.SUPPRESS, **form)
 
 
 def request_of(model: type[R], options: argparse.Namespace) -> R:
@@ -105,7 +97,7 @@ def request_of(model: type[R], options: argparse.Namespace) -> R:
     Raises:
         InvalidRequest: a value is not allowed; the message says what is.
     """
-    values = {old: getattr(options, old) for old in getattr(model, "renamed", {})}
+    values: dict[str, Any] = {}
     for name, _, door in of_applications(model):
         given = getattr(options, name)
         if isinstance(given, list):
@@ -213,24 +205,16 @@ def form_fields(model: type[BaseModel]) -> dict[str, dict[str, Any]]:
 def form_arguments(model: type[BaseModel]) -> list[str]:
     """Return the arguments of an application as templates over the values of a form."""
     found = []
-    fields = form_fields(model)
-    for name, schema in fields.items():
+    for name, schema in form_fields(model).items():
         value = f"params.{name} if params.{name} is not none else ''"
         if schema["type"] == "boolean":
-            # An empty argument stands for the default; then an old name of the field may give the value.
+            # An empty argument stands for the default.
             other = "false" if schema.get("default") else "true"
             value = f"'{other}' if params.{name} {'is false' if other == 'false' else ''} else ''"
         elif "array" in schema["type"]:
             separator = door_of(model.model_fields[name]).separator
             value = f"(params.{name} or []) | join({separator!r})"
         found.append(f"{_argument(name)}={{{{ {value} }}}}")
-    # Runs that are triggered with a field's old name still work.
-    for old, new in getattr(model, "renamed", {}).items():
-        value = f"params.get('{old}') if params.get('{old}') is not none else ''"
-        if fields[new]["type"] == "boolean":
-            # No schema checks an old name, so the request reads the text.
-            value = f"(params.get('{old}') | string | lower) if params.get('{old}') not in (none, false) else ''"
-        found.append(f"{_argument(old)}={{{{ {value} }}}}")
     return found
 
 

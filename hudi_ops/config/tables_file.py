@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.definition import ColumnNames, DefinitionFields, TableKind, WriterFields
-from hudi_ops.config.requests import RENAMED_SERVICES, current_names, known_fields
+from hudi_ops.config.requests import known_fields
 from hudi_ops.config.requests.schedule import Schedule, did_you_mean, refuse_credentials, schedule_of
 from hudi_ops.config.upkeep_settings import AUTOMATIC, UpkeepSettings
 from hudi_ops.errors import InvalidRequest
@@ -77,16 +77,15 @@ class TableDeclaration(_Model, DefinitionFields, WriterFields):
     def _known_services(cls, given: Any) -> Any:
         if not isinstance(given, Mapping):
             raise ValueError("must be a mapping of services and their schedules, such as {ingestion: '@hourly'}")
-        named = current_names({str(service): one for service, one in given.items()}, RENAMED_SERVICES)
-        return {service: schedule_of(service, one) for service, one in named.items()}
+        return {str(service): schedule_of(str(service), one) for service, one in given.items()}
 
     @model_validator(mode="after")
     def _has_work_for_schedules(self) -> TableDeclaration:
         if "compaction" in self.schedules and self.type != "mor":
             raise ValueError("schedules.compaction: the table is copy-on-write, only type: mor is compacted")
-        if "resize" in self.schedules and self.bucket_engine == "simple":
+        if "resizing" in self.schedules and self.bucket_engine == "simple":
             raise ValueError(
-                "schedules.resize: the table has no hash rings, only bucket_engine consistent or extendible is resized"
+                "schedules.resizing: the table has no hash rings, only bucket_engine consistent or extendible is resized"
             )
         ingestion = self.schedules.get("ingestion")
         if ingestion is not None and not (self.source or ingestion.request.get("source")):

@@ -170,7 +170,7 @@ def cancellable(tables_file: Path) -> tuple[Table, str]:
     table = Table.create(path, name="riders", record_key=["id"], schema="id string, v long", table_type="mor")
     for value in range(2):
         table.ingest(pa.table({"id": ["a"], "v": [value]}))
-    return table, str(table.compaction.plan(cancellable=True).instant)
+    return table, str(table.compaction.plan(cancel="cancellable").instant)
 
 
 def test_a_cancel_is_busy_while_the_executor_lives_and_ends_once_it_has_ended(

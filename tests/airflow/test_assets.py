@@ -24,7 +24,7 @@ import pytest
             [{"instant": "2", "action": "clustering", "rows": 9}],
         ),
         (
-            {"app": "cluster", "service": "resize", "instant": "2", "groups": 2, "rows": 9},
+            {"app": "resize", "instant": "2", "groups": 2, "rows": 9},
             [{"instant": "2", "action": "resize", "rows": 9}],
         ),
         ({"app": "cluster", "instant": "2", "groups": 0, "note": "it was completed before"}, []),

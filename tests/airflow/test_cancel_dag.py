@@ -96,7 +96,7 @@ def test_a_run_cancels_a_plan_without_spark(tables_file: Path, airflow_home: Pat
     table = Table.create(path, name="trips", record_key=["id"], schema="id string, v long", table_type="mor")
     for value in range(2):
         table.ingest(pa.table({"id": ["a"], "v": [value]}))
-    instant = table.compaction.plan(cancellable=True).instant
+    instant = table.compaction.plan(cancel="cancellable").instant
     said = json.dumps({"table": "trips", "instant": instant, "reason": "the cluster is needed elsewhere"})
     # The connection to Spark leads nowhere: this DAG does not need it.
     nowhere = {"AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "spark://nowhere"})}

@@ -49,11 +49,9 @@ def test_an_executor_is_tried_for_longer_than_a_lease_lasts(
     ("name", "conf", "says"),
     [
         ("compaction", {"table": "trips", "dry_run": True}, None),
-        ("compaction", {"least": 2}, None),
+        ("compaction", {"least": 2}, "unknown keyword 'least'"),
         ("compaction", None, None),
         ("compaction", {"dryrun": True}, "unknown keyword 'dryrun'; did you mean 'dry_run'"),
-        ("indexing", {"again": True}, None),
-        ("clustering", {"service": "resize", "split_bytes": 1}, None),
         ("cancel", {"force": True, "x": 1}, "unknown keyword 'x'"),
     ],
 )
@@ -129,13 +127,6 @@ def test_the_form_refuses_bad_values(mor_file: Path, load_dag, name: str, value:
     params = load_dag("compaction").dag.params
     with pytest.raises(ParamValidationError, match=name):
         params[name] = value
-
-
-def test_a_run_that_is_triggered_with_the_old_name_gives_it_on(mor_file: Path, load_dag) -> None:
-    task = load_dag("compaction").dag.get_task("plan")
-    values = {**load_dag("compaction").dag.params.dump(), "least": 0}
-    assert {"--least=0", "--threshold="} <= set(task.render_template(task.application_args, {"params": values}))
-    assert "--least=" in task.render_template(task.application_args, {"params": {**values, "least": None}})
 
 
 @pytest.fixture

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import threading
 import time
-import warnings
 from contextlib import closing
 from pathlib import Path
 
@@ -14,8 +12,6 @@ import pyarrow as pa
 import pytest
 from airflow.sdk.exceptions import ParamValidationError
 
-from hudi_ops.config.doors import add_arguments, request_of
-from hudi_ops.config.requests import IndexRequest
 from hudi_ops.timeline.names import instant_of_ms
 from tests.airflow.dag_runs import airflow, last_result, xcom_of
 from tests.airflow.deadly import dies_once
@@ -68,32 +64,6 @@ def test_the_form_refuses_bad_values(tables_file: Path, load_dag, name: str, val
     params = load_dag("indexing").dag.params
     with pytest.raises(ParamValidationError, match=name):
         params[name] = value
-
-
-@pytest.mark.parametrize(
-    ("params", "rebuilds"),
-    [
-        ({"again": True}, True),
-        ({"again": True, "rebuild": True}, True),
-        ({"rebuild": True}, True),
-        ({"again": "true"}, True),
-        ({"again": "false"}, False),
-        ({"again": False}, False),
-        ({}, False),
-    ],
-)
-def test_a_run_that_is_triggered_with_the_old_name_rebuilds_if_it_says_so(
-    tables_file: Path, load_dag, params: dict, rebuilds: bool
-) -> None:
-    dag = load_dag("indexing").dag
-    task = dag.get_task("plan")
-    arguments = task.render_template(task.application_args, {"params": {**dag.params.dump(), **params}})
-    parser = argparse.ArgumentParser()
-    add_arguments(parser, IndexRequest)
-    known, _ = parser.parse_known_args(arguments)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        assert request_of(IndexRequest, known).rebuild is rebuilds
 
 
 def test_a_dag_run_builds_what_was_asked_for_once(tables_file: Path, airflow_home: Path) -> None:

@@ -44,6 +44,7 @@ def test_the_folder_of_the_package_is_a_folder_of_dags(airflow_home: Path, tmp_p
         "indexing",
         "ingestion",
         "recover",
+        "resizing",
         "verify",
     ):
         assert re.search(rf"^{name} ", done.stdout, re.MULTILINE), done.stdout

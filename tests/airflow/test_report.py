@@ -77,7 +77,7 @@ def test_lines_of_applications_and_of_spark_keep_their_level() -> None:
         ),
         (
             {
-                **{"app": "cluster", "service": "resize", "table": "t", "instant": "2", "groups": 2, "left_out": 1},
+                **{"app": "resize", "table": "t", "instant": "2", "groups": 2, "left_out": 1},
                 **{"replaced": 3, "files": 4, "rows": 5, "seconds": 1},
             },
             "Resized 3 buckets into 4 buckets with 5 rows of t in 1.0 s, instant 2; left out 1 of 3 plan groups, which writes "
@@ -85,7 +85,7 @@ def test_lines_of_applications_and_of_spark_keep_their_level() -> None:
         ),
         (
             {
-                **{"app": "cluster", "service": "resize", "table": "t", "instant": "2", "verdicts": []},
+                **{"app": "resize", "table": "t", "instant": "2", "verdicts": []},
                 **{"counts": {"planned": 2}, "seconds": 0.1},
             },
             "Planned the resize of 2 file groups of t in 0.1 s, instant 2",

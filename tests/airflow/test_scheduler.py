@@ -157,12 +157,12 @@ def index_at(where: str) -> Case:
 
 
 INDEX = index_at("bloom_filters")
-SORT = Case("clustering", "sorted", "replacecommit", {"service": "clustering", "sort_by": "v"}, ".marker", {})
+SORT = Case("clustering", "sorted", "replacecommit", {"sort_by": "v"}, ".marker", {})
 RESIZE = Case(
-    "clustering",
+    "resizing",
     "ringed",
     "replacecommit",
-    {"service": "resize", "split_bytes": 1000, "merge_bytes": 0},
+    {"split_bytes": 1000, "merge_bytes": 0},
     ".marker",
     {"table_type": "mor", "bucket_engine": "consistent", "buckets": 1, "buckets_max": 2},
 )

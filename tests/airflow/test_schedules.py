@@ -34,7 +34,20 @@ tables:
       ingestion: {schedule: "0 6 * * *", source: drop, operation: insert, max_files: 5, min_age_s: 60}
       indexing: {schedule: "@weekly", partitions: [record_index]}
 """
-FORMS = {"archive", "cancel", "clean", "clustering", "compaction", "indexing", "ingestion", "recover", "verify"}
+FORMS = {
+    *(
+        "archive",
+        "cancel",
+        "clean",
+        "clustering",
+        "compaction",
+        "indexing",
+        "ingestion",
+        "recover",
+        "resizing",
+        "verify",
+    ),
+}
 
 
 @pytest.fixture
@@ -179,15 +192,3 @@ def test_every_schedule_of_airflow_is_taken(scheduled: Path, load_dag, schedule:
         f"tables:\n  trips: {{path: x, record_key: [id], source: y, schedules: {{ingestion: '{schedule}'}}}}\n"
     )
     assert vars(load_dag("ingestion"))["ingestion__trips"].schedule == schedule
-
-
-def test_a_schedule_under_the_old_name_of_a_service_warns_and_counts(
-    tables_file: Path, load_dag, airflow_home: Path
-) -> None:
-    tables_file.write_text(
-        "tables: {trips: {path: trips, record_key: [id], schedules: {"
-        "metadata: {schedule: '@daily', partitions: [files]}}}}"
-    )
-    with pytest.warns(FutureWarning, match="metadata is now called indexing"):
-        found = vars(load_dag("indexing"))
-    assert found["indexing__trips"].params.dump()["partitions"] == ["files"]

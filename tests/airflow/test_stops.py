@@ -144,7 +144,7 @@ def test_a_killed_task_leaves_or_cancels_its_plan_and_a_retry_goes_on_or_is_skip
     cancellable: bool,
     says: str,
 ) -> None:
-    instant = world.planned(cancellable=cancellable)
+    instant = world.planned(cancel="cancellable" if cancellable else "never")
     operator = world.operator(instant, on_stop)
     kill_when_held(operator, frozen=frozen)
     with pytest.raises(AirflowException if frozen else AirflowSkipException):
@@ -174,7 +174,7 @@ def test_a_killed_task_leaves_or_cancels_its_plan_and_a_retry_goes_on_or_is_skip
 
 
 def test_a_driver_that_gets_sigterm_cancels_its_plan(world: World) -> None:
-    instant = world.planned(cancellable=True)
+    instant = world.planned(cancel="cancellable")
     held = world.application(instant, "--on-stop=cancel")
     world.held_process()
     held.send_signal(signal.SIGTERM)
@@ -196,7 +196,7 @@ def test_a_driver_that_gets_sigterm_cancels_its_plan(world: World) -> None:
 )
 def test_a_twin_after_a_retry(world: World, is_cancelled: bool, dies: bool, code: int) -> None:
     """Goal: what the first application left decides how its twin ends; 11 is tried again, 12 is skipped."""
-    instant = world.planned(cancellable=True)
+    instant = world.planned(cancel="cancellable")
     first = world.application(instant)
     world.held_process()
     if is_cancelled:
@@ -221,7 +221,7 @@ def test_a_twin_after_a_retry(world: World, is_cancelled: bool, dies: bool, code
 
 def test_airflow_itself_kills_a_task_and_its_plan_is_cancelled(world: World) -> None:
     """Method: Airflow's own runner of tasks gets SIGTERM, as from its supervisor; the driver is one of spark-submit."""
-    instant = world.planned(cancellable=True)
+    instant = world.planned(cancel="cancellable")
     command, environment = airflow_command(
         Path(os.environ["AIRFLOW_HOME"]),
         *(
@@ -266,20 +266,24 @@ def resize_of(world: World) -> str:
         buckets_max=2,
     )
     world.table.ingest(pa.table({"id": ["a", "b"], "v": [1, 1]}))
-    (world.home / "tables.yaml").write_text("tables: {trips: {path: ringed, record_key: [id], type: mor}}\n")
+    (world.home / "tables.yaml").write_text(
+        "tables: {trips: {path: ringed, record_key: [id], type: mor, bucket_engine: consistent}}\n"
+    )
     return str(world.table.resize.plan(split_bytes=1000, merge_bytes=0).instant)
 
 
 @pytest.mark.parametrize(
-    ("service", "planned"), [("clustering", clustering_of), ("resize", resize_of)], ids=["clustering", "resize"]
+    ("dag", "app", "planned"),
+    [("clustering", "cluster", clustering_of), ("resizing", "resize", resize_of)],
+    ids=["clustering", "resize"],
 )
 def test_a_plan_that_airflow_killed_is_executed_by_the_next_try(
-    world: World, service: str, planned: Callable[[World], str]
+    world: World, dag: str, app: str, planned: Callable[[World], str]
 ) -> None:
     """Method: as above, with the plan left; the second call is what a cleared task does."""
     instant = planned(world)
-    given = json.dumps({"table": "trips", "service": service, "engine": "local"})
-    call = ("tasks", "test", "clustering", "execute", "2026-05-02", "--task-params", given)
+    given = json.dumps({"table": "trips", "engine": "local"})
+    call = ("tasks", "test", dag, "execute", "2026-05-02", "--task-params", given)
     home = Path(os.environ["AIRFLOW_HOME"])
     command, environment = airflow_command(home, *call, HUDI_OPS_ON_STOP="leave")
     killed = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
@@ -292,5 +296,5 @@ def test_a_plan_that_airflow_killed_is_executed_by_the_next_try(
     world.hold.unlink()
     again = airflow(home, *call)
     result = last_result(again.stdout + again.stderr)
-    assert (result["app"], result["instant"], result["groups"], result["epoch"]) == ("cluster", instant, 1, 2)
+    assert (result["app"], result["instant"], result["groups"], result["epoch"]) == (app, instant, 1, 2)
     world.check()

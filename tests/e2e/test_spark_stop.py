@@ -50,7 +50,7 @@ def until(condition: Callable[[], object]) -> None:
 
 
 def seconds_to_stop(table: Table, spark: Any, hold: Path) -> float:
-    instant = table.compaction.plan(cancellable=True).instant
+    instant = table.compaction.plan(cancel="cancellable").instant
     assert instant is not None
     uri = table.context.storage.uri
     other = Table(TableContext(Slow(uri.removeprefix("file://")), in_process_lock(uri), engine=SparkEngine(spark)))

@@ -72,7 +72,7 @@ def test_apache_hudi_goes_on_beside_aborted_plans(
         table.ingest(versioned(0, 6, count))
     aborted = []
     for number in range(ROUNDS):
-        planned = table.compaction.plan(cancellable=True).instant
+        planned = table.compaction.plan(cancel="cancellable").instant
         assert planned is not None
         if number % 2 == 0:
             dies_amid(table, path)

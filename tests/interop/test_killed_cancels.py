@@ -135,7 +135,7 @@ def test_cancelled_and_killed_applications_leave_nothing(
             model |= {one: one * 1_000 + time_ for one in changed}
             for one in gone:
                 model.pop(one, None)
-            planned = table.compaction.plan(cancellable=True)
+            planned = table.compaction.plan(cancel="cancellable")
             assert planned.instant is not None
             assert len(planned.planned) == GROUPS
             kill = "" if number % 3 else ("driver", "worker")[number // 3 % 2]

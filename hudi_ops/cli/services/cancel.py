@@ -26,8 +26,8 @@ hudi-ops plans flights --aborted --json
 CANCEL_HELP = """End a pending plan for good, whether or not a process executes it.
 
 Once the cancel is requested the plan never completes. Its executor stops by itself, and this command waits for it, then removes the
-plan and its files. Running it again changes nothing. A plan that was not made with --cancellable, or by another program, needs
---force. A write is undone by `hudi-ops rollback`.
+plan and its files. Running it again changes nothing. A plan that is not cancellable, or of another program, needs --force.
+A write is undone by `hudi-ops rollback`.
 
 \b
 hudi-ops cancel flights 20261121101500123 --dry-run

@@ -12,7 +12,6 @@ from hudi_ops.config.requests.request import (
     Names,
     Request,
     checked_engine,
-    current_names,
     invalid_request,
     known_fields,
     listed,
@@ -22,7 +21,6 @@ from hudi_ops.config.requests.request import (
 )
 from hudi_ops.config.requests.resize import ResizeRequest, checked_split_point
 from hudi_ops.config.requests.services import (
-    RENAMED_SERVICES,
     SERVICES,
     ArchiveRequest,
     CancelRequest,
@@ -37,7 +35,6 @@ from hudi_ops.config.requests.services import (
 )
 
 __all__ = [
-    "RENAMED_SERVICES",
     "SERVICES",
     "CancelRequest",
     "CancelSettings",
@@ -62,7 +59,6 @@ __all__ = [
     "checked_policy",
     "checked_split_point",
     "checked_strategy",
-    "current_names",
     "invalid_request",
     "known_fields",
     "listed",

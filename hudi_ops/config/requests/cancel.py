@@ -45,12 +45,14 @@ class CancelSettings(BaseModel):
         return self
 
 
-def parse_cancel(text: str) -> CancelSettings:
-    """Return the policy of a text: `never`, `cancellable`, or `after 6h or 50 instants`.
+def parse_cancel(text: str | None) -> CancelSettings:
+    """Return the policy of a text: `never`, `cancellable` (also None), or `after 6h or 50 instants`.
 
     Raises:
         InvalidRequest: it is none of these, or a limit is out of bounds.
     """
+    if text is None:
+        return CancelSettings()
     words = " ".join(str(text).lower().split())
     if words in {"never", "cancellable"}:
         return CancelSettings(cancellable=words == "cancellable")

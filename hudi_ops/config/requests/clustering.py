@@ -8,13 +8,14 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 from pydantic import Field
 
 from hudi_ops.config.doors import TEXT, Door
-from hudi_ops.config.requests.cancel import CancelSettings, checked_cancel, parse_cancel
+from hudi_ops.config.requests.cancel import checked_cancel
 from hudi_ops.config.requests.fields import (
     Abandoned,
     CancelText,
     DryRun,
     Engine,
     MaxBytes,
+    Memory,
     Partitions,
     PlanInstant,
     Resume,
@@ -96,12 +97,7 @@ class ClusteringRequest(Request):
         description="Sort files again that are in this order already.",
     )
     partitions: Partitions = ()
-    cancel: CancelText = Field(
-        default=None,
-        title="Cancel",
-        description="Whether a cancel may end the plan: never, cancellable, or cancellable and overdue after a limit, such as "
-        "after 6h, after 50 instants, after 6h or 50 instants. Default: cancellable.",
-    )
+    cancel: CancelText = None
     on_overlap: Literal["shrink", "cancel"] = Field(
         default="shrink",
         title="On overlap",
@@ -111,12 +107,7 @@ class ClusteringRequest(Request):
     starvation: StarvationText = None
     instant: PlanInstant = None
     engine: Engine = "auto"
-    memory_bytes: Annotated[int | None, Door(option="memory", unit="bytes", form=None)] = Field(
-        default=None,
-        ge=1,
-        title="Memory",
-        description="Memory that one plan group may take; larger ones are sorted on disk. Default: by the memory of the process.",
-    )
+    memory_bytes: Memory = None
     abandoned: Abandoned = False
     dry_run: DryRun = False
     resume: Resume = False
@@ -170,8 +161,3 @@ class ClusteringRequest(Request):
     def small_limit(self) -> int:
         """Return the size below which a file is small, in bytes."""
         return self.small_bytes if self.small_bytes is not None else self.target_bytes * 5 // 6
-
-    @property
-    def cancel_settings(self) -> CancelSettings:
-        """Return whether a cancel may end the plan, and when it is overdue."""
-        return parse_cancel(self.cancel) if self.cancel is not None else CancelSettings()

@@ -27,6 +27,12 @@ CancelText: TypeAlias = Annotated[
         },
         allows="never, cancellable, or a limit such as after 6h or 50 instants",
     ),
+    Field(
+        title="Cancel",
+        description="Whether a cancel may end the plan: never, cancellable, or cancellable and overdue after a limit, such as "
+        "after 6h, after 50 instants, after 6h or 50 instants. Default: cancellable; of a compaction as the table declares, else "
+        "never.",
+    ),
 ]
 Partitions: TypeAlias = Annotated[
     Names,
@@ -47,6 +53,16 @@ Engine: TypeAlias = Annotated[
     Field(
         title="Engine",
         description="Where the work runs: local is one process, spark the executors; auto chooses by size.",
+    ),
+]
+Memory: TypeAlias = Annotated[
+    int | None,
+    Door(option="memory", unit="bytes", form=None),
+    Field(
+        ge=1,
+        title="Memory",
+        description="Memory that one file group, plan group or bucket may take; larger ones are streamed or go to disk. Default: "
+        "by the memory of the process.",
     ),
 ]
 Abandoned: TypeAlias = Annotated[

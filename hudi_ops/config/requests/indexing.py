@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
+from typing import Annotated, Literal, TypeAlias, get_args
 
 from pydantic import BeforeValidator, Field
 
@@ -28,8 +27,6 @@ _PARTITIONS = {
 
 class IndexRequest(Request):
     """Which partitions of the metadata table are built, and how their plan is executed."""
-
-    renamed: ClassVar[Mapping[str, str]] = {"again": "rebuild"}
 
     partitions: Annotated[tuple[str, ...] | None, BeforeValidator(listed), Door(form=_PARTITIONS, takes=_NAMES)] = (
         Field(

@@ -6,7 +6,6 @@ Imports pydantic only, since DAG files import it. A wrong value is an `InvalidRe
 from __future__ import annotations
 
 import difflib
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
 
@@ -42,21 +41,18 @@ class Request(BaseModel):
     """Base of the requests: frozen, without unknown fields; wrong values raise `InvalidRequest`.
 
     Attributes:
-        renamed: old names of fields that are accepted for one release, and their new names.
         checks: for some fields a function that returns the value to use, or raises a clearer error than pydantic would.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    renamed: ClassVar[Mapping[str, str]] = {}
     checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"engine": checked_engine}
 
     def __init__(self, **values: Any) -> None:
-        found = current_names(values, self.renamed)
         for name, check in self.checks.items():
-            if found.get(name) is not None:
-                found[name] = check(found[name])
+            if values.get(name) is not None:
+                values[name] = check(values[name])
         try:
-            super().__init__(**found)
+            super().__init__(**values)
         except ValidationError as error:
             raise invalid_request(error, type(self)) from None
 
@@ -67,31 +63,7 @@ def merged(model: type[M], given: M | None, keywords: Mapping[str, Any]) -> M:
         return given
     # Only what was given: a default may stand for a value that `tables.yaml` declares.
     before = {name: getattr(given, name) for name in given.model_fields_set} if given is not None else {}
-    return model(**{**before, **current_names(keywords, model.renamed)})
-
-
-def current_names(values: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
-    """Return the values under the current names of their fields, with a warning for an old name.
-
-    Raises:
-        InvalidRequest: a value is given by its old and its new name, and they differ.
-    """
-    found = dict(values)
-    for old, new in renamed.items():
-        if (value := found.pop(old, None)) is None:
-            continue
-        if (given := found.get(new)) is not None and given != value:
-            raise InvalidRequest(
-                f"{new} and its old name {old} are both given, and differ",
-                expected="one of them",
-                found=f"{new}={given!r} and {old}={value!r}",
-                next_step=f"leave {old} out",
-            )
-        warnings.warn(
-            f"{old} is now called {new}; the old name goes with the next release", FutureWarning, stacklevel=4
-        )
-        found[new] = value
-    return found
+    return model(**{**before, **keywords})
 
 
 def invalid_request(error: ValidationError, model: type[BaseModel]) -> InvalidRequest:

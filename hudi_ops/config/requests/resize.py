@@ -8,8 +8,17 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from hudi_ops.config.doors import Door
-from hudi_ops.config.requests.cancel import CancelSettings, checked_cancel, parse_cancel
-from hudi_ops.config.requests.fields import Abandoned, CancelText, DryRun, Engine, Partitions, PlanInstant, Resume
+from hudi_ops.config.requests.cancel import checked_cancel
+from hudi_ops.config.requests.fields import (
+    Abandoned,
+    CancelText,
+    DryRun,
+    Engine,
+    Memory,
+    Partitions,
+    PlanInstant,
+    Resume,
+)
 from hudi_ops.config.requests.request import Request
 from hudi_ops.errors import InvalidRequest
 
@@ -90,20 +99,10 @@ class ResizeRequest(Request):
         title="Max partitions",
         description="Most partitions of a plan: those with most bytes to resize come first.",
     )
-    cancel: CancelText = Field(
-        default=None,
-        title="Cancel",
-        description="Whether a cancel may end the plan: never, cancellable, or cancellable and overdue after a limit, such as "
-        "after 6h, after 50 instants, after 6h or 50 instants. Default: cancellable.",
-    )
+    cancel: CancelText = None
     instant: PlanInstant = None
     engine: Engine = "auto"
-    memory_bytes: Annotated[int | None, Door(option="memory", unit="bytes", form=None)] = Field(
-        default=None,
-        ge=1,
-        title="Memory",
-        description="Memory that one bucket may take; larger ones are split on disk. Default: by the memory of the process.",
-    )
+    memory_bytes: Memory = None
     abandoned: Abandoned = False
     dry_run: DryRun = False
     resume: Resume = False
@@ -118,8 +117,3 @@ class ResizeRequest(Request):
                 next_step="lower merge_bytes, or raise split_bytes; with merge_bytes 0 nothing is merged",
                 field="merge_bytes",
             )
-
-    @property
-    def cancel_settings(self) -> CancelSettings:
-        """Return whether a cancel may end the plan, and when it is overdue."""
-        return parse_cancel(self.cancel) if self.cancel is not None else CancelSettings()

@@ -39,8 +39,8 @@ def schedule_of(service: str, given: Any) -> dict[str, Any]:
     known = service_fields(SERVICES[service])
     for name in request:
         if name not in known:
-            guess = did_you_mean(str(name), known)
-            raise ValueError(f"{service}.{name}: unknown setting. {guess}".strip())
+            guess = did_you_mean(str(name), known) or f"Expected one of {', '.join(sorted(known))}"
+            raise ValueError(f"{service}.{name}: unknown setting. {guess}")
     if isinstance(source := request.get("source"), str):
         refuse_credentials(source, f"{service}.source: ")
     try:

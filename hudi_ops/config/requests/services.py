@@ -288,7 +288,7 @@ SERVICES: Mapping[str, type[Request]] = {
     "ingestion": IngestRequest,
     "compaction": CompactionRequest,
     "clustering": ClusteringRequest,
-    "resize": ResizeRequest,
+    "resizing": ResizeRequest,
     "clean": CleanRequest,
     "cancel": CancelRequest,
     "indexing": IndexRequest,
@@ -297,6 +297,3 @@ SERVICES: Mapping[str, type[Request]] = {
     "recover": RecoverRequest,
 }
 """Services that Airflow runs, with their requests."""
-
-RENAMED_SERVICES: Mapping[str, str] = {"metadata": "indexing"}
-"""Old names of services in `schedules`, which go with the next release."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from hudi_ops.commit.session import Session
 from hudi_ops.config.requests import ClusteringRequest
+from hudi_ops.config.requests.cancel import parse_cancel
 from hudi_ops.errors import InvalidRequest, NotFound, Unsupported
 from hudi_ops.files.base.base_file import BaseFileReader
 from hudi_ops.kernels.sorting.order import UNSORTED, SortOrder
@@ -83,7 +84,7 @@ def empty_choice(request: ClusteringRequest) -> ClusteringChoice:
         float(request.small_limit),
         request.max_bytes,
         others=others,
-        cancel=cancel_policy(request.cancel_settings, request.on_overlap),
+        cancel=cancel_policy(parse_cancel(request.cancel), request.on_overlap),
         order=SortOrder(request.curve, request.sort_by),
     )
 

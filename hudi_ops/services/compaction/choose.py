@@ -18,7 +18,6 @@ from hudi_ops.services.base.planned.starvation import held_back, release
 from hudi_ops.services.compaction.partitions import partitions_to_plan
 from hudi_ops.services.compaction.strategies import parse_strategy
 from hudi_ops.services.compaction.unmergeable import unmergeable
-from hudi_ops.timeline.cancel.policy import NEVER
 from hudi_ops.timeline.names import ms_of_instant
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.slices import Slice
@@ -56,8 +55,8 @@ def choose(session: Session, state: TableState, request: CompactionRequest) -> C
         InvalidRequest: a partition that the table does not have.
     """
     choice = empty_choice(request)
-    settings = request.cancel_settings or session.upkeep.cancel
-    choice.cancel = cancel_policy(settings, settings.on_overlap) if settings is not None else NEVER
+    settings = request.cancel_settings(session.upkeep.cancel)
+    choice.cancel = cancel_policy(settings, settings.on_overlap)
     free: list[Candidate] = []
     plan_of = pending_plans(session, state, "compaction")
     slices, choice.elsewhere = _slices(session, state, request.partitions)

@@ -13,6 +13,7 @@ from enum import StrEnum
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers
 from hudi_ops.config.requests import ResizeRequest
+from hudi_ops.config.requests.cancel import parse_cancel
 from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.index.bucket_engine import ring_engine_of
 from hudi_ops.index.resizes import RingChange
@@ -99,7 +100,7 @@ def empty_choice(request: ResizeRequest) -> ResizeChoice:
         float(request.split_bytes),
         request.max_bytes,
         others={reason: [] for reason in LeftReason},
-        cancel=cancel_policy(request.cancel_settings, "shrink"),
+        cancel=cancel_policy(parse_cancel(request.cancel), "shrink"),
     )
 
 

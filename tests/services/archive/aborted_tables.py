@@ -30,7 +30,7 @@ def write(storage: Storage, clock: ManualClock, *values: int) -> None:
 
 def abort(storage: MemoryStorage, clock: ManualClock, why: str, *, begun: bool = False) -> str:
     """Plan a compaction and cancel it; `begun`: an executor wrote a file and died. Returns the plan's instant."""
-    planned = table_of(storage, clock, "planner").compaction.plan(cancellable=True).instant
+    planned = table_of(storage, clock, "planner").compaction.plan(cancel="cancellable").instant
     assert planned is not None
     if begun:
         dying = FaultyStorage(storage, DiesBefore("put:.hoodie/.commit_log/payload"))

@@ -11,7 +11,7 @@ from tests.tables import NOW_MS, table_of
 def planned(storage: MemoryStorage, **request: object) -> str:
     """Publish a plan that may be cancelled; returns its instant."""
     table = table_of(storage, ManualClock(NOW_MS - 1_000), "planner")
-    made = table.compaction.plan(**{"cancellable": True, **request})
+    made = table.compaction.plan(**{"cancel": "cancellable", **request})
     assert made.instant is not None
     return made.instant
 

@@ -57,7 +57,7 @@ def test_the_first_cancellable_plan_records_it_and_later_ones_do_not(storage: Me
 
 
 def test_a_plan_that_is_not_cancellable_records_nothing(storage: MemoryStorage) -> None:
-    planned(storage, cancellable=False)
+    planned(storage, cancel="never")
     assert facts_of(storage) == [False]
 
 
@@ -95,7 +95,7 @@ def test_a_crash_after_the_fact_leaves_a_table_that_plans_again(storage: MemoryS
     clock = ManualClock(NOW_MS, tick_ms=1)
     dying = FaultyStorage(storage, DiesBefore("^put:.hoodie/.commit_log/payload"))
     with pytest.raises(Crash):
-        table_of(dying, clock, "planner").compaction.plan(cancellable=True)
+        table_of(dying, clock, "planner").compaction.plan(cancel="cancellable")
     assert kinds(storage)[-1] == "PROPERTIES"
     table_of(storage, clock, "ingest").ingest(CHANGE)
     planned(storage)
@@ -111,7 +111,7 @@ def test_of_two_planners_the_one_that_loses_the_slot_finds_the_fact(storage: Mem
         planned(storage, partitions=("part=p1",))
 
     moved = FaultyStorage(storage, MoveBefore(f"^put_if_absent:{slot_path(slot)}", other))
-    made = table_of(moved, clock, "slow").compaction.plan(cancellable=True, partitions=("part=p0",))
+    made = table_of(moved, clock, "slow").compaction.plan(cancel="cancellable", partitions=("part=p0",))
     assert made.instant is not None
     assert kinds(storage)[slot:] == ["PROPERTIES", "PLAN", "PLAN"]
 

@@ -168,7 +168,7 @@ def test_ingestion_never_ends_a_compaction_unless_the_plan_says_so(clock: Manual
     table_of(storage, clock, "ingest").ingest(CHANGE)
     assert cancels(storage) == []
     table_of(storage, clock, "executor").compaction.execute(instant=plan)
-    literal = planned(make_again := make_logged(), cancel_on_overlap=True)
+    literal = planned(make_again := make_logged(), on_overlap="cancel")
     table_of(make_again, clock, "ingest").ingest(CHANGE)
     assert [cancel.instant for cancel in cancels(make_again)] == [literal]
     (row,) = table_of(make_again, clock, "user").plans(literal)

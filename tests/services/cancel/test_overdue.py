@@ -34,18 +34,18 @@ def written_later(storage: MemoryStorage, clock: ManualClock, writes: int = 1) -
 @pytest.mark.parametrize(
     ("policy", "hours", "writes", "is_overdue"),
     [
-        ({"cancel_after": 6 * 3600}, 7, 1, True),
-        ({"cancel_after": 6 * 3600}, 5, 1, False),
-        ({"cancel_after_instants": 3}, 1, 3, True),
-        ({"cancel_after_instants": 3}, 1, 2, False),
-        ({"cancel_after_instants": 1}, 0, 1, False),
-        ({"cancellable": True}, 99, 5, False),
-        ({"cancellable": False}, 99, 5, False),
+        ("after 6h", 7, 1, True),
+        ("after 6h", 5, 1, False),
+        ("after 3 instants", 1, 3, True),
+        ("after 3 instants", 1, 2, False),
+        ("after 1 instant", 0, 1, False),
+        ("cancellable", 99, 5, False),
+        ("never", 99, 5, False),
     ],
 )
-def test_a_clean_cancels_what_is_overdue(policy: dict[str, float], hours: int, writes: int, is_overdue: bool) -> None:
+def test_a_clean_cancels_what_is_overdue(policy: str, hours: int, writes: int, is_overdue: bool) -> None:
     storage, clock = make_logged(), ManualClock(NOW_MS, tick_ms=1)
-    instant = planned(storage, **{"cancellable": False, **policy})
+    instant = planned(storage, cancel=policy)
     clock.advance_ms(hours * HOUR_MS)
     written_later(storage, clock, writes)
     table_of(storage, clock, "cleaner").clean.run(retain=1)
@@ -60,7 +60,7 @@ def test_a_clean_cancels_what_is_overdue(policy: dict[str, float], hours: int, w
 
 def test_an_overdue_plan_with_a_live_executor_stays() -> None:
     storage, clock = make_logged(), ManualClock(NOW_MS, tick_ms=1)
-    instant = planned(storage, cancel_after=3600)
+    instant = planned(storage, cancel="after 1h")
     clock.advance_ms(2 * HOUR_MS)
     written_later(storage, clock)
     inherit_lease(table_of(storage, clock, "executor").context, instant, "execute")
@@ -71,7 +71,7 @@ def test_an_overdue_plan_with_a_live_executor_stays() -> None:
 
 def test_a_hard_table_cancels_an_overdue_plan_with_a_live_executor() -> None:
     storage, clock = make_logged(), ManualClock(NOW_MS, tick_ms=1)
-    instant = planned(storage, cancel_after=3600)
+    instant = planned(storage, cancel="after 1h")
     clock.advance_ms(2 * HOUR_MS)
     written_later(storage, clock)
     inherit_lease(table_of(storage, clock, "executor").context, instant, "execute")
@@ -83,8 +83,8 @@ def test_a_hard_table_cancels_an_overdue_plan_with_a_live_executor() -> None:
 def test_many_pending_plans_hide_no_overdue_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overdue, "PLANS_MAX", 1)
     storage, clock = make_logged(), ManualClock(NOW_MS, tick_ms=1)
-    kept = planned(storage, cancellable=False, partitions=("part=p0",))
-    instant = planned(storage, cancel_after=3600, partitions=("part=p1",))
+    kept = planned(storage, cancel="never", partitions=("part=p0",))
+    instant = planned(storage, cancel="after 1h", partitions=("part=p1",))
     clock.advance_ms(2 * HOUR_MS)
     written_later(storage, clock)
     assert cancel_overdue(table_of(storage, clock, "cleaner")._session).cancelled == (instant,)
@@ -93,7 +93,7 @@ def test_many_pending_plans_hide_no_overdue_one(monkeypatch: pytest.MonkeyPatch)
 
 def test_the_clock_of_this_machine_cancels_nothing() -> None:
     storage, clock = make_logged(), ManualClock(NOW_MS + 1_000 * HOUR_MS, tick_ms=1)
-    planned(storage, cancel_after=3600)
+    planned(storage, cancel="after 1h")
     assert cancel_overdue(table_of(storage, clock, "cleaner")._session).cancelled == ()
 
 
@@ -185,7 +185,7 @@ def test_a_deeply_nested_queue_file_stops_no_clean() -> None:
 
 def test_a_dry_run_names_the_overdue_plans_and_changes_nothing() -> None:
     storage, clock = make_logged(), ManualClock(NOW_MS, tick_ms=1)
-    instant = planned(storage, cancellable=False, cancel_after=6 * 3600)
+    instant = planned(storage, cancel="after 6h")
     clock.advance_ms(7 * HOUR_MS)
     written_later(storage, clock)
     before = {info.path: storage.get(info.path) for info in storage.list()}

@@ -288,7 +288,7 @@ def test_a_compaction_that_writes_cancel_is_guarded_alike() -> None:
     for part in range(PARTITIONS):
         world.table("ingest").ingest(change(part, 50 + part))
     for value in (60, 61):
-        made_plan = world.table("planner").compaction.plan(threshold=1, cancel_on_overlap=True)
+        made_plan = world.table("planner").compaction.plan(threshold=1, on_overlap="cancel")
         assert world.table("ingest").ingest(change(0, value)).ended_plans == (made_plan.instant,)
     found = world.table("planner").compaction.explain(threshold=1, starvation="halve after 2")
     assert found.counts["planned"] == PARTITIONS

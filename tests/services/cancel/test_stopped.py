@@ -90,7 +90,7 @@ def files_of(table: Table, instant: str) -> list[str]:
 
 def seconds_to_stop(table: Table, threads: int) -> float:
     """Cancel a plan amid a task that does not look up, and judge what is left; returns the time from the request to the error."""
-    instant, hold = table.compaction.plan(cancellable=True).instant, Hold()
+    instant, hold = table.compaction.plan(cancel="cancellable").instant, Hold()
     assert instant is not None
     other = executor_of(table, hold, threads)
     with ThreadPoolExecutor(1) as pool:
@@ -150,7 +150,7 @@ def looped(seconds: float) -> str:
 
 
 def test_a_task_on_an_executor_ends_itself_once_its_instant_is_cancelled(table: Table) -> None:
-    instant = table.compaction.plan(cancellable=True).instant
+    instant = table.compaction.plan(cancel="cancellable").instant
     assert instant is not None
     task = pickle.loads(pickle.dumps(OnExecutor(looped, table.context.storage, instant)))
     assert task(1.2) == "ended by itself"

@@ -318,7 +318,7 @@ def test_the_defaults_are_two_base_files_and_a_tenth_of_that() -> None:
     request = ResizeRequest()
     assert (request.split_bytes, request.merge_bytes) == (240 << 20, 24 << 20)
     assert (request.max_bytes, request.max_partitions, request.split_point) == (2 << 30, 1, None)
-    assert request.cancel_settings.cancellable
+    assert request.cancel is None
     assert ResizeRequest(split_point="Middle").split_point == "middle"
     assert ResizeRequest(split_bytes=100, merge_bytes=25).merge_bytes == 25
 

@@ -19,7 +19,7 @@ def logged(home: Path, call: Callable[..., Any]) -> str:
     table = Table.create(str(path), name="logged", record_key=["id"], schema="id string, v long", table_type="mor")
     for value in range(3):
         table.ingest(pa.table({"id": ["a", "b"], "v": [value, value]}))
-    planned = call("compact", str(path), "plan", "--cancel-after", "6h", "--json").json
+    planned = call("compact", str(path), "plan", "--cancel", "after 6h", "--json").json
     assert planned["instant"] is not None
     return str(planned["instant"])
 
@@ -80,4 +80,4 @@ def test_bad_input_ends_with_2_and_changes_nothing(
 
 @pytest.mark.parametrize("limit", ["0h", "-1h", "1000000000h"])
 def test_a_limit_out_of_bounds_is_refused(home: Path, call: Callable[..., Any], limit: str, logged: str) -> None:
-    assert call("compact", str(home / "tables" / "logged"), "plan", "--cancel-after", limit).code == 2
+    assert call("compact", str(home / "tables" / "logged"), "plan", "--cancel", f"after {limit}").code == 2

@@ -29,7 +29,7 @@ DECLARED = "tables: {{trips: {{path: trips, record_key: [id], type: mor, cancel:
     ],
 )
 def test_a_text_is_a_policy(text: str, means: CancelSettings) -> None:
-    assert CompactionRequest(cancel=text).cancel_settings == means
+    assert CompactionRequest(cancel=text).cancel_settings(None) == means
 
 
 @pytest.mark.parametrize(
@@ -52,12 +52,16 @@ def test_a_text_that_is_none_is_refused(text: str) -> None:
     assert "after 6h or 50 instants" in (refused.value.expected or "")
 
 
-def test_a_policy_is_said_once() -> None:
-    assert CompactionRequest().cancel_settings is None
-    assert CompactionRequest(cancellable=False).cancel_settings == CancelSettings(cancellable=False)
-    assert CompactionRequest(cancel_after=1_800.0).cancel_settings == CancelSettings(after_hours=0.5)
-    with pytest.raises(InvalidRequest, match="cancel and cancel_after are both given"):
-        CompactionRequest(cancel="never", cancel_after=60.0)
+def test_a_request_takes_what_it_leaves_out_from_the_table() -> None:
+    declared = CancelSettings(after_hours=6, on_overlap="cancel")
+    assert CompactionRequest().cancel_settings(None) == CancelSettings(cancellable=False)
+    assert CompactionRequest(on_overlap="cancel").cancel_settings(None) == CancelSettings(on_overlap="cancel")
+    assert CompactionRequest().cancel_settings(declared) == declared
+    assert CompactionRequest(on_overlap="pass").cancel_settings(declared) == CancelSettings(after_hours=6)
+    assert CompactionRequest(cancel="cancellable").cancel_settings(declared) == CancelSettings(on_overlap="cancel")
+    assert CompactionRequest(cancel="never").cancel_settings(declared) == CancelSettings(cancellable=False)
+    with pytest.raises(InvalidRequest, match="a write cannot end a plan that is never cancelled"):
+        CompactionRequest(cancel="never", on_overlap="cancel")
 
 
 @pytest.mark.parametrize(
@@ -100,12 +104,15 @@ def test_the_declared_policy_holds_unless_the_call_says_otherwise(home: Path, ca
         ((), declared),
         (("--cancel", "never"), "not cancellable"),
         (("--cancel", "after 2h"), "cancellable, overdue after 2 h"),
-        (("--cancel-after", "90s"), "cancellable, overdue after 1.5 min"),
-        (("--cancel-after", "1s"), "cancellable, overdue after 1 s"),
-        (("--cancellable",), "cancellable"),
-        (("--cancel-after-instants", "3"), "cancellable, overdue after 3 instants"),
+        (("--cancel", "after 1.5m"), "cancellable, overdue after 1.5 min"),
+        (("--cancel", "after 0.1m"), "cancellable, overdue after 6 s"),
+        (("--cancel", "cancellable"), "cancellable"),
+        (
+            ("--on-overlap", "cancel"),
+            f"cancellable, ended by writes to its file groups, {declared.removeprefix('cancellable, ')}",
+        ),
     ):
         assert policy(call("compact", "trips", "plan", *arguments, "--json").json["instant"]) == means
     opened = Table.open(str(home / "trips"), cancel={"after_hours": 1.5})
     assert policy(str(opened.compaction.plan().instant)) == "cancellable, overdue after 1.5 h"
-    assert policy(str(opened.compaction.plan(cancellable=False).instant)) == "not cancellable"
+    assert policy(str(opened.compaction.plan(cancel="never").instant)) == "not cancellable"

@@ -87,8 +87,6 @@ def test_explain_says_how_much_is_missing(logged: Path, call: Callable[..., Any]
         (["--strategy", "newest"], "unknown compaction strategy"),
         (["--threshold", "many", "--strategy", "count"], "--threshold is not a number"),
         (["--threshold", "1 parsec", "--strategy", "age"], "--threshold is not a duration"),
-        (["--threshold", "2", "--least", "3", "--strategy", "count"], "threshold=2.0 and least=3.0"),
-        (["--least", "many", "--strategy", "count"], "--least is not a number"),
         (["--max-bytes", "much"], "--max-bytes is not a size"),
         (["--engine", "flink"], "unknown engine"),
         (["plan", "--instant", "20300101000000000"], "--instant names an existing plan"),
@@ -107,9 +105,3 @@ def test_a_wrong_call_exits_with_2(logged: Path, call: Callable[..., Any], argum
 def test_a_copy_on_write_table_has_nothing_to_compact(trips: Path, call: Callable[..., Any]) -> None:
     told = call("compact", "trips")
     assert (told.code, "no log files to compact" in told.err) == (2, True)
-
-
-def test_the_old_option_is_taken_with_a_warning(logged: Path, call: Callable[..., Any]) -> None:
-    with pytest.warns(FutureWarning, match="least is now called threshold"):
-        told = call("compact", "trips", "explain", "--strategy", "count", "--least", "2")
-    assert "1 of 2 log files: 1 short" in told.out

@@ -46,10 +46,6 @@ def test_arguments_of_an_application_make_a_request() -> None:
         "files",
         "record_index",
     )
-    with pytest.warns(FutureWarning, match="least"):
-        assert parsed(CompactionRequest, "--least=5").threshold == 5
-    with pytest.warns(FutureWarning, match="again"):
-        assert parsed(IndexRequest, "--again").rebuild
     with pytest.raises(InvalidRequest, match="max_files cannot be 'many'"):
         parsed(IngestRequest, "--max-files=many")
 
@@ -81,8 +77,6 @@ def test_a_command_has_an_option_for_each_field(path: tuple[str, ...], model: An
         command = command.commands[name]
     names = {one.name for one in command.params}
     assert names >= set(model.model_fields) - without
-    hidden = {one.name for one in command.params if getattr(one, "hidden", False)}
-    assert hidden == set(model.renamed)
 
 
 @pytest.mark.parametrize("dag", MODELS)

@@ -1,8 +1,7 @@
-"""Goal: a request says what is wrong with it, and old names work for one release, with one warning."""
+"""Goal: a request says what is wrong with it."""
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, get_args
 
 import pytest
@@ -14,7 +13,6 @@ from hudi_ops.config.requests import (
     MetadataPartitionName,
     OperationName,
     StrategyName,
-    merged,
 )
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.metadata.records.partitions import MetadataPartition
@@ -52,29 +50,6 @@ def test_texts_of_forms_and_command_lines_are_read() -> None:
     request = CompactionRequest(strategy="AGE", threshold="7200", max_bytes="10", partitions="city=x", abandoned="true")
     assert (request.strategy, request.threshold, request.max_bytes) == ("age", 7200.0, 10)
     assert (request.partitions, request.abandoned) == (("city=x",), True)
-
-
-def test_an_old_name_is_taken_with_one_warning() -> None:
-    with pytest.warns(FutureWarning, match="least is now called threshold") as warned:
-        request = CompactionRequest(strategy="count", least=3)
-    assert (request.threshold, len(warned)) == (3.0, 1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert CompactionRequest(threshold=3, least=None) == CompactionRequest(threshold=3.0)
-    with pytest.warns(FutureWarning, match="again is now called rebuild"):
-        assert IndexRequest(again=True).rebuild
-    with pytest.warns(FutureWarning, match="again is now called rebuild"):
-        assert merged(IndexRequest, IndexRequest(partitions=["files"]), {"again": True}).rebuild
-    with pytest.warns(FutureWarning, match="least is now called threshold"):
-        assert merged(CompactionRequest, CompactionRequest(threshold=3), {"least": 5}).threshold == 5
-
-
-def test_an_old_and_a_new_name_must_agree() -> None:
-    with pytest.raises(InvalidRequest, match="threshold and its old name least") as caught:
-        CompactionRequest(threshold=3, least=4)
-    assert caught.value.found == "threshold=3 and least=4"
-    with pytest.warns(FutureWarning, match="least"):
-        assert CompactionRequest(threshold=3, least=3).threshold == 3
 
 
 def test_names_are_those_that_the_services_know() -> None:

@@ -150,6 +150,14 @@ def test_a_named_file_must_exist(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         ("lock: redis://x\ntables: {}", "lock: must read zookeeper://host:port/path or in-process, found 'redis://x'"),
         ("locks: x\ntables: {}", "locks: unknown setting. Did you mean 'lock'"),
         ("file: x\ntables: {}", "file: unknown setting"),
+        (
+            "tables: {t: {path: x, record_key: [a], schedules: {metadata: '@daily'}}}",
+            "unknown service 'metadata', expected one of .*indexing",
+        ),
+        (
+            "tables: {t: {path: x, record_key: [a], type: mor, schedules: {compaction: {schedule: '@daily', least: 2}}}}",
+            r"compaction\.least: unknown setting\. Expected one of .*threshold",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_with_file_and_field(folder: Path, content: str, says: str) -> None:

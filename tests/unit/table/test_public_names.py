@@ -47,8 +47,6 @@ def test_old_names_can_be_imported() -> None:
 def test_old_compaction_methods_do_what_the_new_ones_do(table: Table) -> None:
     assert table.explain_compaction() == table.compaction.explain()
     assert table.explain_compaction("count", threshold=1).counts["planned"] == 1
-    with pytest.warns(FutureWarning, match="least is now called threshold"):
-        assert table.plan_compaction("count", least=2, dry_run=True).threshold == 2
     planned = table.plan_compaction("count", threshold=1).instant
     assert table.compaction.plan(resume=True).instant == planned
     assert table.execute_compaction(planned).instant == planned
