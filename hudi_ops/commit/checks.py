@@ -158,7 +158,7 @@ def _refuse_changed_facts(attempt: Attempt, state: TableState) -> None:
         Conflict: they differ from those at the beginning of the attempt.
     """
     before, now = attempt.begun.log.properties.facts, state.log.properties.facts
-    if not before.place_rows_like(now):
+    if before != now:
         raise Conflict(
             "the table's index changed while the attempt ran",
             table=state.config.name,

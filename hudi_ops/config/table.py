@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, ConfigDict
 
 from hudi_ops.errors import Corrupt, InvalidRequest, Unsupported
 
@@ -192,10 +192,6 @@ class TableConfig(BaseModel):
         )
 
 
-_LATER_FACTS = frozenset({"buckets_min", "buckets_max", "cancellable"})
-"""Facts that are stored only if they are not 0 or false."""
-
-
 class TableFacts(BaseModel):
     """Facts that writers need and Apache Hudi does not store; the commit log keeps them.
 
@@ -204,8 +200,7 @@ class TableFacts(BaseModel):
     it hashes; with another index they are those of the record key, without effect. With a hash ring `buckets` is the count with
     which a partition begins, and resizes keep to `buckets_min` and `buckets_max` (0 without a ring). `encodes_key_names` says
     whether record keys read `field:value`; None: table version and key generator decide. `timezone` is the zone of the
-    instants, as in the IANA data base, of tables whose properties say no more than LOCAL. `cancellable`: a plan that a cancel may
-    end was published; releases that do not know such plans refuse the fact, and with it the table (docs/protocol.md §26).
+    instants, as in the IANA data base, of tables whose properties say no more than LOCAL.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -217,7 +212,6 @@ class TableFacts(BaseModel):
     timezone: str = "UTC"
     buckets_min: int = 0
     buckets_max: int = 0
-    cancellable: bool = False
 
     @property
     def takes_rows(self) -> bool:
@@ -233,15 +227,6 @@ class TableFacts(BaseModel):
     def has_ring(self) -> bool:
         """Whether each partition has a hash ring, which resizes change."""
         return self.index in _RING_KINDS
-
-    @model_serializer(mode="wrap")
-    def _without_later(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Earlier releases refuse facts that they do not know.
-        return {name: value for name, value in dump(self).items() if value or name not in _LATER_FACTS}
-
-    def place_rows_like(self, other: TableFacts) -> bool:
-        """Return whether other facts place rows in the same file groups."""
-        return self.model_copy(update={"cancellable": other.cancellable}) == other
 
 
 def table_type_of(name: str) -> TableType:

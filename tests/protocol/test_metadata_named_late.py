@@ -17,7 +17,6 @@ import pytest
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.config.table import METADATA_PARTITIONS, METADATA_PARTITIONS_INFLIGHT
 from hudi_ops.metadata.records.partitions import FOLDER
-from hudi_ops.services.base.planned.capability import record_cancellable
 from hudi_ops.services.indexing.run import build_metadata
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
@@ -25,7 +24,6 @@ from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.log.commit_log import FOLDER as LOG
 from hudi_ops.timeline.settings.properties_file import FOLDED_KEY, load_config, read_properties, write_properties
-from tests.definitions import Definition
 from tests.protocol.foreign_table import set_properties
 from tests.protocol.metadata_table import LATER, faults_of, make_table, read_rows, table_of
 from tests.protocol.sweep import CRASHES, fault_sweep
@@ -59,14 +57,6 @@ class Stop:
             return Fault.CRASH_BEFORE
         self._move()
         return None
-
-
-def with_fact(definition: Definition) -> MemoryStorage:
-    """A table that had a cancellable plan before: the first one would take a slot more."""
-    storage = make_table(definition)
-    session = table_of(storage, ManualClock(NOW_MS - 1_000), "creator")._session
-    record_cancellable(session, session.loader.load())
-    return storage
 
 
 def slots_of(storage: MemoryStorage) -> set[str]:
@@ -126,7 +116,7 @@ def check(storage: MemoryStorage, clock: ManualClock, named: tuple[str, ...]) ->
 
 @pytest.fixture(scope="module")
 def base() -> MemoryStorage:
-    return with_fact(WITH_METADATA)
+    return make_table(WITH_METADATA)
 
 
 @pytest.mark.parametrize(("point", "nth"), [(AT_PROPERTIES, 2), (AT_SLOT, 5)], ids=["listing decided", "not decided"])
@@ -163,7 +153,7 @@ def test_a_write_that_does_not_know_the_announcement_is_added(base: MemoryStorag
 
 def test_a_whole_metadata_table_without_a_write_is_not_listed() -> None:
     clock = ManualClock(NOW_MS, tick_ms=1)
-    base = with_fact(DEFINITION)
+    base = make_table(DEFINITION)
     storage = base.copy(clock)
     with contextlib.suppress(Crash):
         build(FaultyStorage(storage, Stop(AT_PROPERTIES)), clock, "builder", None)

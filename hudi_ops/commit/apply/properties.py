@@ -8,7 +8,7 @@ decider applies it.
 
 Announced partitions of the metadata table are put into the list of unfinished partitions, which all writers update and no reader
 uses. A later entry moves them to the list of finished partitions, but only if the file still has them: a foreign writer may have
-dropped them. Builds of earlier releases have no announcement; their partitions are added only while they cover every completion.
+dropped them.
 
 Source: docs/protocol.md §6, §18.
 """
@@ -18,19 +18,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 
-from hudi_ops.config.table import METADATA_PARTITIONS, METADATA_PARTITIONS_INFLIGHT, PROPERTIES_PATH, TableConfig
+from hudi_ops.config.table import METADATA_PARTITIONS, METADATA_PARTITIONS_INFLIGHT, PROPERTIES_PATH
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Internal, InvalidRequest
-from hudi_ops.metadata.reader.instants import load_metadata_timeline
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.timeline.active import Timeline, load_timeline
-from hudi_ops.timeline.completed import changing, digest_of
-from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.log.commit_log import POINTER_KEY, Log, refresh_log
+from hudi_ops.timeline.log.commit_log import Log, refresh_log
 from hudi_ops.timeline.log.entries import Properties
 from hudi_ops.timeline.settings.properties_file import FOLDED_KEY, folded_slot, read_properties, write_properties
 from hudi_ops.timeline.settings.settings_check import entries_above, with_entry
-from hudi_ops.timeline.state import CommitReader
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +43,6 @@ def apply_properties(ctx: TableContext, log: Log, slot: int, *, first: bool = Fa
     Raises:
         Internal: the file keeps changing.
     """
-    named: list[tuple[Properties, bool]] = []
     for _ in range(WRITES_MAX):
         # Read the log before the file. If another decider applies an entry in between, the put below may overwrite it: then the
         # next round reads that entry in the log, and applies it.
@@ -60,18 +54,9 @@ def apply_properties(ctx: TableContext, log: Log, slot: int, *, first: bool = Fa
                 continue  # Apache Hudi replaces the file in steps: a put now would lose all other keys
             current = {}  # neither the file nor its backup: the table is being created
         missing = dict(_missing(ctx.storage, log, current, slot))
-        # hudi_ops writers apply before they decide, as long as the file has a number.
-        counts_ours = folded_slot(current) is None
-        builds = {at: entry for at, entry in missing.items() if entry.adds and entry.upon}
-        late = {at for at, entry in builds.items() if _is_late(ctx.storage, current, entry, counts_ours)}
-        wanted = _folded(current, missing, late)
-        # The process may lose the lock in a pause before the put: builds named in this call are checked again after it.
-        for entry, counted_ours in named:
-            if _is_late(ctx.storage, current, entry, counted_ours):
-                _change_lists(wanted, (), entry.adds)
+        wanted = _folded(current, missing)
         if wanted == current:
             return
-        named += [(entry, counts_ours) for at, entry in builds.items() if at not in late]
         write_properties(ctx.storage, wanted, ctx.clock.now_ms(), first=first and not current)
     raise Internal(f"{PROPERTIES_PATH} keeps changing while it is written", table=ctx.storage.uri)
 
@@ -82,20 +67,20 @@ def _missing(storage: Storage, log: Log, current: Mapping[str, str], slot: int) 
     return entries_above(storage, log, slot - 1 if applied is None or applied > log.properties_slot else applied)
 
 
-def _folded(current: Mapping[str, str], missing: Mapping[int, Properties], late: Collection[int]) -> dict[str, str]:
-    """Return the updated properties, without the partitions of builds in `late`."""
+def _folded(current: Mapping[str, str], missing: Mapping[int, Properties]) -> dict[str, str]:
+    """Return the properties with the changes of the missing entries."""
     values = dict(current)
-    for slot, entry in missing.items():
+    for entry in missing.values():
         values = with_entry(values, entry)
-        _change_lists(values, () if slot in late else _still_announced(values, entry), entry.drops)
+        _change_lists(values, _still_announced(values, entry), entry.drops)
         _announce(values, entry.announces)
     return {**values, FOLDED_KEY: str(max(missing))} if missing else values
 
 
 def _still_announced(values: Mapping[str, str], entry: Properties) -> Collection[str]:
     """Return the partitions that an entry lists, without those dropped since their announcement."""
-    if not entry.adds or entry.upon:
-        return entry.adds
+    if not entry.adds:
+        return ()
     gone = {*entry.adds} - _names_in(values, METADATA_PARTITIONS_INFLIGHT) - _names_in(values, METADATA_PARTITIONS)
     if gone:
         logger.warning(
@@ -126,33 +111,3 @@ def _change_lists(values: dict[str, str], adds: Collection[str], drops: Collecti
         # A named partition is not inflight any more.
         held = held - {*drops} | {*adds} if key == METADATA_PARTITIONS else held - {*drops, *adds}
         values[key] = ",".join(sorted(held))
-
-
-def _is_late(storage: Storage, current: Mapping[str, str], entry: Properties, counts_ours: bool) -> bool:
-    """Return whether the partitions of a build lack a later completion, or are gone.
-
-    `counts_ours`: later hudi_ops writes may lack them, too.
-    """
-    why, built = "", load_metadata_timeline(storage).find(entry.built_at)
-    if built is None or not built.is_completed:
-        why = f"their build at {entry.built_at} was removed"
-    else:
-        timeline = load_timeline(storage, TableConfig.from_properties(current))
-        found = changing(timeline)
-        if not counts_ours and digest_of(found) != entry.upon:
-            found -= _of_ours(CommitReader(storage), timeline, built.completion_time)
-        if digest_of(found) != entry.upon:
-            why = "something completed without them since they were built"
-    if why:
-        logger.warning("%s of the metadata table is not named: %s", ", ".join(entry.adds), why)
-    return bool(why)
-
-
-def _of_ours(commits: CommitReader, timeline: Timeline, since: str) -> frozenset[Instant]:
-    """Return the hudi_ops writes that completed after a time."""
-    later = [
-        (write, commits.metadata(timeline, write))
-        for write in timeline.completed_writes
-        if write.completion_time > since
-    ]
-    return frozenset(write for write, said in later if said is not None and POINTER_KEY in said.extra)

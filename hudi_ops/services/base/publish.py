@@ -21,7 +21,6 @@ from hudi_ops.concurrency.pending import pending_inputs
 from hudi_ops.concurrency.transaction import First
 from hudi_ops.errors import Busy, Cancelled, Conflict, Internal
 from hudi_ops.services.base.choice import Choice
-from hudi_ops.services.base.planned.capability import record_cancellable
 from hudi_ops.services.base.planned.outrank import outranked
 from hudi_ops.timeline.cancel.policy import NEVER, CancelPolicy
 from hudi_ops.timeline.content.footprint import Footprint, encode_footprint, footprint_of
@@ -82,8 +81,6 @@ def publish_plan(session: Session, action: str, draft: Draft) -> Planned:
         Internal: no instant was free.
     """
     refuse_pending_restore(draft.begun)
-    if draft.cancel.cancellable:
-        record_cancellable(session, draft.begun)
     leases: list[str] = []
     chosen: list[tuple[TableState, Draft]] = []
     cancels = PlanCancels(

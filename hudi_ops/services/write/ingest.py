@@ -314,7 +314,7 @@ def _refuse_moved(session: Session, read: TableState, attempt: Attempt, batch: B
     what = (
         "the table's index"
         # It changed, too, if another adoption took slot 0 with other facts than those by which the rows were routed.
-        if not read.log.properties.facts.place_rows_like(begun.log.properties.facts)
+        if read.log.properties.facts != begun.log.properties.facts
         else "the table's schema"
         if schemas[0] != schemas[1]
         else f"the ledger of source {ledger.uri}"

@@ -131,12 +131,10 @@ class Properties(_Entry):
 
     `facts` holds the table facts that Apache Hudi does not store. Of the two lists of the metadata table's partitions only changes
     are stored, since Apache Hudi changes the lists, too: `adds` were built, at the metadata table's instant `built_at`; `drops` are
-    removed. `upon` is set by builds of earlier releases: the digest of the instants that had completed when the build was decided
-    (`timeline.completed`). The added partitions cover only these instants.
+    removed.
 
     `announces` names partitions that the build of the plan `plan` has filled at `built_at`: writers add to them from this slot on,
-    readers ignore them. `adds` without `upon` lists announced partitions once they are complete. Releases without announcements
-    ignore the field, so the build checks whether the file names the partitions.
+    readers ignore them. `adds` lists announced partitions once they are complete.
 
     `to_build` names dropped partitions that must be built again: a process that continues after a crash learns from it which
     partitions existed.
@@ -160,7 +158,6 @@ class Properties(_Entry):
     plan: str = ""
     drops: tuple[str, ...] = ()
     built_at: str = ""
-    upon: str = ""
     facts: TableFacts
     to_build: tuple[str, ...] = ()
     doubled_keys: int | None = None

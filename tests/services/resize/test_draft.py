@@ -12,7 +12,6 @@ from hudi_ops.formats.avro import container as avro
 from hudi_ops.index.resizes import RESIZE_STRATEGY, is_resize
 from hudi_ops.index.ring import TOP, parse_ring
 from hudi_ops.services.base.choice import Reason
-from hudi_ops.services.base.planned.capability import record_cancellable
 from hudi_ops.services.base.publish import Planned, publish_plan
 from hudi_ops.services.resize.choose import ACTION, ResizeChoice
 from hudi_ops.services.resize.draft import ResizeDraft
@@ -277,8 +276,6 @@ def _without_pointer(path: str, body: bytes) -> bytes:
 def test_a_publication_lists_no_partition_and_no_ring() -> None:
     faulty = FaultyStorage(filled(CONSISTENT, SKEWED))
     table = opened(faulty)
-    # The first cancellable plan of a table records a fact, in a decision before its own.
-    record_cancellable(table._session, table._session.loader.load())
     draft = drafted(table)
     before = len(faulty.history)
     published(draft)
@@ -306,7 +303,6 @@ def test_the_halves_hold_all_keys() -> None:
 def test_a_plan_that_nothing_disturbs_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: no encoding under the lock, where a revision finds every group as it was chosen."""
     table = opened(filled(CONSISTENT, SKEWED))
-    record_cancellable(table._session, table._session.loader.load())
     calls: list[int] = []
 
     def counted(plan: ReplacePlan) -> bytes:
