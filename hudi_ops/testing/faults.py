@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -76,6 +76,15 @@ class FaultPlan:
         return self.faults.get(number)
 
 
+@dataclass(frozen=True)
+class _LateCall:
+    """Call whose effect lands at an operation of a number; its arguments are a path and, of a put, a body."""
+
+    at: int
+    point: str
+    effect: partial[Any]
+
+
 class FaultyStorage:
     """Storage that counts its calls and disturbs those that a plan names. Thread-safe.
 
@@ -104,7 +113,7 @@ class FaultyStorage:
         self._lock = threading.Lock()
         self._history: list[str] = []
         self._fired: list[str] = []
-        self._late: list[tuple[int, Callable[[], object]]] = []
+        self._late: list[_LateCall] = []
         self._dead = False
 
     @property
@@ -136,10 +145,16 @@ class FaultyStorage:
         with self._lock:
             return len(self._late)
 
+    @property
+    def late_calls(self) -> Sequence[tuple[str, bytes]]:
+        """Return point and body of each call whose effect has not landed yet, the oldest first."""
+        with self._lock:
+            return tuple((late.point, b"".join(map(bytes, late.effect.args[1:]))) for late in self._late)
+
     def land(self) -> None:
         """Let the oldest late effect land, if there is one; requests of a dead process land, too."""
         with self._lock:
-            effect = self._late.pop(0)[1] if self._late else None
+            effect = self._late.pop(0).effect if self._late else None
         if effect is not None:
             _carry_out(effect)
 
@@ -193,7 +208,7 @@ class FaultyStorage:
         for path in paths:
             self.delete(path)
 
-    def _call(self, operation: str, path: str, effect: Callable[[], Result]) -> Result:
+    def _call(self, operation: str, path: str, effect: partial[Result]) -> Result:
         self._refuse_the_dead()
         if self._only_mutations and operation not in _MUTATIONS:
             return effect()
@@ -201,10 +216,10 @@ class FaultyStorage:
         with self._lock:
             self._history.append(point)
             number = len(self._history)
-            due = [late for at, late in self._late if at <= number]
-            self._late = [(at, late) for at, late in self._late if at > number]
+            due = [late for late in self._late if late.at <= number]
+            self._late = [late for late in self._late if late.at > number]
         for late in due:
-            _carry_out(late)
+            _carry_out(late.effect)
         fault = self._plan.fault_at(number, point)
         if fault is None or not fault.applies_to(operation):
             result = effect()
@@ -214,7 +229,7 @@ class FaultyStorage:
             self._fired.append(f"{fault.value} {number} {point}")
         raise self._disturb(fault, number, point, effect)
 
-    def _disturb(self, fault: Fault, number: int, point: str, effect: Callable[[], object]) -> BaseException:
+    def _disturb(self, fault: Fault, number: int, point: str, effect: partial[Any]) -> BaseException:
         story = f"injected {fault.value} at operation {number}, {point}"
         if fault is Fault.CRASH_BEFORE:
             self._dead = True
@@ -226,7 +241,7 @@ class FaultyStorage:
         if fault is Fault.LANDS_LATER:
             with self._lock:
                 at = number + self._lag_operations if self._lag_operations is not None else _NEVER
-                self._late.append((at, effect))
+                self._late.append(_LateCall(at, point, effect))
             return OutcomeUnknown(story)
         if fault is Fault.CRASH_AFTER:
             _carry_out(effect)

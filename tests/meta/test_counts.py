@@ -32,7 +32,7 @@ from tests.protocol import (
 )
 from tests.protocol.crash_table import JOBS, LOCATED_JOBS, LOGGED_JOBS, METADATA_JOBS, UPSERT
 from tests.protocol.suite import SUITES
-from tests.protocol.sweep import CRASHES, ERRORS
+from tests.protocol.sweep import CRASHES, CREATIONS, ERRORS
 from tests.services.archive import test_archivers
 from tests.services.cancel import test_simulated as simulated_cancels
 from tests.services.clean import test_crashes as crashed_cleans
@@ -129,7 +129,7 @@ def test_no_sweep_leaves_a_job_out() -> None:
 def test_plan_and_execution_of_a_compaction_are_crashed_at_every_point() -> None:
     least = {"plan": (30, 5), "execute": (60, 14), "run": (85, 19)}
     assert all(test_crashes.PHASES[phase] >= floor for phase, floor in least.items())
-    assert len(CRASHES) + len(ERRORS) == 7
+    assert {*CRASHES, *ERRORS, *CREATIONS} == {*Fault}
 
 
 def test_plan_and_execution_of_a_clean_are_crashed_at_every_point() -> None:
@@ -273,7 +273,10 @@ def test_nothing_leaves_the_simulator(name: str) -> None:
 def test_every_suite_of_the_simulator_has_floors() -> None:
     assert len(REGISTERING) == len(SUITES)
     assert set(SUITES) == set(LEAST)
-    assert len(SUITES["metadata"].always) >= 3
+    for suite in SUITES.values():
+        assert len(suite.always) == (2 if len(suite.floors) > 1 else 0), suite.name
+        assert suite.quick_proof in {"", *(proof.name for proof in suite.proofs)}, suite.name
+    assert sum(bool(suite.quick_proof) for suite in SUITES.values()) >= 9
 
 
 def test_what_writes_log_files_is_crashed_at_every_point() -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from hudi_ops.concurrency import transaction
 from hudi_ops.context import TableContext
@@ -20,6 +21,9 @@ from hudi_ops.timeline.log.commit_log import slot_path
 from hudi_ops.timeline.log.entries import Entry, encode_entry
 from tests.bounds import SOAK
 from tests.protocol.scenarios.cases import Case
+
+SEARCHES = "searches schedules for many seconds"
+"""Why quick leaves a search out."""
 
 Switch = Callable[[pytest.MonkeyPatch], None]
 
@@ -58,6 +62,7 @@ class Proof:
         preemptions: the bounds within which it shows.
         faults: likewise.
         is_wide: all schedules within these bounds take minutes.
+        soak: why the soak alone has this proof, if it does.
     """
 
     name: str
@@ -66,6 +71,7 @@ class Proof:
     preemptions: int = 1
     faults: int = 1
     is_wide: bool = False
+    soak: str = ""
 
     def __str__(self) -> str:
         return self.name
@@ -100,7 +106,8 @@ class Suite:
         name: of the subject.
         floors: the cases.
         proofs: what the searches find without a guard.
-        always: cases whose schedules every tier explores, if not each does.
+        always: two cases whose schedules every full run explores; quick explores those of the first, which takes the shortest.
+        quick_proof: name of the proof that quick has, if any.
         soak_times: so many times the runs that two preemptions take, at least.
     """
 
@@ -109,6 +116,7 @@ class Suite:
     proofs: Sequence[Proof] = ()
     always: Sequence[Searched] = ()
     soak_times: int = 6
+    quick_proof: str = ""
 
     def __post_init__(self) -> None:
         SUITES[self.name] = self
@@ -126,6 +134,29 @@ class Suite:
     def of_tier(self, *chosen: Searched) -> list[Searched]:
         """These cases, or all in a soak."""
         return self.cases if SOAK else list(chosen)
+
+    @property
+    def rotated(self) -> list[ParameterSet]:
+        """Return each case with its floor, for a test that rotates: marks keep those of `always`."""
+        kept = {
+            id(case): mark
+            for case, mark in zip(self.always, (pytest.mark.quick, pytest.mark.full(SEARCHES)), strict=False)
+        }
+        return [
+            pytest.param(case, floor, id=case.name, marks=[kept[id(case)]] if id(case) in kept else [])
+            for case, floor in self.floors
+        ]
+
+    @property
+    def guards(self) -> list[ParameterSet]:
+        """Return each proof, marked with its tier."""
+
+        def marks(proof: Proof) -> list[pytest.MarkDecorator]:
+            if proof.soak:
+                return [pytest.mark.soak(proof.soak)]
+            return [pytest.mark.quick] if proof.name == self.quick_proof else []
+
+        return [pytest.param(proof, id=proof.name, marks=marks(proof)) for proof in self.proofs]
 
     def schedules(self, case: Searched, floor: int) -> None:
         """Explore the schedules of a case without faults."""

@@ -7,13 +7,20 @@
 What a crashed process leaves is what it had changed: after one change, before the next, and at every read between them it is the
 same. What a read that fails does comes in kinds, not in numbers. So a plain run visits the operations that make a difference, the
 quick tier every second of them, and a soak visits all.
+
+The loop body is the judge, and it judges each left state once: of points that leave equal states the sweep yields the first one.
+The rule for a judge: what it does depends on nothing but what `state_of` has, that is the storage, the clock, the late calls and
+the class of the error. It looks at `left.story` and `left.faulty` for messages alone, and it leaves out no state but that of the
+undisturbed run, which comes last.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import hashlib
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.context import TableContext
@@ -26,7 +33,10 @@ from tests.bounds import SOAK, bound
 from tests.tables import NOW_MS
 
 CRASHES = [Fault.CRASH_BEFORE, Fault.CRASH_AFTER]
-ERRORS = [fault for fault in Fault if fault not in CRASHES]
+CREATIONS = [Fault.EXISTS_THOUGH_ABSENT, Fault.EXISTS_BY_ITSELF]
+"""Errors of `put_if_absent` alone. `storage/claim.py`, which interprets nearly all, is proved in `tests/storage/test_claim.py`; an
+ingestion (leases, requested files), an archiver (manifests) and the toy service meet them here."""
+ERRORS = [fault for fault in Fault if fault not in (*CRASHES, *CREATIONS)]
 _CHANGES = ("put:", "put_if_absent:", "delete:")
 
 STRIDE = bound(2, 1, 1)
@@ -94,6 +104,50 @@ class Left:
         return simulated_context(self.storage, self.clock, actor)
 
 
+def state_of(left: Left) -> Hashable:
+    """Return what a judge sees of a left state: equal states are judged equally.
+
+    A table on disk has change times of the machine: each of its states is one of its own.
+    """
+    if not isinstance(left.storage, MemoryStorage):
+        return object()
+    files = hashlib.blake2b(digest_size=16)
+    for info in left.storage.list():
+        files.update(f"{info.path}\0{info.size_bytes}\0{info.modified_ms}\0".encode())
+        files.update(left.storage.get(info.path))
+    return files.digest(), left.clock.state, tuple(left.faulty.late_calls), type(left.error)
+
+
+def least_states(history: Sequence[str], numbers: Sequence[int], fault: Fault) -> int:
+    """Return how many different states these points leave at least; with fewer, `state_of` has gone blind.
+
+    Crashes after different numbers of changes leave different states, unless a change repeats what was there: at most half do.
+    After an error the run goes on, and may end as others do.
+    """
+    if fault not in CRASHES:
+        return min(1, len(numbers))
+    made = {bisect_left(changes(history), number + (fault is Fault.CRASH_AFTER)) for number in numbers}
+    return -(-len(made) // 2)
+
+
+@dataclass
+class JudgedStates:
+    """States that a judge has had, and how many points left them.
+
+    Sweeps may share one if their loops do the same to equal states.
+    """
+
+    states: set[Hashable] = field(default_factory=set)
+    points: int = 0
+
+    def is_new(self, state: Hashable) -> bool:
+        """Count a point, and return whether no other left its state."""
+        known = len(self.states)
+        self.points += 1
+        self.states.add(state)
+        return len(self.states) > known
+
+
 @dataclass(frozen=True)
 class Attempts:
     """How a run is disturbed: upon which state, by which clock, and with what lag of late effects."""
@@ -138,8 +192,9 @@ def fault_sweep(
     only_changes: bool = False,
     clock: Callable[[], ManualClock] = lambda: ManualClock(NOW_MS),
     lag: int | None = None,
+    judged: JudgedStates | None = None,
 ) -> Iterator[Left]:
-    """Yield what is left by runs that go wrong, each upon a state of its own; the numbers are printed and held against floors.
+    """Yield what is left by runs that go wrong, each state once; the numbers are printed and held against floors.
 
     Args:
         base: the state before, or what makes it.
@@ -149,29 +204,39 @@ def fault_sweep(
         points: storage operations of an undisturbed run, at least: a sweep that visits fewer has gone blind.
         writes: how many of them change something, at least.
         runs: how many are visited, at least; half as many in the quick tier.
-        step: visit every so many operations, from `first` on, and not those of `visited`; the undisturbed run is yielded, too.
+        step: visit every so many operations, from `first` on, and not those of `visited`; the undisturbed run is yielded last.
         first: see `step`.
         most: leave operations out between those of `visited`, until about so many are left. The soak has all.
         only_changes: the operations are those that change something; others are not counted.
         clock: makes the clock of each run.
         lag: operations until a late effect lands; without it, when the test lets it.
+        judged: what the judge has had from other sweeps, too: it gets none of these states again.
     """
     attempts = Attempts(base, run, fault, clock, lag, only_changes)
     undisturbed = attempts.disturbed(0)
     history = list(undisturbed.faulty.history)
     if step is not None:
         numbers = [number for number in range(first, len(history) + 1, step) if number in set(_able(history, fault))]
-        yield undisturbed
     else:
         numbers = visited(history, fault)
         if most is not None and not SOAK:
             numbers = numbers[:: max(1, len(numbers) // most)]
         numbers = numbers[::STRIDE]
+    judged = judged or JudgedStates()
+    found, new = set(), 0
     for number in numbers:
-        yield attempts.disturbed(number)
+        left = attempts.disturbed(number)
+        found.add(state := state_of(left))
+        if judged.is_new(state):
+            new += 1
+            yield left
     changing = len(changes(history))
     if what:
-        print(f"{what}, {fault.name}: wrong at {len(numbers)} of {len(history)} operations, of which {changing} write")
+        wrong = f"wrong at {len(numbers)} of {len(history)} operations, of which {changing} write"
+        print(f"{what}, {fault.name}: {wrong}; {len(found)} states are left, {new} of them judged here")
     assert len(history) >= points
     assert changing >= writes
     assert len(numbers) * STRIDE >= runs
+    assert len(found) >= least_states(history, numbers, fault), "`state_of` takes different states for one"
+    if step is not None and judged.is_new(state_of(undisturbed)):
+        yield undisturbed

@@ -35,7 +35,7 @@ from tests.protocol.sweep import CRASHES, fault_sweep
 from tests.tables import NOW_MS, SCHEMA, START_MS, TIMELINE, rows, table_of
 
 LATER = instant_of_ms(NOW_MS + 86_400_000)
-WAYS = [fault for fault in Fault if fault is not Fault.LANDS_LATER]
+WAYS = [*CRASHES, Fault.ERROR_BEFORE, Fault.ERROR_AFTER]
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,7 @@ from tests.protocol.scenarios.check import Oracle
 from tests.protocol.scenarios.hudi import Hudi, HudiClusters
 from tests.protocol.scenarios.services import Archives, Plans
 from tests.protocol.scenarios.worlds import ALSO_A, ALSO_B, REWRITE_A, REWRITE_B, UPSERT_A, UPSERT_B
-from tests.protocol.suite import Proof, Suite, Switch
+from tests.protocol.suite import SEARCHES, Proof, Suite, Switch
 
 CRASH = frozenset({Fault.CRASH_AFTER})
 UNAPPLIED = r"put_if_absent:.hoodie/timeline/\d+_"
@@ -265,16 +265,18 @@ HOLES = [
 ]
 
 
-SUITE = Suite("holes", proofs=HOLES)
+SUITE = Suite("holes", proofs=HOLES, quick_proof="H2 the head is recorded before the instant is taken")
 
 
-@pytest.mark.parametrize("hole", SUITE.proofs, ids=str)
+@pytest.mark.full(SEARCHES)
+@pytest.mark.parametrize("hole", SUITE.guards)
 def test_a_hole_is_closed(hole: Proof) -> None:
     # Where all schedules take minutes, the first ones; the test below plays the one that loses something without the guard, too.
     hole.explore(bound(40, 300 if hole.is_wide else None, None))
 
 
-@pytest.mark.parametrize("hole", SUITE.proofs, ids=str)
+@pytest.mark.full(SEARCHES)
+@pytest.mark.parametrize("hole", SUITE.guards)
 def test_a_hole_opens_without_its_guard(hole: Proof, monkeypatch: pytest.MonkeyPatch) -> None:
     hole.refuse_survival(monkeypatch)
 

@@ -38,7 +38,7 @@ from tests.protocol.crash_table import (
     unaccounted,
     visible,
 )
-from tests.protocol.sweep import CRASHES, fault_sweep
+from tests.protocol.sweep import CRASHES, JudgedStates, fault_sweep
 from tests.tables import DEFINITION, NOW_MS, table_of
 
 RECOVERED = {"upsert", "insert_overwrite", "truncate"}
@@ -92,12 +92,13 @@ def test_crash_at_every_storage_operation(source: Path, fault: Fault, job: Job) 
         finish(left.storage, source, left.clock, "second", left.story, job)
 
 
+@pytest.mark.full("goes wrong at each of many points")
 @pytest.mark.parametrize(("job", "fault"), sweeps(TWICE), ids=str)
 def test_crash_again_at_every_operation_of_the_recovery(source: Path, fault: Fault, job: Job) -> None:
-    runs = 0
+    judged = JudgedStates()
     base = make_base(source, job.rows, job.table_type)
     # A prime step visits different kinds of first crash points; the soak visits all of them.
-    step = 1 if SOAK else 11 if job is UPSERT else 23
+    step = 1 if SOAK else 7 if job is UPSERT else 23
     for left in fault_sweep(base, first(job, source), fault, str(job), points=1, step=step, first=2):
         if not left.story:
             continue
@@ -109,15 +110,16 @@ def test_crash_again_at_every_operation_of_the_recovery(source: Path, fault: Fau
             runs=0,  # the floor below counts them all: a crash after the completed file leaves nothing to change
             only_changes=not SOAK,
             clock=lambda: ManualClock(NOW_MS + EXPIRY_MS + 1_000),
+            judged=judged,
         )
         for twice in again:
             finish(twice.storage, source, twice.clock, "third", f"{left.story}, then {twice.story}", job)
-            runs += 1
-    print(f"crash points of a crashed {job}'s recovery, {fault.name}: {runs}")
+    print(f"a crashed {job}'s recovery, {fault.name}: {judged.points} points, {len(judged.states)} states")
     if SOAK:
-        assert runs > (300 if job is UPSERT else 2 * job.points)
+        assert judged.points > (300 if job is UPSERT else 2 * job.points)
     else:
-        assert runs > (100 if job is UPSERT else 3 * job.writes)
+        assert judged.points > (100 if job is UPSERT else 3 * job.writes)
+    assert len(judged.states) > judged.points // 3
 
 
 @pytest.mark.parametrize("fault", CRASHES)

@@ -62,6 +62,7 @@ def first(storage, clock) -> None:
     build(storage, clock, "first")
 
 
+@pytest.mark.full("goes wrong at each of many points")
 @pytest.mark.parametrize("fault", CRASHES)
 def test_crash_at_every_change(fault: Fault) -> None:
     base, step = make_table(DEFINITION), step_of(fault, 3)
@@ -69,6 +70,7 @@ def test_crash_at_every_change(fault: Fault) -> None:
         finish(left.storage, left.clock, left.story)
 
 
+@pytest.mark.full("goes wrong at each of many points")
 @pytest.mark.parametrize("fault", CRASHES)
 def test_crash_while_partitions_are_added(fault: Fault) -> None:
     base, step = make_table(WITH_METADATA), step_of(fault, 4)

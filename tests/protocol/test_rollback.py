@@ -35,8 +35,6 @@ FLOORS = {
     Fault.ERROR_BEFORE: 45 if SOAK else 22,
     Fault.ERROR_AFTER: 18,
     Fault.LANDS_LATER: 18,
-    Fault.EXISTS_THOUGH_ABSENT: 6,
-    Fault.EXISTS_BY_ITSELF: 6,
 }
 
 

@@ -5,7 +5,7 @@ have to see the rows of a serial replay. Once everything is settled, the metadat
 
 | bounds | plain run | soak |
 |---|---|---|
-| preemptions alone | one, three cases | two, every case |
+| preemptions alone | one, two cases and a quarter of the others in turn | two, every case |
 | one death, or a lock lost in silence | one case | every case, with every other fault |
 | two preemptions and a fault of any kind, drawn by seed | 30 seeds for another case | 2,000 for every case |
 """
@@ -26,7 +26,7 @@ from tests.protocol.scenarios.actors import Writes
 from tests.protocol.scenarios.cases import Case, of_jobs
 from tests.protocol.scenarios.check import Oracle
 from tests.protocol.scenarios.worlds import ALSO_A, DELETE_A, DROP_A, OVERWRITE_A, UPSERT_A, UPSERT_B, indexed_table
-from tests.protocol.suite import Proof, Suite, drawn, explored, fresh
+from tests.protocol.suite import SEARCHES, Proof, Suite, drawn, explored, fresh
 
 
 def indexed(case: Case) -> Case:
@@ -51,8 +51,6 @@ CASES: list[tuple[Case, int]] = [
     (indexed(of_jobs("ingest and overwrite of another partition", UPSERT_B, OVERWRITE_A)), 40),
 ]
 """Each case, and how many runs one preemption takes, at least."""
-ALWAYS = [SAME_GROUP, COMPACTED, REMOVAL]
-"""Cases of every run of the tests: a write is decided anew, the metadata table is compacted, a replace commit. The soak has all."""
 
 
 def delta_after_its_instant(patch: pytest.MonkeyPatch) -> None:
@@ -75,15 +73,23 @@ LATE_DELTA = Proof(
     delta_after_its_instant,
     preemptions=0,
 )
-SUITE = Suite("metadata", CASES, [LATE_DELTA], always=ALWAYS, soak_times=1)
+SUITE = Suite(
+    "metadata",
+    CASES,
+    [LATE_DELTA],
+    soak_times=1,
+    always=(SAME_GROUP, COMPACTED),
+)
 
 
-@pytest.mark.parametrize("case", SUITE.of_tier(*ALWAYS), ids=str)
-def test_no_schedule_leaves_the_metadata_table_behind_or_ahead(case: Case) -> None:
-    (floor,) = (least for one, least in SUITE.floors if one is case)
+@pytest.mark.full(SEARCHES)
+@pytest.mark.rotate(shares=4)
+@pytest.mark.parametrize(("case", "floor"), SUITE.rotated)
+def test_no_schedule_leaves_the_metadata_table_behind_or_ahead(case: Case, floor: int) -> None:
     SUITE.schedules(case, floor)
 
 
+@pytest.mark.full(SEARCHES)
 @pytest.mark.parametrize("case", SUITE.of_tier(COMPACTED), ids=str)
 def test_no_single_fault_leaves_the_metadata_table_behind_or_ahead(case: Case) -> None:
     # Both writers do the same: what happens to one of them happens to the other in the soak.
@@ -91,6 +97,7 @@ def test_no_single_fault_leaves_the_metadata_table_behind_or_ahead(case: Case) -
     assert explored(case if SOAK else deadly, preemptions=0, faults=1) >= 35
 
 
+@pytest.mark.full(SEARCHES)
 @pytest.mark.parametrize("case", SUITE.of_tier(SAME_GROUP), ids=str)
 def test_no_drawn_schedule_leaves_the_metadata_table_behind_or_ahead(case: Case) -> None:
     drawn(case, range(2_000 if SOAK else 30))

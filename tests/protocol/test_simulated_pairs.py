@@ -7,9 +7,9 @@ update is shown by taking away what prevents it: the slot, the epoch, the readin
 
 | bounds | plain run | soak |
 |---|---|---|
-| preemptions alone | one, every pair | two, every pair |
-| one fault of any kind | three pairs | every pair |
-| one death, or a lock lost in silence | one pair more | - |
+| preemptions alone | one, two pairs and a third of the others in turn | two, every pair |
+| one fault of any kind | three pairs in turn | every pair |
+| one death, or a lock lost in silence | one pair more in turn | - |
 | preemptions and a death or a lock lost in silence | one, one pair | two, every pair |
 | two preemptions and a fault of any kind, drawn by seed | 50 seeds for one pair | 2,000 for every pair |
 """
@@ -40,7 +40,7 @@ from tests.protocol.scenarios.worlds import (
     UPSERT_B,
     small_table,
 )
-from tests.protocol.suite import Proof, Suite, drawn, explored, fresh, without_slots
+from tests.protocol.suite import SEARCHES, Proof, Suite, drawn, explored, fresh, without_slots
 
 UNAPPLIED = r"put_if_absent:.hoodie/timeline/\d+_"
 """Where an attempt dies that was decided: right before its completed file."""
@@ -128,32 +128,39 @@ SUITE = Suite(
             without_reading_back,
         ),
     ],
+    always=(SAME_GROUP, TAKEOVER),
+    quick_proof="the reading back",
 )
 
 
-@pytest.mark.parametrize(
-    ("case", "floor"), SUITE.floors, ids=lambda value: str(value) if isinstance(value, Case) else ""
-)
+@pytest.mark.full(SEARCHES)
+@pytest.mark.rotate(shares=3)
+@pytest.mark.parametrize(("case", "floor"), SUITE.rotated)
 def test_no_schedule_of_a_pair_loses_a_row(case: Case, floor: int) -> None:
     SUITE.schedules(case, floor)
 
 
+@pytest.mark.full(SEARCHES)
+@pytest.mark.rotate(shares=2)
 @pytest.mark.parametrize("case", [*SUITE.cases, LATE_BESIDE_HUDI] if SOAK else DISTURBED, ids=str)
 def test_no_single_fault_of_a_pair_loses_a_row(case: Case) -> None:
     assert explored(case, preemptions=0, faults=1) >= 35
 
 
+@pytest.mark.full(SEARCHES)
 @pytest.mark.parametrize("case", SUITE.of_tier(BESIDE_HUDI), ids=str)
 def test_no_death_or_lost_lock_amid_preemptions_loses_a_row(case: Case) -> None:
     deadly = replace(case, troubles=case.troubles & DEADLY)
     assert explored(deadly, preemptions=2 if SOAK else 1, faults=1) >= 200
 
 
+@pytest.mark.full(SEARCHES)
 @pytest.mark.parametrize("case", SUITE.of_tier(SAME_GROUP), ids=str)
 def test_no_drawn_schedule_of_a_pair_loses_a_row(case: Case) -> None:
     drawn(case, range(2_000 if SOAK else 50))
 
 
-@pytest.mark.parametrize("proof", SUITE.proofs, ids=str)
+@pytest.mark.full(SEARCHES)
+@pytest.mark.parametrize("proof", SUITE.guards)
 def test_without_a_guard_the_search_finds_what_it_prevents(proof: Proof, monkeypatch: pytest.MonkeyPatch) -> None:
     proof.refuse_survival(monkeypatch)

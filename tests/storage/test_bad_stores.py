@@ -130,6 +130,7 @@ def large(behind_door: Callable[[Rules], ObjectStorage], monkeypatch: pytest.Mon
     return rules, table
 
 
+@pytest.mark.full("waits for seconds")
 def test_a_network_that_drops_in_the_middle_of_a_read_is_asked_again(large: tuple[Rules, Table]) -> None:
     rules, table = large
     expected = table.read()

@@ -16,7 +16,7 @@ import pytest
 from greenlet import getcurrent, greenlet
 
 from hudi_ops.errors import AlreadyExists, Corrupt, HudiOpsError, Internal, NotFound, OutcomeUnknown, Unavailable
-from hudi_ops.storage.claim import Claimed, claim
+from hudi_ops.storage.claim import Claimed, claim, ensure
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
@@ -176,6 +176,7 @@ def claim_forgetting_earlier_tries(
     raise Unavailable("gave up")
 
 
+@pytest.mark.full("searches schedules for many seconds")
 @pytest.mark.parametrize(
     ("decisions", "faults", "preemptions", "attempts", "floor"),
     [
@@ -223,6 +224,22 @@ def test_a_lone_claimer_wins_after_one_fault(fault: Fault, expected: str) -> Non
     else:
         assert claim(storage, SLOT, b"A:1", "A", read_id) == Claimed(True, b"A:1")
         assert storage.inner.get(SLOT) == b"A:1"
+    assert len(storage.fired) == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "is_created"),
+    [
+        (Fault.ERROR_AFTER, False),
+        (Fault.EXISTS_THOUGH_ABSENT, True),
+        (Fault.EXISTS_BY_ITSELF, False),
+        (Fault.LANDS_LATER, True),
+    ],
+)
+def test_a_file_that_every_creator_writes_alike_is_there_after_one_fault(fault: Fault, is_created: bool) -> None:
+    storage = FaultyStorage(MemoryStorage(), FaultPlan.at(1, fault))
+    assert ensure(storage, SLOT, b"alike") == is_created, "it says so only if it surely created the file"
+    assert storage.inner.get(SLOT) == b"alike"
     assert len(storage.fired) == 1
 
 

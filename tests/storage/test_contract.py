@@ -243,6 +243,7 @@ def test_an_empty_storage_lists_nothing(storage: Storage) -> None:
     storage.delete("a")
 
 
+@pytest.mark.full("moves gigabytes or thousands of files")
 def test_thousands_of_names(storage: Storage) -> None:
     # Listings of object stores come in pages of a thousand; the tests' server is slow.
     count = 3_000 if isinstance(storage, ObjectStorage) else 10_000

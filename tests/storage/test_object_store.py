@@ -76,6 +76,7 @@ def replies_lost(rules: Rules, count: int) -> Iterator[None]:
     rules.lose_reply = lambda method, path: False
 
 
+@pytest.mark.full("waits for seconds")
 def test_a_put_whose_replies_are_lost_is_unknown_and_claim_settles_it(
     behind_door: Callable[[Rules], ObjectStorage],
 ) -> None:

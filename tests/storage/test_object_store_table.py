@@ -189,6 +189,7 @@ def losing(s3_settings: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoseAt
         yield rule
 
 
+@pytest.mark.full("goes wrong at each of many points")
 @pytest.mark.parametrize(
     ("operation", "times"),
     [*((name, 2) for name in OPERATIONS), *((name, 1) for name in (OPERATIONS if SOAK else ["upsert"]))],
@@ -214,6 +215,7 @@ def test_a_lost_reply_at_every_write_loses_and_doubles_nothing(
     assert number > 6
 
 
+@pytest.mark.full("goes wrong at each of many points")
 @pytest.mark.parametrize("operation", OPERATIONS if SOAK else ["upsert"])
 def test_a_crash_after_every_write_loses_and_doubles_nothing(
     make_s3: Callable[[], ObjectStorage], operation: str
@@ -231,7 +233,9 @@ def test_a_crash_after_every_write_loses_and_doubles_nothing(
     assert number > 6
 
 
-@pytest.mark.parametrize("loss", [0.2, 0.4])
+@pytest.mark.parametrize(
+    "loss", [0.2, pytest.param(0.4, marks=pytest.mark.full("repeats what quick proves with a like case"))]
+)
 def test_rows_are_neither_lost_nor_doubled(
     make_s3: Callable[[], ObjectStorage], s3_settings: str, monkeypatch: pytest.MonkeyPatch, loss: float
 ) -> None:

@@ -13,6 +13,8 @@ import pytest
 
 from hudi_ops.storage.local import LocalStorage
 
+pytestmark = pytest.mark.full("starts, kills or measures processes")
+
 RACER = Path(__file__).with_name("racer.py")
 CLAIMERS, ROUNDS, KILLS, PRUNES = 8, 50, 20, 300
 

@@ -6,7 +6,7 @@ another one writes and archives; a dead writer leaves a lease, files or a slot.
 
 | bounds | plain run | soak |
 |---|---|---|
-| preemptions alone | one, every case | two, every case |
+| preemptions alone | one, two cases and a third of the others in turn | two, every case |
 | one fault | a death, or a lock lost in silence, one case | any kind, every case |
 | two preemptions and a fault of any kind, drawn by seed | 20 seeds for one case | 2,000 for every case |
 """
@@ -26,7 +26,7 @@ from tests.protocol.scenarios.actors import Writes
 from tests.protocol.scenarios.archives import ArchivesOld, WritesThenArchives, of_archivers
 from tests.protocol.scenarios.cases import Case, with_dead
 from tests.protocol.scenarios.worlds import ALSO_A, UPSERT_A, UPSERT_B, indexed_table
-from tests.protocol.suite import Proof, Suite, drawn, explored, fresh
+from tests.protocol.suite import SEARCHES, Proof, Suite, drawn, explored, fresh
 from tests.tables import NOW_MS
 
 LATER_MS = NOW_MS + EXPIRY_MS + 10_000
@@ -99,27 +99,32 @@ SUITE = Suite(
         Proof("the manifest before the boundary", lambda: fresh(ARCHIVERS, ()), without_manifest, faults=0),
         Proof("what was archived stays off the timeline", sleeping_applier, without_archived),
     ],
+    always=(LONG, ARCHIVERS),
+    quick_proof="the manifest before the boundary",
 )
 
 
-@pytest.mark.parametrize(
-    ("case", "floor"), SUITE.floors, ids=lambda value: str(value) if isinstance(value, Case) else ""
-)
+@pytest.mark.full(SEARCHES)
+@pytest.mark.rotate(shares=3)
+@pytest.mark.parametrize(("case", "floor"), SUITE.rotated)
 def test_no_schedule_of_an_archiver_loses_a_row(case: Case, floor: int) -> None:
     SUITE.schedules(case, floor)
 
 
+@pytest.mark.full(SEARCHES)
 @pytest.mark.parametrize("case", SUITE.of_tier(ARCHIVERS), ids=str)
 def test_no_single_fault_of_an_archiver_loses_a_row(case: Case) -> None:
     troubled = case if SOAK else replace(case, troubles=frozenset({Fault.CRASH_AFTER, Event.LOCK_LOST}))
     assert explored(troubled, preemptions=0, faults=1) >= 30
 
 
+@pytest.mark.full(SEARCHES)
 @pytest.mark.parametrize("case", SUITE.of_tier(LATE), ids=str)
 def test_no_drawn_schedule_of_an_archiver_loses_a_row(case: Case) -> None:
     drawn(case, range(2_000 if SOAK else 20))
 
 
-@pytest.mark.parametrize("proof", SUITE.proofs, ids=str)
+@pytest.mark.full(SEARCHES)
+@pytest.mark.parametrize("proof", SUITE.guards)
 def test_without_a_guard_the_search_finds_what_it_prevents(proof: Proof, monkeypatch: pytest.MonkeyPatch) -> None:
     proof.refuse_survival(monkeypatch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import cache, partial
 
 import pytest
@@ -16,14 +17,25 @@ from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from tests.definitions import Definition
 from tests.fault_plans import DiesBefore
 from tests.protocol.log_actors import timeline_of
-from tests.protocol.sweep import CRASHES, ERRORS, Left, fault_sweep
+from tests.protocol.sweep import CRASHES, CREATIONS, ERRORS, JudgedStates, Left, fault_sweep
 from tests.services.archive.aborted_tables import assert_archived, assert_recorded, moved, passed_table
 from tests.services.archive.archived_tables import archived, assert_whole, history_of, known_times, long_table
 from tests.tables import DEFINITION, LOGGED_WITH_METADATA, NOW_MS, WITH_METADATA, by_key, rows, table_of
 
 FAULTS = [*CRASHES, *ERRORS]
-OF_CREATION = [Fault.EXISTS_THOUGH_ABSENT, Fault.EXISTS_BY_ITSELF]
-"""Ways in which only a creation goes wrong; no record is created."""
+LOGGED = pytest.mark.full("goes wrong at each of many points")
+LOGGED_SOAK = pytest.mark.soak("full goes wrong in this way with a copy-on-write table")
+CASES = [
+    *((DEFINITION, fault) for fault in (*FAULTS, *CREATIONS)),  # a manifest is created, and not by `claim`
+    *(pytest.param(LOGGED_WITH_METADATA, fault, marks=LOGGED) for fault in FAULTS if fault.name.endswith("AFTER")),
+    *(
+        pytest.param(LOGGED_WITH_METADATA, fault, marks=LOGGED_SOAK)
+        for fault in FAULTS
+        if not fault.name.endswith("AFTER")
+    ),
+]
+JUDGED: defaultdict[Definition, JudgedStates] = defaultdict(JudgedStates)
+"""What `assert_resumed` has judged after archiving, by table."""
 
 
 @cache
@@ -53,15 +65,19 @@ def assert_resumed(left: Left, model: dict[str, int], times: tuple[str, ...]) ->
     assert_whole(left.storage, left.clock, {**model, "k9": 1000}, left.story)
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-@pytest.mark.parametrize("definition", [DEFINITION, LOGGED_WITH_METADATA], ids=["cow", "mor-mdt"])
+@pytest.mark.parametrize(
+    ("definition", "fault"),
+    CASES,
+    ids=lambda one: one.name if isinstance(one, Fault) else "mor-mdt" if one is LOGGED_WITH_METADATA else "cow",
+)
 def test_an_archiver_that_goes_wrong_anywhere_is_continued(definition: Definition, fault) -> None:
     base, model, times = _base(definition)
-    for left in fault_sweep(base, run, fault, "archiving", points=30, writes=10, most=24):
+    judged = JUDGED[definition]
+    for left in fault_sweep(base, run, fault, "archiving", points=30, writes=10, most=24, judged=judged):
         assert_resumed(left, model, times)
 
 
-@pytest.mark.parametrize("fault", [*CRASHES, *(one for one in ERRORS if one not in OF_CREATION)], ids=str)
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_an_archiver_of_aborted_plans_that_goes_wrong_anywhere_is_continued(fault) -> None:
     """At each moment each plan is aborted, with its reason; at the end one file has all records."""
     base, _, plans = passed_table()
@@ -75,6 +91,7 @@ def test_an_archiver_of_aborted_plans_that_goes_wrong_anywhere_is_continued(faul
         assert_whole(left.storage, left.clock, {"k9": 21}, left.story)
 
 
+@pytest.mark.full("goes wrong at each of many points")
 @pytest.mark.parametrize("fault", CRASHES, ids=lambda fault: fault.name)
 def test_a_merge_of_levels_that_goes_wrong_anywhere_is_continued(monkeypatch, fault) -> None:
     monkeypatch.setattr(service, "BATCH_MAX", 2)

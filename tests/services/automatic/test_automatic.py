@@ -53,7 +53,9 @@ def writes(table: Table) -> int:
 
 
 @pytest.mark.parametrize(
-    "definition", [DEFINITION, WITH_METADATA], ids=["without metadata table", "with metadata table"]
+    "definition",
+    [DEFINITION, pytest.param(WITH_METADATA, marks=pytest.mark.full("repeats what quick proves with a like case"))],
+    ids=["without metadata table", "with metadata table"],
 )
 def test_a_new_table_stays_small_and_keeps_what_is_promised(definition: Definition) -> None:
     storage = made(definition, automatic=True)

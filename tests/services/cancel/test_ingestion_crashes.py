@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from functools import cache
 
@@ -20,7 +21,7 @@ from tests.fault_plans import DiesBefore
 from tests.protocol.compaction_table import MODEL, make_logged, merged
 from tests.protocol.crash_table import unaccounted
 from tests.protocol.log_actors import timeline_of, whole_log
-from tests.protocol.sweep import CRASHES, ERRORS, fault_sweep
+from tests.protocol.sweep import CRASHES, ERRORS, JudgedStates, fault_sweep
 from tests.services.cancel.rewriting import execute_rewrite, plan_rewrite
 from tests.tables import LOGGED_WITH_METADATA, MERGE_ON_READ, NOW_MS, rows, table_of
 
@@ -29,6 +30,8 @@ CHANGE = rows(("k4", "p0", 444, 9, None))
 AFTER = MODEL | {"k4": 444}
 POINTS, WRITES = 40, 13
 """Storage operations of the ingestion, at least, and how many of them change something."""
+JUDGED: defaultdict[tuple[str, str], JudgedStates] = defaultdict(JudgedStates)
+"""What `finish` has judged, by kind of table and state of the plan: crashes and errors leave some states alike."""
 
 
 @cache
@@ -88,6 +91,7 @@ CASES = [
 """Kind, state of the plan, and fault. The plain run leaves out most of the cases with a metadata table."""
 
 
+@pytest.mark.full("goes wrong at each of many points")
 @pytest.mark.parametrize(("kind", "state", "fault"), CASES, ids=str)
 def test_an_ingestion_that_ends_a_plan_goes_wrong_at_every_storage_operation(
     kind: str, state: str, fault: Fault
@@ -102,6 +106,7 @@ def test_an_ingestion_that_ends_a_plan_goes_wrong_at_every_storage_operation(
         writes=WRITES,
         runs=POINTS if SOAK else WRITES // 3,
         clock=lambda: ManualClock(NOW_MS + 10_000, tick_ms=1),
+        judged=JUDGED[kind, state],
     )
     for left in swept:
         # A payload of a write that was cancelled by then stays: bytes that no slot names.

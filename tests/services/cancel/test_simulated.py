@@ -7,8 +7,8 @@ rows is shown by taking away what prevents them.
 
 | bounds | plain run | soak |
 |---|---|---|
-| preemptions alone | one, every case | two, every case |
-| one fault | a death or a lock lost in silence, two cases | any kind, every case |
+| preemptions alone | one, two cases and a third of the others in turn | two, every case |
+| one fault | a death or a lock lost in silence, two cases in turn | any kind, every case |
 | two preemptions and a fault of any kind, drawn by seed | 20 seeds for one case | 2,000 for every pair, 10,000 for all at once |
 """
 
@@ -42,7 +42,7 @@ from tests.protocol.scenarios.cases import Case
 from tests.protocol.scenarios.hudi import Hudi
 from tests.protocol.scenarios.services import Executes
 from tests.protocol.scenarios.worlds import ALSO_A, REWRITE_A, UPSERT_A, UPSERT_B, small_table
-from tests.protocol.suite import Proof, Suite, drawn, explored, fresh, without_slots
+from tests.protocol.suite import SEARCHES, Proof, Suite, drawn, explored, fresh, without_slots
 from tests.tables import NOW_MS
 
 EXECUTOR = Executes(REWRITE_A)
@@ -137,19 +137,26 @@ SUITE = Suite(
     "cancels",
     CASES,
     proofs=[
-        Proof("the slot", lambda: fresh(INGEST_EXECUTOR, {Event.LOCK_LOST}), without_slots),
+        Proof(
+            "the slot",
+            lambda: fresh(INGEST_EXECUTOR, {Event.LOCK_LOST}),
+            without_slots,
+            soak="pairs of writers prove this guard in full",
+        ),
         Proof("the check for a CANCEL", lambda: fresh(ABORT_EXECUTOR, ()), without_the_check, faults=0),
         Proof("the second look", lambda: fresh(ABORT_EXECUTOR, {Fault.LANDS_LATER}), without_the_second_look),
         Proof("the withdrawal", lambda: fresh(HUDI_EXECUTES, ()), without_the_withdrawal, faults=0),
     ],
     # An executor and a cleaner meet in few steps: two preemptions take four times as many runs as one.
     soak_times=4,
+    always=(REQUEST_EXECUTOR, INGEST_EXECUTOR),
+    quick_proof="the check for a CANCEL",
 )
 
 
-@pytest.mark.parametrize(
-    ("case", "floor"), SUITE.floors, ids=lambda value: str(value) if isinstance(value, Case) else ""
-)
+@pytest.mark.full(SEARCHES)
+@pytest.mark.rotate(shares=3)
+@pytest.mark.parametrize(("case", "floor"), SUITE.rotated)
 def test_no_schedule_of_a_cancel_loses_a_row(case: Case, floor: int) -> None:
     if case is HUDI_EXECUTES:
         assert explored(case, preemptions=1, faults=0) >= floor
@@ -157,17 +164,21 @@ def test_no_schedule_of_a_cancel_loses_a_row(case: Case, floor: int) -> None:
         SUITE.schedules(case, floor)
 
 
+@pytest.mark.full(SEARCHES)
+@pytest.mark.rotate(shares=2)
 @pytest.mark.parametrize("case", SUITE.of_tier(INGEST_EXECUTOR, HUDI_EXECUTES), ids=str)
 def test_no_single_fault_of_a_cancel_loses_a_row(case: Case) -> None:
     troubled = case if SOAK else replace(case, troubles=case.troubles & DEADLY)
     assert explored(troubled, preemptions=0, faults=1) >= 35
 
 
+@pytest.mark.full(SEARCHES)
 @pytest.mark.parametrize("case", [ALL, *SUITE.of_tier()], ids=str)
 def test_no_drawn_schedule_of_a_cancel_loses_a_row(case: Case) -> None:
     drawn(case, range(bound(20, 20, 10_000 if case is ALL else 2_000)), 1 if case is HUDI_EXECUTES else 2)
 
 
-@pytest.mark.parametrize("proof", SUITE.proofs, ids=str)
+@pytest.mark.full(SEARCHES)
+@pytest.mark.parametrize("proof", SUITE.guards)
 def test_without_a_guard_the_search_finds_what_it_prevents(proof: Proof, monkeypatch: pytest.MonkeyPatch) -> None:
     proof.refuse_survival(monkeypatch)

@@ -117,7 +117,7 @@ def seconds_to_stop(table: Table, threads: int) -> float:
     return took_s
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.full("starts, kills or measures processes")), 2])
 def test_an_executor_amid_a_long_task_stops(table: Table, threads: int) -> None:
     # A machine that is too busy may miss the bound once.
     assert any(seconds_to_stop(table, threads) <= BOUND_S for _ in range(TRIES))
@@ -149,6 +149,7 @@ def looped(seconds: float) -> str:
     return "ended by itself"
 
 
+@pytest.mark.full("starts, kills or measures processes")
 def test_a_task_on_an_executor_ends_itself_once_its_instant_is_cancelled(table: Table) -> None:
     instant = table.compaction.plan(cancel="cancellable").instant
     assert instant is not None

@@ -7,6 +7,7 @@ finds nothing, and every file is one that a completed instant names.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -25,13 +26,15 @@ from tests.bounds import SOAK
 from tests.fault_plans import DiesBefore
 from tests.protocol.crash_table import unaccounted
 from tests.protocol.log_actors import timeline_of
-from tests.protocol.sweep import CRASHES, ERRORS, fault_sweep
+from tests.protocol.sweep import CRASHES, ERRORS, JudgedStates, fault_sweep
 from tests.services.clean.cleaned import Judged, data_files, judged
 from tests.tables import NOW_MS, WITH_METADATA, by_key, table_of
 
 RETAIN = 3
 PHASES = {"plan": (25, 5), "execute": (40, 12), "run": (60, 17)}
 """Storage operations of each, at least, and how many of them change something: a sweep that visits fewer has gone blind."""
+JUDGED: defaultdict[str, JudgedStates] = defaultdict(JudgedStates)
+"""What `finish` has judged, by phase: crashes and errors leave some states alike."""
 
 
 @cache
@@ -103,7 +106,9 @@ def test_crash_at_every_storage_operation(phase: str, fault: Fault) -> None:
     points, writes = PHASES[phase]
     runs = points if SOAK else writes if fault is Fault.CRASH_AFTER else writes // 3
     what = f"a clean, {phase}"
-    for left in fault_sweep(base_for(phase), first(phase), fault, what, points=points, writes=writes, runs=runs):
+    for left in fault_sweep(
+        base_for(phase), first(phase), fault, what, points=points, writes=writes, runs=runs, judged=JUDGED[phase]
+    ):
         finish(left.storage, left.clock, "second", left.story)
 
 
@@ -112,33 +117,39 @@ def test_crash_at_every_storage_operation(phase: str, fault: Fault) -> None:
 def test_an_error_at_every_storage_operation_leaves_rows_and_plan(phase: str, fault: Fault) -> None:
     points, writes = PHASES[phase]
     least = {"ERROR_BEFORE": points if SOAK else points // 4, "ERROR_AFTER": writes, "LANDS_LATER": writes}
-    for left in fault_sweep(
-        base_for(phase), first(phase), fault, f"a clean, {phase}", points=points, runs=least.get(fault.name, 3)
-    ):
+    what, runs = f"a clean, {phase}", least[fault.name]
+    for left in fault_sweep(base_for(phase), first(phase), fault, what, points=points, runs=runs, judged=JUDGED[phase]):
         # A payload that lands after another executor completed the clean stays: bytes that no slot names, as of any write.
         is_unnamed_payload = "/payload/" in left.faulty.fired[0]
         finish(left.storage, left.clock, "second", left.story, int if is_unnamed_payload else left.land)
 
 
+@pytest.mark.full("goes wrong at each of many points")
 @pytest.mark.parametrize("fault", CRASHES)
 def test_the_second_executor_is_crashed_too(fault: Fault) -> None:
-    runs = 0
+    twice_judged = JudgedStates()
 
     def second(storage: FaultyStorage, clock: ManualClock) -> None:
         do(storage, clock, "second", "execute")
 
     for left in fault_sweep(
-        base_for("execute"), first("execute"), fault, "an execution", points=40, step=3 if SOAK else 13, first=3
+        base_for("execute"), first("execute"), fault, "an execution", points=40, step=1 if SOAK else 9, first=3
     ):
         if not left.story:
             continue
         again = fault_sweep(
-            left.storage, second, fault, step=1 if SOAK else 5, clock=lambda: ManualClock(NOW_MS + EXPIRY_MS + 1_000)
+            left.storage,
+            second,
+            fault,
+            step=1 if SOAK else 5,
+            clock=lambda: ManualClock(NOW_MS + EXPIRY_MS + 1_000),
+            judged=twice_judged,
         )
         for twice in again:
             finish(twice.storage, twice.clock, "third", f"{left.story}, then {twice.story}")
-            runs += 1
-    assert runs > (500 if SOAK else 20)
+    print(f"the second execution: {twice_judged.points} points, {len(twice_judged.states)} states")
+    assert twice_judged.points > (500 if SOAK else 50)
+    assert len(twice_judged.states) > 20
 
 
 def test_files_that_are_gone_count_as_failed_and_the_table_is_whole() -> None:

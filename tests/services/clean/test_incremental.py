@@ -88,7 +88,9 @@ def test_only_partitions_that_writes_touched_are_listed() -> None:
     assert len(set(listed(full.history))) > 12
 
 
-@pytest.mark.parametrize("partitions", [10, 100, 1_000])
+@pytest.mark.parametrize(
+    "partitions", [10, 100, pytest.param(1_000, marks=pytest.mark.full("moves gigabytes or thousands of files"))]
+)
 def test_calls_do_not_grow_with_the_partitions(partitions: int) -> None:
     """A clean of the same files costs the same calls, whatever else is in the table; none lists a partition under the lock."""
     clock = ManualClock(START_MS, tick_ms=1)
@@ -218,6 +220,7 @@ def test_a_writer_that_slept_and_completes_while_files_are_chosen_refuses_the_pl
     leaves_nothing(table, retain=2, full=True)
 
 
+@pytest.mark.full("searches schedules for many seconds")
 @pytest.mark.parametrize(
     "definition", [DEFINITION, MERGE_ON_READ, WITH_METADATA, LOGGED_WITH_METADATA], ids=lambda one: one.table_type
 )

@@ -28,7 +28,7 @@ from hudi_ops.testing.steps import Event, Trouble
 from hudi_ops.verify import verify_table
 from tests.bounds import SOAK
 from tests.protocol.log_actors import timeline_of
-from tests.protocol.suite import Proof, Suite, explored
+from tests.protocol.suite import SEARCHES, Proof, Suite, explored
 from tests.services.clean.cleaned import Judged, judged
 from tests.tables import DEFINITION, NOW_MS, by_key, rows, table_of
 
@@ -152,22 +152,27 @@ SUITE = Suite(
         Proof("the executor's look at the holds", lambda: HOLD, without_holds, faults=0),
     ],
     soak_times=2,
+    always=(HOLD, SAVEPOINT),
+    quick_proof="the executor's look at the holds",
 )
 
 
-@pytest.mark.parametrize(
-    ("case", "floor"), SUITE.floors, ids=lambda value: str(value) if isinstance(value, CleanCase) else ""
-)
+@pytest.mark.full(SEARCHES)
+@pytest.mark.rotate(shares=3)
+@pytest.mark.parametrize(("case", "floor"), SUITE.rotated)
 def test_no_schedule_of_a_clean_breaks_a_promise(case: CleanCase, floor: int) -> None:
     SUITE.schedules(case, floor)
 
 
+@pytest.mark.full(SEARCHES)
+@pytest.mark.rotate(shares=2)
 @pytest.mark.parametrize("case", SUITE.of_tier(SAVEPOINT, HOLD), ids=str)
 def test_no_single_fault_of_a_clean_breaks_a_promise(case: CleanCase) -> None:
     some = frozenset({Fault.CRASH_AFTER, Event.LOCK_LOST} | ({Event.PAUSE, Fault.ERROR_BEFORE} if SOAK else set()))
     assert explored(replace(case, troubles=some), preemptions=0, faults=1) >= 20
 
 
-@pytest.mark.parametrize("proof", SUITE.proofs, ids=str)
+@pytest.mark.full(SEARCHES)
+@pytest.mark.parametrize("proof", SUITE.guards)
 def test_without_a_guard_the_search_finds_what_it_prevents(proof: Proof, monkeypatch: pytest.MonkeyPatch) -> None:
     proof.refuse_survival(monkeypatch)

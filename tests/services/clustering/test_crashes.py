@@ -6,6 +6,7 @@ expired, another process clusters: afterwards `verify` finds nothing, and every 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 
 import pytest
@@ -20,11 +21,13 @@ from tests.bounds import SOAK
 from tests.protocol.compaction_table import AFTER_FOURTH, FOURTH, MODEL, make_logged, merged
 from tests.protocol.crash_table import unaccounted
 from tests.protocol.log_actors import timeline_of
-from tests.protocol.sweep import CRASHES, ERRORS, fault_sweep
+from tests.protocol.sweep import CRASHES, ERRORS, JudgedStates, fault_sweep
 from tests.tables import LOGGED_WITH_METADATA, NOW_MS, rows, table_of
 
 PHASES = {"plan": (30, 5), "execute": (60, 12)}
 """Storage operations of each, at least, and how many of them change something: a sweep that visits fewer has gone blind."""
+JUDGED: defaultdict[str, JudgedStates] = defaultdict(JudgedStates)
+"""What `finish` has judged, by phase: crashes and errors leave some states alike."""
 TOUCHING = rows(("k0", "p0", 102, 5, None))
 AFTER_TOUCHING = MODEL | {"k0": 102}
 
@@ -78,10 +81,13 @@ def test_crash_at_every_storage_operation(phase: str, fault: Fault) -> None:
     points, writes = PHASES[phase]
     runs = points if SOAK else writes if fault is Fault.CRASH_AFTER else writes // 3
     what = f"a clustering, {phase}"
-    for left in fault_sweep(base_for(phase), first(phase), fault, what, points=points, writes=writes, runs=runs):
+    for left in fault_sweep(
+        base_for(phase), first(phase), fault, what, points=points, writes=writes, runs=runs, judged=JUDGED[phase]
+    ):
         finish(left.storage, left.clock, left.story)
 
 
+@pytest.mark.full("goes wrong at each of many points")
 def test_ingestion_goes_on_after_every_crash() -> None:
     points, writes = PHASES["execute"]
     for left in fault_sweep(
@@ -99,6 +105,7 @@ def test_ingestion_goes_on_after_every_crash() -> None:
         finish(left.storage, left.clock, left.story, AFTER_FOURTH | {"k0": 102})
 
 
+@pytest.mark.rotate(shares=3)
 @pytest.mark.parametrize("fault", ERRORS)
 @pytest.mark.parametrize("phase", list(PHASES))
 def test_an_error_at_every_storage_operation_leaves_rows_and_plan(phase: str, fault: Fault) -> None:
@@ -106,8 +113,8 @@ def test_an_error_at_every_storage_operation_leaves_rows_and_plan(phase: str, fa
     plan = next((one.time for one in timeline_of(base).pending), "")
     every, writes = PHASES[phase]
     least = {"ERROR_BEFORE": every if SOAK else every // 4, "ERROR_AFTER": writes, "LANDS_LATER": writes}
-    runs = least.get(fault.name, 3)
-    for left in fault_sweep(base, first(phase), fault, f"a clustering, {phase}", points=every, runs=runs):
+    what, runs = f"a clustering, {phase}", least[fault.name]
+    for left in fault_sweep(base, first(phase), fault, what, points=every, runs=runs, judged=JUDGED[phase]):
         found = timeline_of(left.storage).find(plan)
         if left.error is not None and found is not None and not found.is_completed:
             assert State.REQUESTED in found.states, left.story

@@ -6,9 +6,9 @@ prevents it: the groups that are left out, the draft that is revised in its slot
 
 | bounds | plain run | soak |
 |---|---|---|
-| preemptions alone | one, every case | two, every case |
-| one fault | a death or a lock lost in silence, two cases | any kind, every case |
-| two preemptions and a fault of any kind, drawn by seed | 20 seeds for two cases | 2,000 for every case |
+| preemptions alone | one, two cases and a third of the others in turn | two, every case |
+| one fault | a death or a lock lost in silence, two cases in turn | any kind, every case |
+| two preemptions and a fault of any kind, drawn by seed | 20 seeds for two cases in turn | 2,000 for every case |
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from tests.protocol.scenarios.worlds import (
     logged_table,
     small_table,
 )
-from tests.protocol.suite import Proof, Suite, drawn, explored, fresh
+from tests.protocol.suite import SEARCHES, Proof, Suite, drawn, explored, fresh
 
 UPSERT_BOTH = Job("upsert", (("a1", 501), ("b1", 502)))
 EXECUTOR = of_clusterings("ingest and executor", {"one": Writes(UPSERT_A), "two": Executes(REWRITE)}, {"one": UPSERT_A})
@@ -131,29 +131,41 @@ SUITE = Suite(
     proofs=[
         Proof("the groups that are left out", lambda: fresh(EXECUTOR, ()), without_leaving_out, faults=0),
         Proof("the draft that is revised", lambda: fresh(PLANNER, ()), without_revision, faults=0),
-        Proof("the epoch", lambda: fresh(EXECUTORS, {Event.PAUSE}), without_epochs),
+        Proof(
+            "the epoch",
+            lambda: fresh(EXECUTORS, {Event.PAUSE}),
+            without_epochs,
+            soak="compactions prove this guard of every service in full",
+        ),
     ],
+    always=(PLANNER, EXECUTOR),
+    quick_proof="the groups that are left out",
 )
 
 
-@pytest.mark.parametrize(
-    ("case", "floor"), SUITE.floors, ids=lambda value: str(value) if isinstance(value, Case) else ""
-)
+@pytest.mark.full(SEARCHES)
+@pytest.mark.rotate(shares=3)
+@pytest.mark.parametrize(("case", "floor"), SUITE.rotated)
 def test_no_schedule_of_a_clustering_loses_a_row(case: Case, floor: int) -> None:
     SUITE.schedules(case, floor)
 
 
+@pytest.mark.full(SEARCHES)
+@pytest.mark.rotate(shares=2)
 @pytest.mark.parametrize("case", SUITE.of_tier(EXECUTOR, EXECUTORS), ids=str)
 def test_no_single_fault_of_a_clustering_loses_a_row(case: Case) -> None:
     troubled = case if SOAK else replace(case, troubles=frozenset({Fault.CRASH_AFTER, Event.LOCK_LOST}))
     assert explored(troubled, preemptions=0, faults=1) >= 35
 
 
+@pytest.mark.full(SEARCHES)
+@pytest.mark.rotate(shares=2)
 @pytest.mark.parametrize("case", [ALL, BOTH, *SUITE.of_tier()], ids=str)
 def test_no_drawn_schedule_of_a_clustering_loses_a_row(case: Case) -> None:
     drawn(case, range(2_000 if SOAK else 20))
 
 
-@pytest.mark.parametrize("proof", SUITE.proofs, ids=str)
+@pytest.mark.full(SEARCHES)
+@pytest.mark.parametrize("proof", SUITE.guards)
 def test_without_a_guard_the_search_finds_what_it_prevents(proof: Proof, monkeypatch: pytest.MonkeyPatch) -> None:
     proof.refuse_survival(monkeypatch)

@@ -7,6 +7,7 @@ process compacts: afterwards no log file is left, `verify` finds nothing, and ev
 from __future__ import annotations
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Callable
 
 import pytest
@@ -22,11 +23,13 @@ from tests.bounds import SOAK
 from tests.protocol.compaction_table import AFTER_FOURTH, FOURTH, MODEL, log_files, make_logged, merged
 from tests.protocol.crash_table import unaccounted
 from tests.protocol.log_actors import timeline_of
-from tests.protocol.sweep import CRASHES, ERRORS, fault_sweep
+from tests.protocol.sweep import CRASHES, ERRORS, JudgedStates, fault_sweep
 from tests.tables import NOW_MS, table_of
 
 PHASES = {"plan": (30, 5), "execute": (60, 14), "run": (85, 19)}
 """Storage operations of each, at least, and how many of them change something: a sweep that visits fewer has gone blind."""
+JUDGED: defaultdict[str, JudgedStates] = defaultdict(JudgedStates)
+"""What `finish` has judged, by phase: crashes and errors leave some states alike."""
 
 
 def do(storage, clock: ManualClock, actor: str, phase: str) -> None:
@@ -76,14 +79,17 @@ def test_crash_at_every_storage_operation(phase: str, fault: Fault) -> None:
     points, writes = PHASES[phase]
     runs = points if SOAK else writes if fault is Fault.CRASH_AFTER else writes // 3
     what = f"a compaction, {phase}"
-    for left in fault_sweep(base_for(phase), first(phase), fault, what, points=points, writes=writes, runs=runs):
+    for left in fault_sweep(
+        base_for(phase), first(phase), fault, what, points=points, writes=writes, runs=runs, judged=JUDGED[phase]
+    ):
         finish(left.storage, left.clock, "second", left.story)
 
 
+@pytest.mark.full("goes wrong at each of many points")
 @pytest.mark.parametrize("fault", CRASHES)
 def test_ingestion_goes_on_after_every_crash(fault: Fault) -> None:
-    runs = 90 if SOAK else 19 if fault is Fault.CRASH_AFTER else 6
-    for left in fault_sweep(make_logged(), first("run"), fault, "a compaction, then an ingest", points=85, runs=runs):
+    runs, what = 90 if SOAK else 19 if fault is Fault.CRASH_AFTER else 6, "a compaction, then an ingest"
+    for left in fault_sweep(make_logged(), first("run"), fault, what, points=85, runs=runs, judged=JUDGED[what]):
         # Neither waits nor is refused, though the dead compactor's lease looks alive.
         before_s = left.clock.monotonic_s()
         assert table_of(left.storage, left.clock, "writer").ingest(FOURTH).instant is not None, left.story
@@ -98,9 +104,8 @@ def test_an_error_at_every_storage_operation_leaves_rows_and_plan(phase: str, fa
     plan = next((one.time for one in timeline_of(base).pending), "")
     every, writes = PHASES[phase]
     least = {"ERROR_BEFORE": every if SOAK else every // 4, "ERROR_AFTER": writes, "LANDS_LATER": writes}
-    for left in fault_sweep(
-        base, first(phase), fault, f"a compaction, {phase}", points=every, runs=least.get(fault.name, 3)
-    ):
+    what, runs = f"a compaction, {phase}", least[fault.name]
+    for left in fault_sweep(base, first(phase), fault, what, points=every, runs=runs, judged=JUDGED[phase]):
         found = timeline_of(left.storage).find(plan)
         if left.error is not None and found is not None and not found.is_completed:
             assert State.REQUESTED in found.states, left.story
@@ -109,15 +114,16 @@ def test_an_error_at_every_storage_operation_leaves_rows_and_plan(phase: str, fa
         finish(left.storage, left.clock, "second", left.story, late=int if is_unnamed_payload else left.land)
 
 
+@pytest.mark.full("goes wrong at each of many points")
 @pytest.mark.parametrize("fault", CRASHES)
 def test_the_second_executor_is_crashed_too(fault: Fault) -> None:
-    runs = 0
+    judged = JudgedStates()
 
     def second(storage: FaultyStorage, clock: ManualClock) -> None:
         do(storage, clock, "second", "execute")
 
     for left in fault_sweep(
-        base_for("execute"), first("execute"), fault, "an execution", points=60, step=3 if SOAK else 17, first=3
+        base_for("execute"), first("execute"), fault, "an execution", points=60, step=1 if SOAK else 13, first=3
     ):
         if not left.story:
             continue
@@ -127,11 +133,13 @@ def test_the_second_executor_is_crashed_too(fault: Fault) -> None:
             fault,
             step=1 if SOAK else 4,
             clock=lambda: ManualClock(NOW_MS + EXPIRY_MS + 1_000),
+            judged=judged,
         )
         for twice in again:
             finish(twice.storage, twice.clock, "third", f"{left.story}, then {twice.story}")
-            runs += 1
-    assert runs > (1_000 if SOAK else 60)
+    print(f"the second execution: {judged.points} points, {len(judged.states)} states")
+    assert judged.points > (1_000 if SOAK else 60)
+    assert len(judged.states) > 20
 
 
 def test_a_second_executor_is_told_who_is_at_it() -> None:

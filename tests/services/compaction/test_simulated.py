@@ -6,8 +6,8 @@ brought up to date in its slot, the log files below its instant that are looked 
 
 | bounds | plain run | soak |
 |---|---|---|
-| preemptions alone | one, every case | two, every case |
-| one fault | a death or a lock lost in silence, two cases | any kind, every case |
+| preemptions alone | one, two cases and a third of the others in turn | two, every case |
+| one fault | a death or a lock lost in silence, two cases in turn | any kind, every case |
 | a preemption and a death, a pause or a lock lost in silence | the lock, one case | every case |
 | two preemptions and a fault of any kind, drawn by seed | 30 seeds for one case | 2,000 for every case |
 """
@@ -27,7 +27,7 @@ from tests.protocol.scenarios.actors import Writes
 from tests.protocol.scenarios.cases import Case
 from tests.protocol.scenarios.compactions import Compacts, PlansCompaction, after_death, of_compactions
 from tests.protocol.scenarios.worlds import ALSO_A, DELETE_A, DROP_A, OVERWRITE_A, UPSERT_A, logged_table
-from tests.protocol.suite import Proof, Suite, drawn, explored, fresh
+from tests.protocol.suite import SEARCHES, Proof, Suite, drawn, explored, fresh
 
 PLANNER = of_compactions(
     "ingest and planner", {"one": Writes(UPSERT_A), "planner": PlansCompaction()}, {"one": UPSERT_A}, logged_table
@@ -88,22 +88,27 @@ SUITE = Suite(
         Proof("the plan that is brought up to date", lambda: fresh(THREE, ()), without_revision, faults=0),
         Proof("the epoch", lambda: fresh(EXECUTORS, {Event.PAUSE}), without_epochs),
     ],
+    always=(PLANNER, EXECUTOR),
+    quick_proof="the plan that is brought up to date",
 )
 
 
-@pytest.mark.parametrize(
-    ("case", "floor"), SUITE.floors, ids=lambda value: str(value) if isinstance(value, Case) else ""
-)
+@pytest.mark.full(SEARCHES)
+@pytest.mark.rotate(shares=3)
+@pytest.mark.parametrize(("case", "floor"), SUITE.rotated)
 def test_no_schedule_of_a_compaction_loses_a_row(case: Case, floor: int) -> None:
     SUITE.schedules(case, floor)
 
 
+@pytest.mark.full(SEARCHES)
+@pytest.mark.rotate(shares=2)
 @pytest.mark.parametrize("case", SUITE.of_tier(PLANNER, EXECUTORS), ids=str)
 def test_no_single_fault_of_a_compaction_loses_a_row(case: Case) -> None:
     troubled = case if SOAK else replace(case, troubles=frozenset({Fault.CRASH_AFTER, Event.LOCK_LOST}))
     assert explored(troubled, preemptions=0, faults=1) >= 35
 
 
+@pytest.mark.full(SEARCHES)
 @pytest.mark.parametrize("case", SUITE.of_tier(EXECUTORS), ids=str)
 def test_no_death_pause_or_lost_lock_amid_a_preemption_loses_a_row(case: Case) -> None:
     # Both executors do the same: what happens to one of them happens to the other in the soak.
@@ -112,11 +117,13 @@ def test_no_death_pause_or_lost_lock_amid_a_preemption_loses_a_row(case: Case) -
     assert explored(deadly, preemptions=1, faults=1) >= 60
 
 
+@pytest.mark.full(SEARCHES)
 @pytest.mark.parametrize("case", SUITE.of_tier(THREE), ids=str)
 def test_no_drawn_schedule_of_a_compaction_loses_a_row(case: Case) -> None:
     drawn(case, range(2_000 if SOAK else 30))
 
 
-@pytest.mark.parametrize("proof", SUITE.proofs, ids=str)
+@pytest.mark.full(SEARCHES)
+@pytest.mark.parametrize("proof", SUITE.guards)
 def test_without_a_guard_the_search_finds_what_it_prevents(proof: Proof, monkeypatch: pytest.MonkeyPatch) -> None:
     proof.refuse_survival(monkeypatch)

@@ -69,6 +69,8 @@ def end(game: Game) -> None:
     assert_needed(world.table(actor="judge"), world.promised())
 
 
+@pytest.mark.full("searches schedules for many seconds")
+@pytest.mark.rotate(shares=2)
 @pytest.mark.timeout(bound(600, 600, 7_200))
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_the_policy_promises_is_readable_and_nothing_else_is_left(kind: str, tmp_path: Path) -> None:

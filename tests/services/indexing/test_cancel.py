@@ -51,6 +51,8 @@ def finish_cancel(storage: MemoryStorage, clock: ManualClock, instant: str, stor
     assert [one.time for one in timeline.aborted] == [instant], story
 
 
+@pytest.mark.full("repeats what quick proves with a like case")
+@pytest.mark.rotate(shares=2)
 @pytest.mark.parametrize(
     ("definition", "names"),
     [(WITH_METADATA, ("bloom_filters", "record_index")), (DEFINITION, EVERY), (WITH_METADATA, VALUES)],

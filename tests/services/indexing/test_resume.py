@@ -135,6 +135,8 @@ def test_what_completed_while_no_executor_lived_is_read_alone(definition, operat
     assert faults_of(storage, clock) == []
 
 
+@pytest.mark.full("repeats what quick proves with a like case")
+@pytest.mark.rotate(shares=2)
 @pytest.mark.parametrize("operation", ["upsert", "delete"])
 @pytest.mark.parametrize("definition", [WITH_METADATA, MERGE_ON_READ], ids=lambda one: one.table_type)
 def test_a_death_amid_catch_up_loses_nothing(definition, operation: str) -> None:

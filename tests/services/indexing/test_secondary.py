@@ -154,6 +154,7 @@ class Changes:
 
 
 @each_definition
+@pytest.mark.full("repeats what quick proves with a like case")
 def test_reads_by_value_give_what_a_model_has_after_any_changes(definition: object) -> None:
     asked = 0
     for seed in range(bound(2, 5, 60)):

@@ -5,7 +5,7 @@ metadata table; once everything is settled, the indexes equal the files, and no 
 
 | bounds | plain run | soak |
 |---|---|---|
-| preemptions alone | one, the cases of `IN_FULL` | two, every case |
+| preemptions alone | one, two cases and a quarter of the others in turn | two, every case |
 | one fault | a death, one case | any kind, every case |
 | two preemptions and a fault of any kind, drawn by seed | 15 seeds for one case | 2,000 for every case |
 """
@@ -39,7 +39,7 @@ from tests.protocol.scenarios.builds import (
 from tests.protocol.scenarios.cases import BESIDE_HUDI, Case
 from tests.protocol.scenarios.indexed_hudi import HudiCleans, HudiWrites, HudiWritesLate, with_foreign_clean
 from tests.protocol.scenarios.worlds import ALSO_A, DELETE_A, DROP_A, OVERWRITE_A, UPSERT_A, Job, indexed_table
-from tests.protocol.suite import Proof, Suite, drawn, explored, fresh
+from tests.protocol.suite import SEARCHES, Proof, Suite, drawn, explored, fresh
 
 EXECUTOR = of_builds("ingest and executor", {"one": Writes(UPSERT_A), "two": ExecutesBuild()}, {"one": UPSERT_A})
 FIRST = of_builds(
@@ -136,8 +136,6 @@ CASES: list[tuple[Case, int]] = [
 ]  # fmt: skip
 """Each case, and how many runs one preemption takes, at least."""
 
-IN_FULL = (EXECUTOR, FIRST, DELETED, ABORTED)
-
 
 def without_rounds(patch: pytest.MonkeyPatch) -> None:
     """What completes after the first snapshot, and before the announcement, is not added."""
@@ -170,26 +168,38 @@ PROOFS = [
     Proof("the verdicts", lambda: fresh(STRANGER, set()), without_verdicts, faults=0),
     Proof("the raised instant", lambda: fresh(SILENT, set()), without_raised_instants, faults=0),
 ]
-SUITE = Suite("index builds", CASES, PROOFS, always=IN_FULL, soak_times=2)
+SUITE = Suite(
+    "index builds",
+    CASES,
+    PROOFS,
+    soak_times=2,
+    always=(ABORTED, EXECUTOR),
+    quick_proof="the announcement",
+)
 
 
-@pytest.mark.parametrize("case", SUITE.of_tier(*IN_FULL), ids=str)
-def test_no_schedule_loses_a_row_of_an_index(case: Case) -> None:
-    (floor,) = (least for one, least in SUITE.floors if one is case)
+@pytest.mark.full(SEARCHES)
+@pytest.mark.rotate(shares=4)
+@pytest.mark.parametrize(("case", "floor"), SUITE.rotated)
+def test_no_schedule_loses_a_row_of_an_index(case: Case, floor: int) -> None:
     SUITE.schedules(case, floor)
 
 
+@pytest.mark.full(SEARCHES)
 @pytest.mark.parametrize("case", SUITE.of_tier(EXECUTOR), ids=str)
 def test_no_single_fault_loses_a_row_of_an_index(case: Case) -> None:
     deadly = replace(case, troubles=case.troubles & {Fault.CRASH_AFTER, Event.LOCK_LOST}, troubled=frozenset({"two"}))
     assert explored(case if SOAK else deadly, preemptions=0, faults=1) >= 35
 
 
+@pytest.mark.full(SEARCHES)
+@pytest.mark.rotate(shares=2)
 @pytest.mark.parametrize("case", SUITE.of_tier(ALL, MIXED), ids=str)
 def test_no_drawn_schedule_loses_a_row_of_an_index(case: Case) -> None:
     drawn(case, range(2_000 if SOAK else 15))
 
 
-@pytest.mark.parametrize("proof", SUITE.proofs, ids=str)
+@pytest.mark.full(SEARCHES)
+@pytest.mark.parametrize("proof", SUITE.guards)
 def test_without_a_guard_the_search_finds_what_it_prevents(proof: Proof, monkeypatch: pytest.MonkeyPatch) -> None:
     proof.refuse_survival(monkeypatch)

@@ -22,6 +22,8 @@ from hudi_ops.verify import verify_table
 from tests.bounds import bound
 from tests.tables import SCHEMA, by_key, rows
 
+pytestmark = pytest.mark.full("starts, kills or measures processes")
+
 EVERY = ("bloom_filters", "column_stats", "files", "partition_stats", "record_index")
 WRITERS = 8
 PARTITIONS = 4

@@ -53,10 +53,11 @@ def now() -> ManualClock:
     return ManualClock(time.time_ns() // 1_000_000, tick_ms=1)
 
 
+@pytest.mark.full("goes wrong at each of many points")
 @pytest.mark.parametrize(
     ("name", "fault"),
     [
-        (name, fault)
+        pytest.param(name, fault, marks=[pytest.mark.quick] if name == "file that a rollback left" else [])
         for name in sorted(REPAIRED)
         for fault in (
             [*CRASHES, *ERRORS] if SOAK else [(Fault.CRASH_AFTER, Fault.ERROR_BEFORE)[sorted(REPAIRED).index(name) % 2]]

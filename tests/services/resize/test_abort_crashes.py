@@ -47,7 +47,16 @@ def name_of(case: tuple[bool, bool, Fault]) -> str:
     return f"{'begun' if is_begun else 'planned'}-{'metadata' if metadata else 'plain'}-{fault.name}"
 
 
-@pytest.mark.parametrize("case", CASES, ids=name_of)
+@pytest.mark.full("goes wrong at each of many points")
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(
+            case, marks=[pytest.mark.quick] if case == (True, True, Fault.CRASH_AFTER) else [], id=name_of(case)
+        )
+        for case in CASES
+    ],
+)
 def test_a_cancel_goes_wrong_at_every_storage_operation(case: tuple[bool, bool, Fault]) -> None:
     metadata, is_begun, fault = case
     base, instant = planned(is_begun=is_begun, metadata=metadata)
@@ -89,6 +98,7 @@ def beside(writer_at: str, instant: str) -> Callable[[FaultyStorage, ManualClock
 WRITER_AT = {"before its child logs": "_{}.log.", "before its slot": PAYLOAD}
 
 
+@pytest.mark.full("goes wrong at each of many points")
 @pytest.mark.parametrize("fault", FAULTS if SOAK else [Fault.CRASH_AFTER], ids=str)
 @pytest.mark.parametrize("writer_at", WRITER_AT.values(), ids=WRITER_AT)
 def test_a_writer_runs_on_beside_a_cancel_that_goes_wrong(writer_at: str, fault: Fault) -> None:
@@ -98,6 +108,7 @@ def test_a_writer_runs_on_beside_a_cancel_that_goes_wrong(writer_at: str, fault:
         finish(left.storage, left.clock, instant, AFTER_RUNNING, left.story, left.land)
 
 
+@pytest.mark.full("goes wrong at each of many points")
 @pytest.mark.parametrize("fault", FAULTS if SOAK else CRASHES, ids=str)
 def test_a_cancel_beside_apache_hudi_goes_wrong_at_every_storage_operation(fault: Fault) -> None:
     base, instant = planned(is_begun=False, metadata=False, is_shared=True)

@@ -19,13 +19,15 @@ from hudi_ops.verify import verify_table
 from tests.bounds import bound
 from tests.protocol.crash_table import unaccounted
 from tests.protocol.log_actors import timeline_of
-from tests.protocol.sweep import CRASHES, ERRORS, Left, fault_sweep
+from tests.protocol.sweep import CRASHES, ERRORS, JudgedStates, Left, fault_sweep
 from tests.services.resize.hand_plans import P0, P1, Wanted, plan_of_nodes, rings_of, run_plan
 from tests.services.resize.ringed_tables import CONSISTENT, opened
 from tests.tables import NOW_MS, by_key, made, rows
 
 POINTS, WRITES = 60, 15
 """Storage operations of an execution, at least, and how many of them change something."""
+JUDGED = JudgedStates()
+"""What `finish` has judged: crashes and errors leave some states alike."""
 KEYS = range(24)
 MODEL = {f"k{n}": 100 + n for n in KEYS if n % 2 == 0} | {"k1": 701}
 
@@ -68,20 +70,24 @@ def test_crash_at_every_storage_operation(fault: Fault) -> None:
     start, plan = base()
     runs = bound(3, WRITES if fault is Fault.CRASH_AFTER else WRITES // 3, POINTS)
     most = bound(3, None, None)
-    for left in fault_sweep(start, execute, fault, "a resize", points=POINTS, writes=WRITES, runs=runs, most=most):
+    for left in fault_sweep(
+        start, execute, fault, "a resize", points=POINTS, writes=WRITES, runs=runs, most=most, judged=JUDGED
+    ):
         finish(left, plan)
 
 
+@pytest.mark.rotate(shares=3)
 @pytest.mark.parametrize("fault", ERRORS)
 def test_an_error_at_every_storage_operation_leaves_rows_and_plan(fault: Fault) -> None:
     start, plan = base()
-    for left in fault_sweep(start, execute, fault, "a resize", points=POINTS):
+    for left in fault_sweep(start, execute, fault, "a resize", points=POINTS, judged=JUDGED):
         found = timeline_of(left.storage).find(plan)
         if left.error is not None and found is not None and not found.is_completed:
             assert State.REQUESTED in found.states, left.story
         finish(left, plan)
 
 
+@pytest.mark.full("goes wrong at each of many points")
 def test_ingestion_goes_on_after_every_crash() -> None:
     start, plan = base()
     for left in fault_sweep(start, execute, Fault.CRASH_AFTER, "a resize, then an ingest", points=POINTS, runs=WRITES):

@@ -80,6 +80,7 @@ class Model:
         assert verify_table(self.storage, deep=True, index=True, clock=self.clock).findings == ()
 
 
+@pytest.mark.full("tries each plan with each table")
 @pytest.mark.parametrize("wanted", WANTED.values(), ids=WANTED)
 @pytest.mark.parametrize("definition", DEFINITIONS.values(), ids=DEFINITIONS)
 def test_a_resize_beside_writers_keeps_every_row_once(definition: Any, wanted: list[Wanted]) -> None:

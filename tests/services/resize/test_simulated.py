@@ -6,7 +6,7 @@ rows `RingOracle` judges rings, groups and plans. Writes never cost a plan a gro
 
 | bounds | plain run | soak |
 |---|---|---|
-| preemptions alone | one, the cases of `IN_FULL` | two, every case |
+| preemptions alone | one, two cases and a quarter of the others in turn | two, every case |
 | one fault | a death, one case | any kind, every case |
 | two preemptions and a fault of any kind, drawn by seed | 12 seeds for one case | 2,000 for every case |
 """
@@ -35,7 +35,7 @@ from tests.protocol.scenarios.resizes import (
     ringed_table,
 )
 from tests.protocol.scenarios.worlds import ALSO_A, DELETE_A, DROP_A, OVERWRITE_A, UPSERT_A, UPSERT_B, Job
-from tests.protocol.suite import Proof, Suite, drawn, explored, fresh
+from tests.protocol.suite import SEARCHES, Proof, Suite, drawn, explored, fresh
 
 LOW_A = Job("upsert", (("a1", 101), ("a3", 103)))
 HIGH_A = Job("upsert", (("a2", 202), ("a7", 207)))
@@ -104,8 +104,6 @@ CASES: list[tuple[Case, int]] = [
 ]  # fmt: skip
 """Each case, and how many runs one preemption takes, at least."""
 
-IN_FULL = (EXECUTOR, PLANNER, EXECUTORS, MERGED, WITHDRAWN, RESUMED)
-
 
 def without_late_dual_write(patch: pytest.MonkeyPatch) -> None:
     """A write that finds a resize only under the lock completes as it is."""
@@ -147,31 +145,39 @@ SUITE = Suite(
             without_logs_of_completed_writers,
             faults=0,
         ),
-        Proof("the epoch", lambda: fresh(EXECUTORS, {Event.PAUSE}), without_epochs),
+        Proof(
+            "the epoch",
+            lambda: fresh(EXECUTORS, {Event.PAUSE}),
+            without_epochs,
+            soak="compactions prove this guard of every service in full",
+        ),
     ],
+    always=(PLANNER, EXECUTOR),
+    quick_proof="the version of a child log",
 )
 
 
-@pytest.mark.parametrize(
-    ("case", "floor"),
-    [(case, floor) for case, floor in CASES if SOAK or case in IN_FULL],
-    ids=lambda value: str(value) if isinstance(value, Case) else "",
-)
+@pytest.mark.full(SEARCHES)
+@pytest.mark.rotate(shares=4)
+@pytest.mark.parametrize(("case", "floor"), SUITE.rotated)
 def test_no_schedule_of_a_resize_breaks_a_ring_or_loses_a_row(case: Case, floor: int) -> None:
     SUITE.schedules(case, floor)
 
 
+@pytest.mark.full(SEARCHES)
 @pytest.mark.parametrize("case", SUITE.of_tier(EXECUTOR), ids=str)
 def test_no_single_fault_of_a_resize_breaks_a_ring_or_loses_a_row(case: Case) -> None:
     troubled = case if SOAK else replace(case, troubles=frozenset({Fault.CRASH_AFTER, Event.LOCK_LOST}))
     assert explored(troubled, preemptions=0, faults=1) >= 35
 
 
+@pytest.mark.full(SEARCHES)
 @pytest.mark.parametrize("case", [ALL, *SUITE.of_tier()], ids=str)
 def test_no_drawn_schedule_of_a_resize_breaks_a_ring_or_loses_a_row(case: Case) -> None:
     drawn(case, range(2_000 if SOAK else 12))
 
 
-@pytest.mark.parametrize("proof", SUITE.proofs, ids=str)
+@pytest.mark.full(SEARCHES)
+@pytest.mark.parametrize("proof", SUITE.guards)
 def test_without_a_guard_the_search_finds_what_it_prevents(proof: Proof, monkeypatch: pytest.MonkeyPatch) -> None:
     proof.refuse_survival(monkeypatch)

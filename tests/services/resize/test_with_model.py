@@ -27,6 +27,8 @@ from tests.services.resize.modelled import KEYS, Modelled, numbered
 from tests.services.resize.ringed_tables import BY_COMMIT_TIME, CONSISTENT, EXTENDIBLE, hashes_of
 from tests.tables import by_key
 
+pytestmark = pytest.mark.full("searches schedules for many seconds")
+
 LIVELY = replace(BY_COMMIT_TIME, buckets=2, buckets_max=8)
 ENGINES = {
     "consistent": LIVELY,
@@ -143,6 +145,7 @@ class Rounds:
         self.table.check()
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("definition", ENGINES.values(), ids=ENGINES)
 def test_rounds_of_splits_and_merges_keep_every_row_once(definition: Any) -> None:
     """(b) With upserts and deletes before, during and after each plan, cancels, overwrites, and all engines."""

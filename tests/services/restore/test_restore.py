@@ -18,7 +18,7 @@ from hudi_ops.timeline.log.entries import Restore
 from hudi_ops.verify import verify_table
 from tests.fault_plans import MoveBefore
 from tests.protocol.log_actors import session_of, timeline_of, whole_log
-from tests.protocol.sweep import CRASHES, ERRORS, fault_sweep
+from tests.protocol.sweep import CRASHES, ERRORS, JudgedStates, fault_sweep
 from tests.tables import DEFINITION, LOGGED_WITH_METADATA, MERGE_ON_READ, NOW_MS, TIMELINE, by_key, made, rows, table_of
 
 FIRST = rows(*((f"k{n}", f"p{n % 2}", n, 0, None) for n in range(6)))
@@ -273,6 +273,10 @@ def test_a_checkpoint_above_the_savepoint_names_the_restore() -> None:
     assert table.changes(since=after.checkpoint).to_arrow().num_rows == 0
 
 
+JUDGED = JudgedStates()
+"""What the next test has judged: crashes and errors leave some states alike."""
+
+
 @pytest.mark.parametrize("fault", [*CRASHES, *ERRORS])
 def test_a_restore_goes_wrong_at_every_storage_operation(fault: Fault) -> None:
     base, _, savepoint = saved()
@@ -280,7 +284,7 @@ def test_a_restore_goes_wrong_at_every_storage_operation(fault: Fault) -> None:
     def restore(storage: FaultyStorage, clock: ManualClock) -> None:
         table_of(storage, clock, "first").savepoints.restore(savepoint)
 
-    for left in fault_sweep(base, restore, fault, "a restore", points=150, writes=60, runs=20, most=30):
+    for left in fault_sweep(base, restore, fault, "a restore", points=150, writes=60, runs=20, most=30, judged=JUDGED):
         left.clock.advance_ms(EXPIRY_MS + 1_000)
         second = table_of(left.storage, left.clock, "second")
         done = second.savepoints.restore(savepoint)

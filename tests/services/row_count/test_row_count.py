@@ -33,7 +33,7 @@ from hudi_ops.testing.steps import Event
 from hudi_ops.verify import verify_table
 from tests.protocol.crash_table import OLD, assert_whole, make_base
 from tests.protocol.log_actors import timeline_of
-from tests.protocol.sweep import CRASHES, fault_sweep
+from tests.protocol.sweep import CRASHES, CREATIONS, ERRORS, fault_sweep
 from tests.services.row_count.row_count import ROW_COUNT
 from tests.spark_session import local_spark_engine
 from tests.tables import NOW_MS
@@ -87,14 +87,15 @@ def test_executors_of_spark_run_it(tmp_path: Path, spark: SparkEngine) -> None:
     assert (done.rows, done.engine) == (3, "spark")
 
 
-@pytest.mark.parametrize("fault", CRASHES)
-def test_a_killed_run_is_resumed(storage: MemoryStorage, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [*CRASHES, *ERRORS, *CREATIONS])
+def test_a_run_that_goes_wrong_anywhere_is_resumed(storage: MemoryStorage, fault: Fault) -> None:
     least = 10 if fault is Fault.CRASH_AFTER else 3
 
     def disturbed(storage: Storage, clock: ManualClock) -> None:
         run(session_of(storage, clock, "first"))
 
     for left in fault_sweep(storage, disturbed, fault, "a row count", points=20, runs=least):
+        left.land()
         second = Session(left.resume())
         if not counted(left.storage):
             assert run(second) == 8, left.story
@@ -120,6 +121,7 @@ def test_a_cancel_ends_it_for_good(storage: MemoryStorage) -> None:
     assert counted(storage) == []
 
 
+@pytest.mark.full("searches schedules for many seconds")
 def test_no_schedule_of_two_runs_counts_wrongly(storage: MemoryStorage) -> None:
     def scenario() -> Simulation:
         menu = FaultMenu(frozenset({Fault.CRASH_AFTER, Event.LOCK_LOST}), 1)
