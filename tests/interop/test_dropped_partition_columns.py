@@ -18,7 +18,7 @@ import pytest
 
 from hudi_ops import Table
 from hudi_ops.verify import verify_table
-from tests.interop.apache_hudi import BELIEVED, RELEASE_OF_VERSION_8, HudiPeer, bucket_options
+from tests.interop.apache_hudi import BELIEVED, RELEASE, RELEASE_OF_VERSION_8, HudiPeer, bucket_options
 
 DROPS = "hoodie.datasource.write.drop.partition.columns"
 BUCKETS = 2
@@ -134,7 +134,7 @@ def _data_files(path: Path) -> set[Path]:
     }
 
 
-@pytest.fixture(params=["1.1.1", RELEASE_OF_VERSION_8])
+@pytest.fixture(params=[RELEASE, RELEASE_OF_VERSION_8])
 def peer(request: pytest.FixtureRequest) -> tuple[HudiPeer, int]:
     """Apache Hudi, and the table version that it writes."""
     is_older = request.param == RELEASE_OF_VERSION_8
