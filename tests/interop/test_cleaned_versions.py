@@ -13,6 +13,7 @@ from tests.interop.apache_hudi import HudiPeer
 from tests.interop.expected import completed_instants
 
 
+@pytest.mark.rotate(shares=2)
 @pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 def test_after_a_clean_by_file_versions_an_instant_shows_its_rows_or_names_the_clean(
     kind: str, tmp_path: Path, apache_hudi: HudiPeer

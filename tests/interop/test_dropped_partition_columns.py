@@ -202,6 +202,7 @@ def _take_turns(table: Dropping, theirs: Callable[[str], None]) -> None:
     table.check()
 
 
+@pytest.mark.rotate(shares=3)
 @pytest.mark.parametrize("fields", [("part",), ("num", "part")], ids=["hive", "levels and a metadata table"])
 def test_tables_of_the_spark_source_are_written_in_turn(
     tmp_path: Path, peer: tuple[HudiPeer, int], fields: tuple[str, ...]
@@ -210,6 +211,7 @@ def test_tables_of_the_spark_source_are_written_in_turn(
     _take_turns(table, table.theirs)
 
 
+@pytest.mark.rotate(shares=3)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_tables_of_sql_keep_their_types_and_are_written_in_turn(
     tmp_path: Path, peer: tuple[HudiPeer, int], kind: str

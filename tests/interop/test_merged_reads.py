@@ -136,6 +136,7 @@ def check_all(path: Path, number: int, peer: HudiPeer, hudi_rs: HudiRsReader) ->
         )
 
 
+@pytest.mark.rotate(shares=3)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_what_apache_hudi_writes_reads_equal(
     kind: Kind, tmp_path: Path, apache_hudi: HudiPeer, hudi_rs: HudiRsReader
@@ -224,6 +225,7 @@ def by_hand(path: Path, sequences: Sequence[tuple[Step, ...]], by_event: bool, d
     return Table.open(str(path))
 
 
+@pytest.mark.rotate(shares=3)
 @pytest.mark.parametrize("data_format", ["parquet", "avro"])
 @pytest.mark.parametrize("by_event", [True, False])
 def test_records_in_every_order_read_equal(

@@ -56,6 +56,7 @@ def _keys_of(*values: str | None) -> set[str]:
     return {f"k{VALUES.index(one)}" for one in values}
 
 
+@pytest.mark.rotate(shares=3)
 @pytest.mark.parametrize("style", list(STYLES))
 def test_values_are_shown_as_files_hold_them_and_apache_hudi_shows_what_the_path_decodes_to(
     tmp_path: Path, peer: tuple[HudiPeer, int], style: str
