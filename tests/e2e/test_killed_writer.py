@@ -37,6 +37,7 @@ Table(TableContext(storage=storage, locks=in_process_lock(storage.uri))).ingest_
 """
 
 
+@pytest.mark.rotate(shares=2)
 @pytest.mark.parametrize("point", [".parquet", "/payload/"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_the_next_run_takes_over_at_once(tmp_path: Path, when: str, point: str) -> None:

@@ -136,9 +136,10 @@ def test_the_table_is_the_serial_replay_of_what_was_acknowledged(tmp_path: Path)
         check(tmp_path, storm, make_table(root, lock))
         lock.close()
     table = make_table(root)
-    with HudiPeer() as apache_hudi:
-        for read in (apache_hudi.read, read_with_hudi_rs):
-            assert_same_rows(read(root), table.read(meta_columns=True), with_meta=True)
+    assert_same_rows(read_with_hudi_rs(root), table.read(meta_columns=True), with_meta=True)
+    if IS_SOAK:  # in full, interop/test_mixed_fleet.py has Apache Hudi read what a fleet wrote
+        with HudiPeer() as apache_hudi:
+            assert_same_rows(apache_hudi.read(root), table.read(meta_columns=True), with_meta=True)
 
 
 @pytest.mark.timeout(3600 if IS_SOAK else 900)

@@ -94,6 +94,7 @@ CASES = [(kind, 30, 64 * MIB, 640) for kind in ("parquet", "csv", "stream")]
 SOAK = [("parquet", 200, 512 * MIB, 2048)] if os.environ.get("HUDI_OPS_SOAK") else []
 
 
+@pytest.mark.rotate(shares=3)
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("kind", "count", "memory_bytes", "bound_mib"), [*CASES, *SOAK])
 def test_more_rows_than_memory(tmp_path: Path, kind: str, count: int, memory_bytes: int, bound_mib: int) -> None:

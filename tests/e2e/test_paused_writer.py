@@ -60,6 +60,7 @@ def run_out(root: Path, instant: str) -> None:
     os.utime(lease, ns=(time.time_ns() - 2 * EXPIRY_MS * 1_000_000,) * 2)
 
 
+@pytest.mark.rotate(shares=2)
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("point", [".parquet", "/payload/"])
 def test_a_writer_that_stood_still_too_long_stops_itself(tmp_path: Path, point: str, when: str) -> None:

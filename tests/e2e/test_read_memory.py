@@ -64,6 +64,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.rotate(shares=3)
 @pytest.mark.parametrize("way", ["batches", "parquet", "duckdb"])
 def test_a_stream_holds_a_few_batches(large: Path, tmp_path: Path, way: str) -> None:
     done = subprocess.run(

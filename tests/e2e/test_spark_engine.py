@@ -17,6 +17,8 @@ from hudi_ops.storage.protocol import Bytes
 from hudi_ops.table.table import Table
 from tests.definitions import Definition, create_table
 
+pytestmark = pytest.mark.quick
+
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("value", pa.int64())])
 DEFINITION = Definition("t", SCHEMA, ("id",), ("part",), None, buckets=2)
 

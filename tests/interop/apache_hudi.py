@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import re
 import signal
 import subprocess
 import tempfile
@@ -24,8 +25,18 @@ from tests.signals import freeze, thaw
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUNDLE = "hudi-spark3.5-bundle_2.12-{release}.jar"
-RELEASE = "1.1.1"
-RELEASE_OF_VERSION_8 = "1.0.2"
+
+
+def _pinned(name: str) -> str:
+    """A release, or the sha256 of its bundle, as `bin/bootstrap` gets it: the one place that names them."""
+    found = re.search(rf"\b{name}=(\S+)", (REPOSITORY / "bin" / "bootstrap").read_text(encoding="utf-8"))
+    assert found, f"bin/bootstrap does not set {name}"
+    return found[1]
+
+
+RELEASE, BUNDLE_SHA256 = _pinned("HUDI"), _pinned("HUDI_SHA256")
+"""The release that others are compared with."""
+RELEASE_OF_VERSION_8 = _pinned("HUDI_OF_VERSION_8")
 """The last release that writes table version 8 by default, and cannot open version 9."""
 
 
@@ -53,7 +64,7 @@ class HudiPeer:
 
     Args:
         timeout_s: how long one command may take.
-        release: of Apache Hudi, 1.1.1 or 1.0.2.
+        release: of Apache Hudi, `RELEASE` or `RELEASE_OF_VERSION_8`.
         timezone: that of its Java, which tables in local time follow.
     """
 

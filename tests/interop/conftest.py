@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hudi import HudiReadOptions, HudiTableBuilder
+from hudi import HudiQueryType, HudiReadOptions, HudiTableBuilder
 
+from tests.bounds import TIER
+from tests.interop.answers import Answers, unrecorded
 from tests.interop.apache_hudi import RELEASE_OF_VERSION_8, HudiPeer, interop_environment
 
 HudiRsReader = Callable[..., pa.Table]
@@ -16,7 +18,7 @@ HudiRsReader = Callable[..., pa.Table]
 
 @pytest.fixture(scope="session")
 def apache_hudi() -> Iterator[HudiPeer]:
-    """Apache Hudi 1.1.1: one Spark session for the run, started by the first call. Fails without the environment."""
+    """The release of Apache Hudi to compare with: one Spark session for the run, started by the first call."""
     interop_environment()
     with HudiPeer() as peer:
         yield peer
@@ -24,10 +26,18 @@ def apache_hudi() -> Iterator[HudiPeer]:
 
 @pytest.fixture(scope="session")
 def apache_hudi_1_0() -> Iterator[HudiPeer]:
-    """Apache Hudi 1.0.2, for tables of version 8: one Spark session for the run, started by the first call."""
+    """An older release, for tables of version 8: one Spark session for the run, started by the first call."""
     interop_environment(RELEASE_OF_VERSION_8)
     with HudiPeer(release=RELEASE_OF_VERSION_8) as peer:
         yield peer
+
+
+@pytest.fixture
+def answers(request: pytest.FixtureRequest, hudi_fixtures: Callable[[str], Path]) -> Iterator[Answers]:
+    """What Apache Hudi answered about the fixtures. Outside quick it is asked what is not recorded, and the test fails."""
+    found = Answers(hudi_fixtures, None if TIER == "quick" else lambda: request.getfixturevalue("apache_hudi"))
+    yield found
+    assert not found.unrecorded, unrecorded(found.unrecorded)
 
 
 @pytest.fixture(scope="session")
@@ -43,4 +53,12 @@ def read_with_hudi_rs(path: Path | str, as_of: str | None = None) -> pa.Table:
     if as_of is not None:
         options = options.with_as_of_timestamp(as_of)
     batches = table.read(options)
+    return pa.Table.from_batches(batches) if batches else table.get_schema_with_meta_fields().empty_table()
+
+
+def changes_by_hudi_rs(path: Path, begin: str, end: str | None) -> pa.Table:
+    """Rows of the writes completed in (begin, end], through the `hudi` package."""
+    table = HudiTableBuilder.from_base_uri(str(path)).build()
+    options = HudiReadOptions().with_query_type(HudiQueryType.Incremental).with_start_timestamp(begin)
+    batches = table.read(options.with_end_timestamp(end) if end is not None else options)
     return pa.Table.from_batches(batches) if batches else table.get_schema_with_meta_fields().empty_table()

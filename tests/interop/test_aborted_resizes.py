@@ -111,6 +111,7 @@ class Rounds:
         return [path for path in paths if any(one in path for one in self.cancelled) and not path.endswith(kept)]
 
 
+@pytest.mark.rotate(shares=4)
 @pytest.mark.parametrize(("version", "metadata"), [(9, True), (8, False), (9, False), (8, True)])
 def test_apache_hudi_counts_the_rows_after_cancels_that_died(
     tmp_path: Path, hudi_rs: HudiRsReader, request: pytest.FixtureRequest, version: int, metadata: bool

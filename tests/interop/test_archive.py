@@ -59,6 +59,7 @@ def errors(table: Table) -> list[object]:
     return [one for one in found if one.severity == "error"]
 
 
+@pytest.mark.rotate(shares=3)
 @pytest.mark.parametrize(
     ("kind", "metadata", "version"),
     [("cow", False, 9), ("cow", True, 9), ("mor", False, 9), ("mor", True, 9), ("cow", True, 8), ("mor", False, 8)],

@@ -72,6 +72,7 @@ def overlapped(path: Path, version: Literal[8, 9], *, metadata: bool) -> tuple[T
     return table, writer
 
 
+@pytest.mark.rotate(shares=3)
 @pytest.mark.parametrize("metadata", [False, True], ids=["listed", "metadata"])
 @pytest.mark.parametrize("version", [9, 8])
 def test_all_but_the_hudi_package_read_it_before_and_after_our_compaction(

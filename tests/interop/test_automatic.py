@@ -50,6 +50,7 @@ def test_apache_hudi_reads_and_writes_a_table_that_is_kept_small(apache_hudi: Hu
     assert by_key(Table.open(str(path))) == theirs(apache_hudi, path) == {"k": COMMITS + 1}
 
 
+@pytest.mark.rotate(shares=2)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_a_write_of_apache_hudi_switches_them_off(
     apache_hudi: HudiPeer, tmp_path: Path, kind: Literal["cow", "mor"]

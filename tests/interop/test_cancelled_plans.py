@@ -54,6 +54,7 @@ def dies_amid(table: Table, path: Path) -> None:
         Table(replace(table.context, storage=dying, owner=gone)).compaction.execute()
 
 
+@pytest.mark.rotate(shares=4)
 @pytest.mark.parametrize(("metadata", "version"), [(True, 9), (False, 8), (False, 9), (True, 8)])
 def test_apache_hudi_goes_on_beside_aborted_plans(
     tmp_path: Path, hudi_rs: HudiRsReader, request: pytest.FixtureRequest, metadata: bool, version: int

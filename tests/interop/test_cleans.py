@@ -108,6 +108,7 @@ class World:
         return result
 
 
+@pytest.mark.rotate(shares=2)
 @KINDS
 def test_apache_hudi_executes_our_plan_and_that_counts(
     apache_hudi: HudiPeer, tmp_path: Path, kind: str, metadata: bool
@@ -130,6 +131,7 @@ def test_apache_hudi_executes_our_plan_and_that_counts(
     world.check()
 
 
+@pytest.mark.rotate(shares=2)
 @KINDS
 def test_our_executor_finishes_a_plan_of_apache_hudi(
     apache_hudi: HudiPeer, tmp_path: Path, kind: str, metadata: bool
@@ -160,6 +162,7 @@ def test_our_executor_finishes_a_plan_of_apache_hudi(
     world.check()
 
 
+@pytest.mark.rotate(shares=2)
 @KINDS
 def test_incremental_cleans_after_each_other_leave_what_a_full_one_leaves(
     apache_hudi: HudiPeer, tmp_path: Path, kind: str, metadata: bool
@@ -232,6 +235,7 @@ def test_our_empty_clean_is_where_apache_hudi_goes_on(apache_hudi: HudiPeer, tmp
     world.check()
 
 
+@pytest.mark.rotate(shares=2)
 @pytest.mark.parametrize("is_begun", [False, True], ids=["planned", "begun"])
 def test_apache_hudi_1_0_executes_our_plan_on_a_table_of_version_8(
     apache_hudi_1_0: HudiPeer, tmp_path: Path, is_begun: bool

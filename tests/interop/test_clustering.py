@@ -148,6 +148,7 @@ def peer_of(request: pytest.FixtureRequest, version: int) -> HudiPeer:
     return peer
 
 
+@pytest.mark.rotate(shares=3)
 @pytest.mark.parametrize(
     ("kind", "version", "metadata"), [("cow", 9, True), ("mor", 9, False), ("mor", 8, True), ("cow", 8, False)]
 )

@@ -9,6 +9,8 @@ import pytest
 
 from tests.interop.compare import assert_same_rows
 
+pytestmark = pytest.mark.quick
+
 
 def test_order_and_physical_types_do_not_matter() -> None:
     left = pa.table({

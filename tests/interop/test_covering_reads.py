@@ -17,6 +17,8 @@ from tests.interop.covering import AXES, Choice, perform, possible_pairwise
 from tests.interop.expected import completed_instants
 from tests.interop.table_shapes import ShapedTable, rows
 
+pytestmark = pytest.mark.quick
+
 COUNT = 12
 ENGINE = tuple(AXES).index("engine")
 

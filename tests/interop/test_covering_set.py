@@ -31,6 +31,7 @@ def spark() -> Iterator[SparkEngine]:
         yield engine
 
 
+@pytest.mark.rotate(shares=3)
 @pytest.mark.parametrize("choice", CHOICES, ids=str)
 def test_a_table_is_the_same_to_everybody(
     choice: Choice, tmp_path: Path, hudi_rs: HudiRsReader, request: pytest.FixtureRequest

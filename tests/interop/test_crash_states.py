@@ -131,6 +131,7 @@ def check_state(
         assert_same_rows(peer(mended), SECOND_ROWS)
 
 
+@pytest.mark.rotate(shares=3)
 @pytest.mark.parametrize("name", WRITE_POINTS)
 def test_peers_read_what_a_dead_writer_left(
     name: str,
@@ -145,6 +146,7 @@ def test_peers_read_what_a_dead_writer_left(
     check_state(state, clock, source, tmp_path, [apache_hudi.read, hudi_rs])
 
 
+@pytest.mark.rotate(shares=3)
 @pytest.mark.parametrize("name", METADATA_POINTS)
 def test_peers_believe_the_metadata_table_that_a_dead_writer_left(
     name: str,
@@ -164,6 +166,7 @@ def test_peers_believe_the_metadata_table_that_a_dead_writer_left(
     check_state(state, clock, other_source, tmp_path, peers)
 
 
+@pytest.mark.rotate(shares=3)
 @pytest.mark.parametrize("name", ROLLBACK_POINTS)
 def test_peers_read_what_a_dead_rollback_left(
     name: str,

@@ -91,6 +91,7 @@ def put_bad_plan(path: Path, rollback: str, instant: str, files: list[str]) -> N
     (path / ".hoodie" / "timeline" / f"{rollback}.rollback.requested").write_bytes(plan)
 
 
+@pytest.mark.rotate(shares=2)
 @pytest.mark.parametrize("version", [9, 8])
 def test_writers_go_on_past_damaged_markers_and_plans(
     tmp_path: Path, request: pytest.FixtureRequest, version: int

@@ -144,6 +144,7 @@ def test_what_a_killed_apache_hudi_left_is_rolled_back_by_ours(
     assert_equal_for_all(path, pa.concat_tables([rows(0, 5, 1), rows(5, 25, 4)]), apache_hudi, hudi_rs)
 
 
+@pytest.mark.rotate(shares=2)
 @pytest.mark.parametrize("point", ["slot claimed", "cancel claimed"])
 def test_what_our_killed_writer_left_apache_hudi_rolls_back_and_ours_voids(
     tmp_path: Path, apache_hudi: HudiPeer, hudi_rs: Callable[..., pa.Table], point: str
@@ -169,6 +170,7 @@ def test_what_our_killed_writer_left_apache_hudi_rolls_back_and_ours_voids(
     assert_equal_for_all(path, expected, apache_hudi, hudi_rs)
 
 
+@pytest.mark.rotate(shares=4)
 @pytest.mark.parametrize(
     "point", ["rollback.inflight", "delete:part=", "delete:.hoodie/timeline", "put:.hoodie/.commit_log/payload"]
 )

@@ -43,6 +43,7 @@ def peers(apache_hudi: HudiPeer, apache_hudi_1_0: HudiPeer) -> dict[int, HudiPee
     return {9: apache_hudi, 8: apache_hudi_1_0}
 
 
+@pytest.mark.rotate(shares=2)
 @pytest.mark.parametrize("version", [9, 8])
 def test_answers_do_not_depend_on_how_files_are_listed(
     version: int, tmp_path: Path, peers: dict[int, HudiPeer]

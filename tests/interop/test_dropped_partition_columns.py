@@ -18,7 +18,7 @@ import pytest
 
 from hudi_ops import Table
 from hudi_ops.verify import verify_table
-from tests.interop.apache_hudi import BELIEVED, RELEASE_OF_VERSION_8, HudiPeer, bucket_options
+from tests.interop.apache_hudi import BELIEVED, RELEASE, RELEASE_OF_VERSION_8, HudiPeer, bucket_options
 
 DROPS = "hoodie.datasource.write.drop.partition.columns"
 BUCKETS = 2
@@ -134,7 +134,7 @@ def _data_files(path: Path) -> set[Path]:
     }
 
 
-@pytest.fixture(params=["1.1.1", RELEASE_OF_VERSION_8])
+@pytest.fixture(params=[RELEASE, RELEASE_OF_VERSION_8])
 def peer(request: pytest.FixtureRequest) -> tuple[HudiPeer, int]:
     """Apache Hudi, and the table version that it writes."""
     is_older = request.param == RELEASE_OF_VERSION_8
@@ -202,6 +202,7 @@ def _take_turns(table: Dropping, theirs: Callable[[str], None]) -> None:
     table.check()
 
 
+@pytest.mark.rotate(shares=3)
 @pytest.mark.parametrize("fields", [("part",), ("num", "part")], ids=["hive", "levels and a metadata table"])
 def test_tables_of_the_spark_source_are_written_in_turn(
     tmp_path: Path, peer: tuple[HudiPeer, int], fields: tuple[str, ...]
@@ -210,6 +211,7 @@ def test_tables_of_the_spark_source_are_written_in_turn(
     _take_turns(table, table.theirs)
 
 
+@pytest.mark.rotate(shares=3)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_tables_of_sql_keep_their_types_and_are_written_in_turn(
     tmp_path: Path, peer: tuple[HudiPeer, int], kind: str

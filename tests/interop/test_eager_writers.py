@@ -85,6 +85,7 @@ class Eager(Script):
         self.check(self.table(), {"hoodie.metadata.enable": str(self.kind.metadata).lower()})
 
 
+@pytest.mark.rotate(shares=3)
 @pytest.mark.parametrize("kind", [COW, MOR], ids=lambda kind: kind.type)
 @pytest.mark.parametrize("version", [9, 8])
 def test_what_blocks_them_is_not_passed_and_the_command_that_we_name_unblocks_them(

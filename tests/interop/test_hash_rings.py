@@ -70,6 +70,7 @@ def awkward_keys() -> pa.Table:
     })
 
 
+@pytest.mark.rotate(shares=2)
 @pytest.mark.parametrize("engine", ["SIMPLE", "CONSISTENT_HASHING"])
 def test_apache_hudi_and_ours_route_all_keys_alike(tmp_path: Path, apache_hudi: HudiPeer, engine: str) -> None:
     path, buckets = tmp_path / "t", 7

@@ -16,7 +16,6 @@ from hudi_ops.services.indexing.filling.catch_up import CatchUp
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.verify import verify_table
-from tests.bounds import SOAK
 from tests.interop.apache_hudi import BELIEVED, WITHOUT_METADATA, HudiPeer, HudiPeerError, table_options
 from tests.interop.compare import assert_same_rows
 from tests.interop.conftest import HudiRsReader
@@ -147,9 +146,8 @@ def before_each(patch: pytest.MonkeyPatch, moves: dict[str, Callable[[], None]])
 EACH = [(version, writer, kind) for version in (9, 8) for writer in WRITERS for kind in ("cow", "mor")]
 
 
-@pytest.mark.parametrize(
-    ("version", "writer", "kind"), EACH if SOAK else [(9, "carrying", "cow"), (8, "silent", "cow")]
-)
+@pytest.mark.rotate(shares=8)
+@pytest.mark.parametrize(("version", "writer", "kind"), EACH)
 def test_apache_hudi_writes_in_each_phase_of_a_build(
     tmp_path: Path,
     hudi_rs: HudiRsReader,
@@ -192,8 +190,9 @@ def test_apache_hudi_writes_in_each_phase_of_a_build(
     assert {*KEYS} <= {*load_config(table.context.storage).metadata_partitions}
 
 
-@pytest.mark.parametrize("builder", ["ours", "theirs"] if SOAK else ["ours"])
-@pytest.mark.parametrize(("version", "kind"), [(9, "mor"), (8, "cow")] if SOAK else [(8, "cow")])
+@pytest.mark.rotate(shares=4)
+@pytest.mark.parametrize("builder", ["ours", "theirs"])
+@pytest.mark.parametrize(("version", "kind"), [(9, "mor"), (8, "cow")])
 def test_statistics_that_apache_hudi_broke_after_a_build_are_found_and_built_again(
     tmp_path: Path, hudi_rs: HudiRsReader, request: pytest.FixtureRequest, version: int, kind: str, builder: str
 ) -> None:
@@ -230,7 +229,8 @@ def test_statistics_that_apache_hudi_broke_after_a_build_are_found_and_built_aga
     shared.check(hudi_rs)
 
 
-@pytest.mark.parametrize("version", [9, 8] if SOAK else [9])
+@pytest.mark.rotate(shares=2)
+@pytest.mark.parametrize("version", [9, 8])
 def test_apache_hudi_makes_announced_files_anew_and_nothing_is_lost(
     tmp_path: Path, hudi_rs: HudiRsReader, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
@@ -244,6 +244,7 @@ def test_apache_hudi_makes_announced_files_anew_and_nothing_is_lost(
     shared.check(hudi_rs)
 
 
+@pytest.mark.rotate(shares=2)
 @pytest.mark.parametrize("version", [9, 8])
 def test_each_executes_the_plans_of_the_other(
     tmp_path: Path, hudi_rs: HudiRsReader, request: pytest.FixtureRequest, version: int
@@ -267,6 +268,7 @@ def test_each_executes_the_plans_of_the_other(
         shared.check(hudi_rs)
 
 
+@pytest.mark.rotate(shares=2)
 @pytest.mark.parametrize("end", ["finished", "removed"])
 @pytest.mark.parametrize("version", [9])
 def test_a_build_that_apache_hudi_left_inflight_is_finished_or_removed(

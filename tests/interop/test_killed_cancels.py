@@ -110,6 +110,7 @@ def left_of(table: Table, instants: list[str]) -> list[str]:
     ]
 
 
+@pytest.mark.rotate(shares=2)
 @pytest.mark.parametrize("version", [9, 8])
 def test_cancelled_and_killed_applications_leave_nothing(
     version: int, tmp_path: Path, hudi_rs: Callable[..., pa.Table], request: pytest.FixtureRequest

@@ -19,12 +19,11 @@ from tests.interop.conftest import HudiRsReader
 from tests.interop.game import Game, Rules
 
 ROUNDS = 30 if SOAK else 6
-GAMES = [("simple", "cow", False), ("bloom", "mor", False)]
+GAMES = [("simple", "cow", False), ("bloom", "mor", False), ("bloom", "cow", True), ("simple", "mor", True)]
 """Index, type of table, whether we begin."""
-if SOAK:
-    GAMES += [("bloom", "cow", True), ("simple", "mor", True)]
 
 
+@pytest.mark.rotate(shares=4)
 @pytest.mark.parametrize(("index", "kind", "we_begin"), GAMES)
 def test_either_finds_what_the_other_wrote(
     index: IndexName,

@@ -17,6 +17,8 @@ from hudi_ops.storage.local import LocalStorage
 from tests.interop.compare import assert_same_rows
 from tests.interop.expected import load_expected
 
+pytestmark = pytest.mark.quick
+
 ReadTable = Callable[..., pa.Table]
 REWRITTEN = (
     "v6_nonpartitioned_mor",

@@ -41,6 +41,7 @@ def is_compacted(table: Table) -> bool:
     return table.scan(meta_columns=True).explain().log_files_read == 0
 
 
+@pytest.mark.rotate(shares=3)
 @pytest.mark.parametrize(
     ("log_format", "ordering", "schema"), CASES, ids=[f"{one[0]} {one[1]} {len(one[2])} columns" for one in CASES]
 )

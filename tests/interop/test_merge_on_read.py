@@ -229,6 +229,7 @@ def shown(rows: pa.Table, model: MergeOnReadModel) -> dict[Any, tuple[str, Row]]
     return found
 
 
+@pytest.mark.rotate(shares=3)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
     ("we_begin", "ordering", "log_format"),
@@ -251,6 +252,7 @@ def test_the_table_stays_one(
     game.refuse_errors()
 
 
+@pytest.mark.rotate(shares=2)
 @pytest.mark.parametrize(("index", "log_format"), [("SIMPLE", "avro"), ("BLOOM", "parquet")])
 def test_tables_of_another_index_are_compacted_for_apache_hudi(
     index: str, log_format: str, tmp_path: Path, apache_hudi: HudiPeer, hudi_rs: HudiRsReader

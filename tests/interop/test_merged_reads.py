@@ -8,7 +8,7 @@ next table, so that no kind of interval is left out; the soak asks for all.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,13 @@ import pytest
 from hudi_ops import Table
 from hudi_ops.config.columns import IS_DELETED
 from hudi_ops.formats.log.deletes import Deletes
-from hudi_ops.timeline.active import load_timeline
+from tests.interop.answers import LONG_AGO, READ_OPTIMIZED, instants, writes
 from tests.interop.apache_hudi import HudiPeer
-from tests.interop.compare import assert_same_rows, found_or_refused
+from tests.interop.compare import assert_same_rows
 from tests.interop.conftest import HudiRsReader
-from tests.interop.expected import CLEANED, MERGE_ON_READ, some
+from tests.interop.expected import some
 from tests.interop.hand_written_logs import append_log
 
-LONG_AGO = "20000101000000000"
 SCHEMA = pa.schema([
     ("id", pa.string()),
     ("part", pa.string()),
@@ -34,7 +33,6 @@ SCHEMA = pa.schema([
     ("value", pa.int64()),
     (IS_DELETED, pa.bool_()),
 ])
-READ_OPTIMIZED = {"hoodie.datasource.query.type": "read_optimized"}
 PAYLOADS = "org.apache.hudi.common.model"
 
 
@@ -112,16 +110,6 @@ def write_all(kind: Kind, path: Path, peer: HudiPeer) -> None:
         )
 
 
-def completions(path: Path) -> list[str]:
-    table = Table.open(str(path))
-    return sorted(one.completion_time for one in load_timeline(table.context.storage, table.config).completed_writes)
-
-
-def instants(path: Path) -> list[str]:
-    table = Table.open(str(path))
-    return [one.time for one in load_timeline(table.context.storage, table.config).completed_writes]
-
-
 def check_all(path: Path, number: int, peer: HudiPeer, hudi_rs: HudiRsReader) -> None:
     table = Table.open(str(path))
     found = table.read(meta_columns=True)
@@ -136,7 +124,7 @@ def check_all(path: Path, number: int, peer: HudiPeer, hudi_rs: HudiRsReader) ->
     )
     for instant in some(instants(path), number):
         assert_same_rows(table.read(as_of=instant, meta_columns=True), peer.read(path, instant), with_meta=True)
-    times = [LONG_AGO, *completions(path)]
+    times = [LONG_AGO, *(one.completion_time for one in writes(path))]
     pairs = {
         *itertools.pairwise(times),
         *((LONG_AGO, one) for one in times[1:]),
@@ -148,6 +136,7 @@ def check_all(path: Path, number: int, peer: HudiPeer, hudi_rs: HudiRsReader) ->
         )
 
 
+@pytest.mark.rotate(shares=3)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_what_apache_hudi_writes_reads_equal(
     kind: Kind, tmp_path: Path, apache_hudi: HudiPeer, hudi_rs: HudiRsReader
@@ -236,6 +225,7 @@ def by_hand(path: Path, sequences: Sequence[tuple[Step, ...]], by_event: bool, d
     return Table.open(str(path))
 
 
+@pytest.mark.rotate(shares=3)
 @pytest.mark.parametrize("data_format", ["parquet", "avro"])
 @pytest.mark.parametrize("by_event", [True, False])
 def test_records_in_every_order_read_equal(
@@ -256,37 +246,3 @@ def test_records_in_every_order_read_equal(
 def test_null_ordering_values_lose(tmp_path: Path, hudi_rs: HudiRsReader) -> None:
     by_hand(tmp_path / "t", NULLS, True, "parquet")
     assert_same_rows(Table.open(str(tmp_path / "t")).read(meta_columns=True), hudi_rs(tmp_path / "t"), with_meta=True)
-
-
-@pytest.mark.parametrize("name", [name for name in MERGE_ON_READ if name != "v9_bucket_consistent_resized"])
-def test_changes_of_fixtures_equal(name: str, apache_hudi: HudiPeer, hudi_fixtures: Callable[[str], Path]) -> None:
-    path = hudi_fixtures(name)
-    table = Table.open(str(path))
-    times = [LONG_AGO, *completions(path)]
-    compared = 0
-    pairs = some([*itertools.pairwise(times), *((one, times[-1]) for one in times[:-1])], MERGE_ON_READ.index(name))
-    for begin, end in pairs:
-        found = found_or_refused(table, begin, end)
-        if isinstance(found, str):
-            assert "cleaned away" in found
-            continue
-        assert_same_rows(found, apache_hudi.incremental(path, begin, end), with_meta=True)
-        compared += 1
-    assert compared >= len(pairs) // 2
-
-
-@pytest.mark.parametrize("name", MERGE_ON_READ)
-def test_read_optimized_fixtures_equal(name: str, apache_hudi: HudiPeer, hudi_fixtures: Callable[[str], Path]) -> None:
-    path = hudi_fixtures(name)
-    found = Table.open(str(path)).read(query="read_optimized", meta_columns=True)
-    assert_same_rows(found, apache_hudi.read(path, options=READ_OPTIMIZED), with_meta=True)
-
-
-@pytest.mark.parametrize("name", [name for name in MERGE_ON_READ if name not in CLEANED])
-def test_as_of_every_instant_of_fixtures_equals(
-    name: str, apache_hudi: HudiPeer, hudi_fixtures: Callable[[str], Path]
-) -> None:
-    path = hudi_fixtures(name)
-    table = Table.open(str(path))
-    for instant in some(instants(path), MERGE_ON_READ.index(name)):
-        assert_same_rows(table.read(as_of=instant, meta_columns=True), apache_hudi.read(path, instant), with_meta=True)

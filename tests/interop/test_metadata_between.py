@@ -17,7 +17,6 @@ import pytest
 from hudi_ops import Table
 from hudi_ops.commit.apply.delta_maker import DeltaMaker
 from hudi_ops.timeline.state import TableState
-from tests.bounds import SOAK
 from tests.interop.apache_hudi import BELIEVED, HudiPeer
 from tests.interop.dead_writes import LAZY
 from tests.interop.game import MORE, Game, Rules
@@ -71,7 +70,8 @@ class Between(Game):
         self.refuse_errors(*WRONG_BY_HUDI, index=True)
 
 
-@pytest.mark.parametrize("kind", ["cow", "mor"] if SOAK else ["cow"])
+@pytest.mark.rotate(shares=2)
+@pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_a_write_of_apache_hudi_that_was_requested_later_and_completed_earlier(
     kind: Literal["cow", "mor"],
     tmp_path: Path,
@@ -101,7 +101,8 @@ def test_a_write_of_apache_hudi_that_was_requested_later_and_completed_earlier(
     game.check(hudi_rs)
 
 
-@pytest.mark.parametrize("kind", ["cow", "mor"] if SOAK else ["mor"])
+@pytest.mark.rotate(shares=2)
+@pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_a_procedure_of_apache_hudi_builds_a_metadata_table(
     kind: Literal["cow", "mor"],
     tmp_path: Path,

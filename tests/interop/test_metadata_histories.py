@@ -99,6 +99,7 @@ class History:
         do(table_of(storage, self.clock, f"writer {len(self.said)} {self.deaths}", self.after), model, step, number)
 
 
+@pytest.mark.rotate(shares=2)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 def test_everybody_reads_what_a_random_history_left(

@@ -23,6 +23,7 @@ FEWER = 20 if SOAK else 2
 """Of tables without a record index: a turn of ours and one of Apache Hudi."""
 
 
+@pytest.mark.rotate(shares=3)
 @pytest.mark.parametrize(
     ("index", "kind", "we_begin", "more"),
     [

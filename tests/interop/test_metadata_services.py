@@ -15,7 +15,6 @@ from hudi_ops.errors import Cancelled
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
 from hudi_ops.metadata.writer.compaction import compactions
 from hudi_ops.verify import verify_table
-from tests.bounds import SOAK
 from tests.interop.apache_hudi import HudiPeer
 from tests.interop.conftest import HudiRsReader
 from tests.interop.game import Game, Rules
@@ -24,7 +23,8 @@ EVERY = ("files", "column_stats", "partition_stats", "bloom_filters", "record_in
 COMPACTS_SOON = {"hoodie.metadata.compact.max.delta.commits": "2"}
 
 
-@pytest.mark.parametrize("kind", ["cow", "mor"] if SOAK else ["mor"])
+@pytest.mark.rotate(shares=2)
+@pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_builds_and_compactions_of_ours_are_believed_and_built_upon(
     kind: Literal["cow", "mor"], tmp_path: Path, apache_hudi: HudiPeer, hudi_rs: HudiRsReader
 ) -> None:

@@ -205,7 +205,8 @@ def play(
     theirs.result(ROUND_S)
 
 
-@pytest.mark.parametrize("heartbeat", ["old", "fresh"] if IS_SOAK else ["old"])
+@pytest.mark.rotate(shares=2)
+@pytest.mark.parametrize("heartbeat", ["old", "fresh"])
 def test_killed_between_slot_and_completed_instant(place: Place, heartbeat: str) -> None:
     """Apache Hudi knows no slots: it commits and cleans first, and what was decided without being seen is voided."""
     place.ours("first")

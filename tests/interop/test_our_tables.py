@@ -150,6 +150,7 @@ def spark() -> Iterator[SparkEngine]:
         yield engine
 
 
+@pytest.mark.rotate(shares=3)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_peers_read_what_we_wrote_and_we_what_apache_hudi_adds(
     case: Case, tmp_path: Path, apache_hudi: HudiPeer, hudi_rs: HudiRsReader, request: pytest.FixtureRequest

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops import Table
-from tests.interop.apache_hudi import RELEASE_OF_VERSION_8, HudiPeer
+from tests.interop.apache_hudi import RELEASE, RELEASE_OF_VERSION_8, HudiPeer
 
 VALUES = ("x=y", "a%20b", "a b", "", None, "plain", "default", "007", "50%")
 STYLES = {
@@ -22,7 +22,7 @@ STYLES = {
 """What Apache Hudi shows in place of a value, by the style of the table's paths; all other values it shows as they are."""
 
 
-@pytest.fixture(params=["1.1.1", RELEASE_OF_VERSION_8])
+@pytest.fixture(params=[RELEASE, RELEASE_OF_VERSION_8])
 def peer(request: pytest.FixtureRequest) -> tuple[HudiPeer, int]:
     """Apache Hudi, and the table version that it writes."""
     is_older = request.param == RELEASE_OF_VERSION_8
@@ -56,6 +56,7 @@ def _keys_of(*values: str | None) -> set[str]:
     return {f"k{VALUES.index(one)}" for one in values}
 
 
+@pytest.mark.rotate(shares=3)
 @pytest.mark.parametrize("style", list(STYLES))
 def test_values_are_shown_as_files_hold_them_and_apache_hudi_shows_what_the_path_decodes_to(
     tmp_path: Path, peer: tuple[HudiPeer, int], style: str

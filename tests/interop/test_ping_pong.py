@@ -29,6 +29,7 @@ RULES = Rules(
 )  # fmt: skip
 
 
+@pytest.mark.rotate(shares=2)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("we_begin", [True, False], ids=["we begin", "they begin"])
 def test_the_table_stays_one(

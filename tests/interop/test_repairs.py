@@ -57,6 +57,7 @@ def grow_old(wedged: Wedged, instant: str) -> None:
     os.utime(file, (then, then))
 
 
+@pytest.mark.rotate(shares=2)
 @pytest.mark.parametrize(("kind", "metadata"), [("cow", False), ("mor", True)])
 def test_a_rollback_of_a_savepoint_is_repaired(
     tmp_path: Path, apache_hudi: HudiPeer, capsys: pytest.CaptureFixture[str], kind: str, metadata: bool
@@ -78,6 +79,7 @@ def test_a_rollback_of_a_savepoint_is_repaired(
     repaired(wedged, capsys, "--abandoned", finds="rollback-refused")
 
 
+@pytest.mark.rotate(shares=2)
 @pytest.mark.parametrize(("kind", "metadata"), [("cow", True), ("mor", False)])
 def test_a_failed_commit_that_was_passed_is_repaired(
     tmp_path: Path, apache_hudi: HudiPeer, capsys: pytest.CaptureFixture[str], kind: str, metadata: bool
@@ -92,6 +94,7 @@ def test_a_failed_commit_that_was_passed_is_repaired(
     repaired(wedged, capsys, "--abandoned", finds="pending-unowned rollback-pending")
 
 
+@pytest.mark.rotate(shares=3)
 @pytest.mark.parametrize(("kind", "metadata"), [("cow", False), ("cow", True), ("mor", True)])
 def test_files_of_a_rollback_without_markers_are_repaired(
     tmp_path: Path, apache_hudi: HudiPeer, capsys: pytest.CaptureFixture[str], kind: str, metadata: bool
@@ -106,6 +109,7 @@ def test_files_of_a_rollback_without_markers_are_repaired(
     assert not list(wedged.path.glob(f"part=*/*{instant}*"))
 
 
+@pytest.mark.rotate(shares=2)
 @pytest.mark.parametrize("is_beating", [True, False], ids=["heartbeat", "no heartbeat"])
 def test_a_killed_writer_is_repaired(
     tmp_path: Path, apache_hudi: HudiPeer, capsys: pytest.CaptureFixture[str], is_beating: bool

@@ -169,6 +169,7 @@ def peer_of(request: pytest.FixtureRequest, version: int) -> HudiPeer:
     return peer
 
 
+@pytest.mark.rotate(shares=4)
 @pytest.mark.parametrize(("version", "metadata"), [(9, True), (8, False), (9, False), (8, True)])
 def test_both_plan_and_execute_resizes_in_turn_while_both_write(
     tmp_path: Path, hudi_rs: HudiRsReader, request: pytest.FixtureRequest, version: int, metadata: bool

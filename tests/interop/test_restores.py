@@ -17,6 +17,7 @@ from tests.interop.saved_tables import made, values
 from tests.tables import by_key, versioned
 
 
+@pytest.mark.rotate(shares=3)
 @pytest.mark.parametrize(("kind", "metadata"), [("cow", False), ("cow", True), ("mor", True)])
 def test_apache_hudi_goes_on_after_our_restore(
     apache_hudi: HudiPeer, tmp_path: Path, kind: str, metadata: bool

@@ -19,12 +19,12 @@ from tests.interop.rounds import ACTIONS, Rounds, Terms
 pytestmark = pytest.mark.timeout(1800)
 
 ROUNDS = 20 if SOAK else 4
-SHORT = [("mor", True, 9), ("cow", True, 8)]
+EACH = [(kind, metadata, version) for version in (9, 8) for kind in ("cow", "mor") for metadata in (False, True)]
 """Type of table, whether it has a metadata table, and its version."""
-LONG = [(kind, metadata, version) for version in (9, 8) for kind in ("cow", "mor") for metadata in (False, True)]
 
 
-@pytest.mark.parametrize(("kind", "metadata", "version"), LONG if SOAK else SHORT)
+@pytest.mark.rotate(shares=8)
+@pytest.mark.parametrize(("kind", "metadata", "version"), EACH)
 def test_rounds_in_turn_keep_every_row(
     tmp_path: Path,
     hudi_rs: HudiRsReader,

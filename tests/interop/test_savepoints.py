@@ -22,6 +22,7 @@ CLEANING = {
 }
 
 
+@pytest.mark.rotate(shares=2)
 @pytest.mark.parametrize(("kind", "metadata"), [("cow", False), ("mor", True)])
 def test_apache_hudi_honours_and_restores_our_savepoint(
     apache_hudi: HudiPeer, tmp_path: Path, kind: str, metadata: bool

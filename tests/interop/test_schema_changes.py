@@ -104,6 +104,7 @@ def test_old_files_beside_new_ones(tmp_path: Path, apache_hudi: HudiPeer, hudi_r
     assert report.ok, [str(finding) for finding in report.findings]
 
 
+@pytest.mark.rotate(shares=2)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_filters_on_an_added_column_find_the_rows_before(
     kind: Literal["cow", "mor"], tmp_path: Path, apache_hudi: HudiPeer
@@ -183,6 +184,7 @@ FORCED = {
 }
 
 
+@pytest.mark.rotate(shares=3)
 @pytest.mark.parametrize("name", FORCED)
 def test_apache_hudi_cannot_read_old_files_of_a_wider_nested_field(
     name: str, tmp_path: Path, apache_hudi: HudiPeer, monkeypatch: pytest.MonkeyPatch

@@ -15,7 +15,7 @@ from hudi_ops.metadata.index_definitions import IndexDefinition
 from hudi_ops.metadata.reader.layout import load_index_definitions
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.verify import verify_table
-from tests.bounds import SOAK, bound
+from tests.bounds import bound
 from tests.interop.apache_hudi import BELIEVED, WITHOUT_METADATA, HudiPeer, table_options
 from tests.interop.compare import assert_same_rows
 from tests.interop.conftest import HudiRsReader
@@ -157,7 +157,8 @@ def peer_of(request: pytest.FixtureRequest, version: int) -> HudiPeer:
 EACH = [(version, kind, maker) for version in (9, 8) for kind in KINDS for maker in ("we", "they")]
 
 
-@pytest.mark.parametrize(("version", "kind", "maker"), EACH if SOAK else [(9, "mor", "we")])
+@pytest.mark.rotate(shares=8)
+@pytest.mark.parametrize(("version", "kind", "maker"), EACH)
 def test_both_write_a_table_with_secondary_indexes_in_turn(
     tmp_path: Path, hudi_rs: HudiRsReader, request: pytest.FixtureRequest, version: int, kind: str, maker: str
 ) -> None:

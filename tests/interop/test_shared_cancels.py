@@ -34,6 +34,7 @@ def opened(path: Path) -> Table:
     return Table.open(str(path), conflicts=ConflictSettings(retries=0))
 
 
+@pytest.mark.rotate(shares=4)
 @pytest.mark.parametrize(("metadata", "version"), [(True, 9), (False, 8), (False, 9), (True, 8)])
 def test_apache_hudi_executes_a_plan_before_amid_and_after_its_cancel(
     tmp_path: Path, hudi_rs: HudiRsReader, request: pytest.FixtureRequest, metadata: bool, version: int

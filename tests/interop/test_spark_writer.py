@@ -64,6 +64,7 @@ STEPS = [
 ]
 
 
+@pytest.mark.rotate(shares=2)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_every_save_is_one_commit_that_all_readers_see(
     kind: Literal["cow", "mor"], session: Any, tmp_path: Path, apache_hudi: HudiPeer, hudi_rs: HudiRsReader

@@ -69,6 +69,7 @@ def check(shaped: ShapedTable, peer: HudiPeer, hudi_rs: HudiRsReader) -> None:
     assert {finding.invariant for finding in report.findings} <= {"foreign-instant"}, report.findings
 
 
+@pytest.mark.rotate(shares=3)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_a_kind_of_table_is_the_same_to_everybody(
     shape: TableShape, tmp_path: Path, hudi_rs: HudiRsReader, request: pytest.FixtureRequest
