@@ -200,14 +200,12 @@ def work_for_forms() -> dict[str, Any]:
     """Return what the forms of the UI find to do on the second table."""
     files = must_run("forms-ingestion", hudi_ops("ingest", FORMS_TABLE, "--dry-run", "--json"))
     plan = must_run("forms-compaction", hudi_ops("compact", FORMS_TABLE, "--dry-run", "--json"))
-    build = must_run(
-        "forms-metadata", hudi_ops("metadata", "build", FORMS_TABLE, "bloom_filters", "--dry-run", "--json")
-    )
+    build = must_run("forms-indexing", hudi_ops("index", FORMS_TABLE, "plan", "bloom_filters", "--dry-run", "--json"))
     said = [json.loads(text.strip().splitlines()[-1]) for text in (files, plan, build)]
     return {
         "ingestion": len(said[0]["files"]),
         "compaction": said[1]["counts"].get("planned", 0),
-        "metadata": said[2]["partitions"],
+        "indexing": [verdict["file_id"] for verdict in said[2]["verdicts"] if verdict["reason"] == "planned"],
     }
 
 
@@ -351,10 +349,10 @@ def print_report(report: dict[str, Any]) -> None:
     equal = "equal" if answer["equal"] else "NOT EQUAL"
     rows = f"{answer['rows_in_table']:,} rows in the table, {answer['flights_departed_in_source']:,} flights departed"
     forms = report["forms"]
-    partitions = ", ".join(forms["metadata"]) or "nothing"
+    partitions = ", ".join(forms["indexing"]) or "nothing"
     print(
         f"\nLeft for the forms of bin/ui, table {forms['table']}: ingestion has {forms['ingestion']} files to take, compaction "
-        f"{forms['compaction']} file groups to merge, metadata {partitions} to build."
+        f"{forms['compaction']} file groups to merge, indexes {partitions} to build."
     )
     print(f"\n{equal}: table and source file; {rows}. {report['seconds']} s in all.")
 

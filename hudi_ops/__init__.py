@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hudi_ops.services.base.result import PlanResult
     from hudi_ops.services.compaction.result import CompactResult
     from hudi_ops.services.indexing.drop import DropResult
-    from hudi_ops.services.indexing.run import BuildResult
+    from hudi_ops.services.indexing.result import IndexResult
     from hudi_ops.services.recovery.attempts import RecoverResult, RollbackResult
     from hudi_ops.services.write.ingest import IngestResult
     from hudi_ops.services.write.remove import RemovalResult
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 # DAG files import this package for its settings; pyarrow comes with the first use of a table only.
 _LATER = {
-    "BuildResult": "hudi_ops.services.indexing.run",
     "Changes": "hudi_ops.read.changes",
     "CompactResult": "hudi_ops.services.compaction.result",
     "DropResult": "hudi_ops.services.indexing.drop",
     "Explanation": "hudi_ops.read.scan",
+    "IndexResult": "hudi_ops.services.indexing.result",
     "IngestResult": "hudi_ops.services.write.ingest",
     "PlanResult": "hudi_ops.services.base.result",
     "RecoverResult": "hudi_ops.services.recovery.attempts",
@@ -48,7 +48,6 @@ _LATER = {
 }
 
 __all__ = [
-    "BuildResult",
     "Busy",
     "Cancelled",
     "Changes",
@@ -58,6 +57,7 @@ __all__ = [
     "DropResult",
     "Explanation",
     "HudiOpsError",
+    "IndexResult",
     "IngestResult",
     "InvalidRequest",
     "NotFound",

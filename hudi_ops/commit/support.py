@@ -23,7 +23,7 @@ def refuse_unwritable(config: TableConfig) -> None:
     elif unkept := unkept_partitions(config):
         problem = f"its metadata table has partitions that are not kept yet ({', '.join(unkept)})"
         next_step = (
-            f"remove them with `hudi-ops metadata drop TABLE {' '.join(unkept)}`, drop its whole metadata table with "
+            f"remove them with `hudi-ops index TABLE drop {' '.join(unkept)}`, drop its whole metadata table with "
             "--drop-metadata-table, or write it with Apache Hudi alone"
         )
     elif config.merge_mode == "CUSTOM":

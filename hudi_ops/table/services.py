@@ -79,12 +79,7 @@ class ServiceApi(Generic[Q, R]):
             Unsupported: the table cannot be written, or the service cannot work on any due candidate.
             Conflict: other processes took the chosen candidates, again and again.
         """
-        wanted = self._merged(request, keywords)
-        if wanted.dry_run:
-            return preview(self._session, self.service, wanted)
-        if wanted.resume and (left := left_plan(self._session, self.service)) is not None:
-            return left_plan_result(self._session, self.service, wanted, left)
-        return plan(self._session, self.service, wanted)
+        return self._plan(self._merged(request, keywords))
 
     def explain(self, request: Q | None = None, **keywords: Any) -> PlanResult:
         """Return the reason for and against each file group, as `plan` with `dry_run`."""
@@ -115,8 +110,7 @@ class ServiceApi(Generic[Q, R]):
             Corrupt: a file of it is damaged or gone; the plan stays.
         """
         wanted = self._executable(request, keywords)
-        done: R = execute(self._session, self.service, wanted.instant, _how(wanted, progress))
-        return done
+        return self._execute(wanted, _how(wanted, progress))
 
     def run(
         self,
@@ -141,7 +135,21 @@ class ServiceApi(Generic[Q, R]):
             Corrupt: a file of it is damaged or gone; the plan stays.
         """
         wanted = self._executable(request, keywords)
-        done: R = plan_and_execute(self._session, self.service, wanted, _how(wanted, progress), wanted.instant)
+        return self._run(wanted, _how(wanted, progress))
+
+    def _plan(self, wanted: Q) -> PlanResult:
+        if wanted.dry_run:
+            return preview(self._session, self.service, wanted)
+        if wanted.resume and (left := left_plan(self._session, self.service)) is not None:
+            return left_plan_result(self._session, self.service, wanted, left)
+        return plan(self._session, self.service, wanted)
+
+    def _execute(self, wanted: Q, how: Execution) -> R:
+        done: R = execute(self._session, self.service, wanted.instant, how)
+        return done
+
+    def _run(self, wanted: Q, how: Execution) -> R:
+        done: R = plan_and_execute(self._session, self.service, wanted, how, wanted.instant)
         return done
 
     def _merged(self, request: Q | None, keywords: dict[str, Any]) -> Q:

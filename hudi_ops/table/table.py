@@ -32,7 +32,7 @@ from hudi_ops.services.create.adoption import Adoption, AdoptionOptions
 from hudi_ops.services.create.create import create_table
 from hudi_ops.services.create.given_columns import GivenColumns, given_columns
 from hudi_ops.services.indexing.drop import DropResult
-from hudi_ops.services.indexing.run import BuildResult
+from hudi_ops.services.indexing.result import IndexResult
 from hudi_ops.services.metadata_table.compact import MetadataCompaction
 from hudi_ops.services.write.automatic import recorded_services, written
 from hudi_ops.services.write.operations import DELETE_PARTITION, TRUNCATE, WriteOperation
@@ -334,13 +334,13 @@ class Table(ReadApi, IngestApi, RepairsApi, PlansApi):
         """Call `compaction.run`."""
         return self.compaction.run(instant=instant, **keywords)
 
-    def build_metadata(self, partitions: Sequence[str] | None = None, **keywords: Any) -> BuildResult:
-        """Call `metadata.build`."""
-        return self.metadata.build(partitions=partitions, **keywords)
+    def build_metadata(self, partitions: Sequence[str] | None = None, **keywords: Any) -> IndexResult:
+        """Call `indexing.run`."""
+        return self.indexing.run(partitions=partitions, **keywords)
 
     def drop_metadata(self, partitions: Sequence[str] | None = None, *, dry_run: bool = False) -> DropResult:
-        """Call `metadata.drop`."""
-        return self.metadata.drop(partitions, dry_run=dry_run)
+        """Call `indexing.drop`."""
+        return self.indexing.drop(partitions, dry_run=dry_run)
 
     def compact_metadata(self, *, dry_run: bool = False) -> MetadataCompaction:
         """Call `metadata.compact`."""

@@ -142,14 +142,14 @@ def test_forms_assets_and_runs_in_a_real_browser(playwright: Path, address: str,
         assert "cannot be" in badly["log"]
         assert "does not begin with a dash" in badly["log"]
         assert "(?!" not in badly["log"]
-    assert "This field is required" in seen["metadata badly"]
-    assert {used: seen[used]["state"] for used in ("ingestion", "compaction", "metadata")} == {
+    assert "This field is required" in seen["indexing badly"]
+    assert {used: seen[used]["state"] for used in ("ingestion", "compaction", "indexing")} == {
         "ingestion": "success",
         "compaction": "success",
-        "metadata": "success",
+        "indexing": "success",
     }
     assert "Ingested 3 rows" in seen["ingestion"]["log"]
-    assert "Built bloom_filters" in seen["metadata"]["log"]
+    assert "Built bloom_filters" in seen["indexing"]["log"]
     assert seen["report"] == "success"
     assert [(event["action"], event["rows"]) for event in seen["events"]] == [("upsert", 3), ("compaction", 3)]
     assert Table.open(str(table)).compaction.explain().note == "nothing to compact: no file group has log files"

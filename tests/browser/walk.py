@@ -92,14 +92,14 @@ class Walk:
         return {"state": run["state"], "log": self.log(dag, run["dag_run_id"], task)}
 
     def clear_engine(self) -> str:
-        """Submit the form of `metadata` without an engine; what the page answers."""
-        self.open_form("metadata")
+        """Submit the form of `indexing` without an engine; what the page answers."""
+        self.open_form("indexing")
         self.page.locator("#element_engine button[aria-label='Clear selected options']").click()
         self.page.wait_for_timeout(500)
         button = self.page.get_by_role("button", name="Trigger").last
         if button.is_enabled():
             button.click()
-        self.picture("refused-metadata")
+        self.picture("refused-indexing")
         return self.page.locator("body").inner_text()
 
 
@@ -112,12 +112,12 @@ def main(address: str, passwords: str, images: str) -> dict[str, Any]:
         walk.sign_in(json.loads(Path(passwords).read_text())["admin"])
         seen["ingestion badly"] = walk.use("ingestion", "ingest", ("source", "-x"))
         seen["compaction badly"] = walk.use("compaction", "plan", ("partitions", "--engine=spark"))
-        seen["metadata badly"] = walk.clear_engine()
+        seen["indexing badly"] = walk.clear_engine()
         reports = len(walk.runs("report"))
         seen["ingestion"] = walk.use("ingestion", "ingest", None)
         seen["report"] = walk.ended("report", reports)["state"]
         seen["compaction"] = walk.use("compaction", "execute", None)
-        seen["metadata"] = walk.use("metadata", "build", None)
+        seen["indexing"] = walk.use("indexing", "execute", None)
         walk.go("/assets", "hudi://departures")
         page.get_by_text("hudi://departures").first.click()
         page.get_by_text("compaction").first.wait_for(timeout=60_000)

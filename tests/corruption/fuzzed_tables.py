@@ -110,5 +110,5 @@ def doors(name: str) -> dict[str, Callable[[MemoryStorage], object]]:
         "by storage": lambda storage: table_on(storage).read(listing="storage"),
         "ingest": lambda storage: table_on(storage, late, "next").ingest(rows(3, 3)),
         "recover": lambda storage: table_on(storage, late, "next").recover(),
-        "metadata": lambda storage: table_on(storage).metadata(),
+        "metadata": lambda storage: table_on(storage).metadata.describe(),
     }

@@ -82,7 +82,7 @@ def test_answers_do_not_depend_on_how_files_are_listed(
 
     # What `verify` advises now: the key is deleted once for each of its two rows, with a build after each deletion.
     (advice,) = {one.next_step for one in report.findings if "are in several file groups" in one.what}
-    assert "once per row, and run `hudi-ops metadata build TABLE record_index --rebuild` after each deletion" in advice
+    assert "once per row, and run `hudi-ops index TABLE run record_index --rebuild` after each deletion" in advice
     for left in (
         3,
         0,

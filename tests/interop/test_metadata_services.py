@@ -75,11 +75,11 @@ def test_a_build_after_a_cancelled_rebuild_is_believed(
         raise Cancelled("stopped on request", next_step="run it again")
 
     with pytest.raises(Cancelled, match="the table has no metadata table now"):
-        table.metadata.build(rebuild=True, progress=stop)
+        table.indexing.run(rebuild=True, progress=stop)
     found = verify_table(table.context.storage, index=True)
     assert [one.invariant for one in found.errors] == ["metadata-dropped"]
     game.turn(20, ours=True)
-    table.metadata.build()
+    table.indexing.run()
     assert table.config.metadata_partitions == before
     game.played.append("cancelled and restored")
     game.check_metadata(hudi_rs, is_filtered=False, is_listed=False)

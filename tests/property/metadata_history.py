@@ -39,7 +39,7 @@ def do(table, model: dict[str, int], step, ts: int) -> None:
     elif kind == "build":
         table.build_metadata(what)
     elif kind == "drop":
-        held = {one.name for one in table.metadata().partitions}
+        held = {one.name for one in table.metadata.describe().partitions}
         table.drop_metadata(None if what is None else [name for name in what if name in held])
     elif kind == "compact_metadata":
         table.compact_metadata()

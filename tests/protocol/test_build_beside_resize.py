@@ -63,7 +63,7 @@ def test_the_build_has_the_child_logs_of_completed_writes(storage: MemoryStorage
     before = rows(table, "storage")
     stray = f"p=a/.0cb622b3-e9c9-450c-af1d-faa0033e8363-0_{RESIZE}.log.1_9-9-9"  # of a writer that did not complete
     storage.put(stray, storage.get(next(info.path for info in storage.list("p=a") if RESIZE in info.name)))
-    built = table.metadata.build(partitions=EVERY)
+    built = table.indexing.run(partitions=EVERY)
     assert (built.files, built.records["column_stats"]) == (FILES, FILES * 7)
     storage.delete(stray)
     assert checked(storage, clock).checks["files in the metadata table"] == FILES
@@ -73,7 +73,7 @@ def test_the_build_has_the_child_logs_of_completed_writes(storage: MemoryStorage
 def test_an_abort_takes_them_out_of_the_built_partitions(storage: MemoryStorage, clock: ManualClock) -> None:
     table = opened(storage, clock)
     before = rows(table, "storage")
-    table.metadata.build(partitions=EVERY)
+    table.indexing.run(partitions=EVERY)
     table.cancel(RESIZE, "not needed", force=True)
     assert checked(storage, clock).checks["files in the metadata table"] == FILES - CHILD_LOGS
     assert rows(table, "metadata").equals(before)
@@ -86,7 +86,7 @@ def test_an_abort_during_the_build_is_found_before_it_is_decided(
     storage: MemoryStorage, clock: ManualClock, point: str
 ) -> None:
     plan = MoveBefore(point, lambda: opened(storage, clock, "canceller").cancel(RESIZE, "not needed", force=True))
-    built = opened(FaultyStorage(storage, plan), clock).metadata.build(partitions=EVERY)
+    built = opened(FaultyStorage(storage, plan), clock).indexing.run(partitions=EVERY)
     assert plan.moved
     assert (built.files, built.rounds) == (FILES, 1)
     assert checked(storage, clock).checks["files in the metadata table"] == FILES - CHILD_LOGS
@@ -97,11 +97,11 @@ def test_a_cancelled_resize_that_is_not_removed_is_waited_for(storage: MemorySto
     table = opened(storage, clock)
     table.cancel(RESIZE, "not needed", force=True, request_only=True)
     with pytest.raises(Busy, match="a resize is being undone") as refused:
-        table.metadata.build(partitions=EVERY)
+        table.indexing.run(partitions=EVERY)
     assert (refused.value.instant, refused.value.found) == (RESIZE, "a cancelled one")
     assert f"hudi-ops cancel TABLE {RESIZE}" in refused.value.next_step
     table.execute_cancel(RESIZE)
-    assert table.metadata.build(partitions=EVERY).files == FILES - CHILD_LOGS
+    assert table.indexing.run(partitions=EVERY).files == FILES - CHILD_LOGS
 
 
 def test_a_resize_that_is_rolled_back_is_waited_for(
@@ -128,5 +128,5 @@ def test_a_resize_by_an_unknown_strategy_is_waited_for(storage: MemoryStorage, c
     body = storage.get(PLAN)
     storage.put(PLAN, body.replace(b"ClusteringExecutionStrategy", b"ClusteringExecutionStrategX"))
     with pytest.raises(Busy, match="by an unknown strategy") as refused:
-        opened(storage, clock).metadata.build(partitions=EVERY)
+        opened(storage, clock).indexing.run(partitions=EVERY)
     assert refused.value.found.endswith("StrategX")

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from hudi_ops.config.requests import IndexRequest
 from hudi_ops.errors import Unsupported
 from hudi_ops.files.statistics.statistics import FileStatistics
 from hudi_ops.formats import large_arrays
@@ -17,7 +18,7 @@ from hudi_ops.metadata.records import record_index
 from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.metadata.records.record_index import record_index_records
 from hudi_ops.metadata.writer.delta import log_files
-from hudi_ops.services.indexing.run import build_metadata
+from hudi_ops.services.indexing.run import build_indexes
 from hudi_ops.services.metadata_table.compact import compact_metadata
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
@@ -94,7 +95,7 @@ def test_all_partitions_are_built_and_compacted_however_little_an_array_holds(sm
     clock = ManualClock(NOW_MS, tick_ms=1)
     storage = make_table(LOGGED_WITH_METADATA, batches=(FIRST, THIRD)).copy(clock)
     before = read_rows(storage, clock)
-    build_metadata(table_of(storage, clock, "builder")._session, EVERY)
+    build_indexes(table_of(storage, clock, "builder")._session, IndexRequest(partitions=EVERY))
     table_of(storage, clock, "second").ingest(LATER)
     assert compact_metadata(table_of(storage, clock, "third")._session).instant is not None
     assert faults_of(storage, clock) == []

@@ -8,12 +8,13 @@ import pyarrow.compute as pc
 import pytest
 
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
-from hudi_ops.errors import Cancelled, Conflict, HudiOpsError, InvalidRequest, Unsupported
+from hudi_ops.config.requests import IndexRequest
+from hudi_ops.errors import Cancelled, HudiOpsError, InvalidRequest, Unsupported
 from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_timeline
 from hudi_ops.metadata.records.partitions import FOLDER
 from hudi_ops.services.indexing import run as metadata_run
 from hudi_ops.services.indexing.filling import build as metadata_build
-from hudi_ops.services.indexing.run import build_metadata
+from hudi_ops.services.indexing.run import build_indexes, plan_build
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault
@@ -39,7 +40,7 @@ def base():
 
 
 def again(storage, clock, actor: str, names=None, **how):
-    return build_metadata(table_of(storage, clock, actor)._session, names, rebuild=True, **how)
+    return build_indexes(table_of(storage, clock, actor)._session, IndexRequest(partitions=names, rebuild=True), **how)
 
 
 def fall_behind(storage) -> None:
@@ -94,7 +95,7 @@ def test_a_refused_writer_is_told_what_helps(base, harm) -> None:
     harm(storage)
     with pytest.raises(Unsupported, match="which locates the rows of this table, cannot be read") as refused:
         table_of(storage, clock, "writer").ingest(LATER)
-    assert "metadata build TABLE record_index --rebuild" in refused.value.next_step
+    assert "index TABLE run record_index --rebuild" in refused.value.next_step
     again(storage, clock, "builder", ["record_index"])
     table_of(storage, clock, "writer").ingest(LATER)
     assert faults_of(storage, clock) == []
@@ -160,11 +161,13 @@ def test_what_is_built_anew(base, names, dropped) -> None:
     clock = ManualClock(NOW_MS)
     storage = base.copy(clock)
     before = storage.list()
-    told = again(storage, clock, "first", names, dry_run=True)
-    assert (told.again, tuple(sorted(told.partitions))) == (dropped, dropped)
+    told = plan_build(
+        table_of(storage, clock, "first")._session, IndexRequest(partitions=names, rebuild=True, dry_run=True)
+    )
+    assert told.note.startswith(f"drops {', '.join(dropped)} first; builds ")
     assert storage.list() == before
     done = again(storage, clock, "first", names)
-    assert (done.again, done.partitions) == (told.again, told.partitions)
+    assert (done.rebuilt, done.partitions) == (dropped, tuple(one.file_id for one in told.planned))
     assert load_config(storage).metadata_partitions == EVERY
     assert faults_of(storage, clock) == []
 
@@ -173,7 +176,7 @@ def test_one_partition_alone_does_not_put_right_what_is_behind(base) -> None:
     clock = ManualClock(NOW_MS)
     storage = base.copy(clock)
     fall_behind(storage)
-    assert again(storage, clock, "first", ["record_index"]).again == EVERY
+    assert again(storage, clock, "first", ["record_index"]).rebuilt == EVERY
     assert faults_of(storage, clock) == []
 
 
@@ -181,7 +184,7 @@ def test_a_table_without_a_metadata_table_gets_one(base) -> None:
     clock = ManualClock(NOW_MS)
     storage = make_table(replace(WITH_METADATA, metadata=False)).copy(clock)
     done = again(storage, clock, "first")
-    assert (done.again, done.partitions) == ((), ("files", "column_stats", "partition_stats"))
+    assert (done.rebuilt, done.partitions) == ((), ("files", "column_stats", "partition_stats"))
     with pytest.raises(InvalidRequest, match="Unknown metadata partition"):
         again(storage, clock, "first", ["nonsense"])
 
@@ -198,8 +201,9 @@ def test_what_another_built_meanwhile_is_left_alone(base, monkeypatch: pytest.Mo
         return done
 
     monkeypatch.setattr(metadata_run, "drop_metadata", beside)
-    with pytest.raises(Conflict, match="another process has built record_index"):
-        again(storage, clock, "first", ["record_index"])
+    done = again(storage, clock, "first", ["record_index"])
+    assert (done.instant, done.partitions, done.rebuilt) == (None, (), ("record_index",))
+    assert done.note.startswith("nothing to build, ")
     assert faults_of(storage, clock) == []
 
 
@@ -246,7 +250,7 @@ def test_a_cancelled_rebuild_says_that_there_is_no_metadata_table_and_how_to_go_
     storage, clock, error = cancelled(base)
     assert load_config(storage).all_metadata_partitions == ()
     assert "the table has no metadata table now" in error.what
-    assert "hudi-ops metadata build" in error.next_step
+    assert "hudi-ops index" in error.next_step
     assert error.as_dict()["dropped"] == list(EVERY)
     (found,) = faults_of(storage, clock)
     assert (found.severity, found.invariant) == ("error", "metadata-dropped")
@@ -282,7 +286,7 @@ def test_what_a_rebuild_dropped_is_remembered_until_it_is_built_or_dropped_for_g
     with pytest.raises(Cancelled):
         again(storage, clock, "first", progress=Stopped())
     with pytest.raises(Cancelled, match="no metadata table now"):
-        build_metadata(table_of(storage, clock, "second")._session, progress=Stopped())
+        build_indexes(table_of(storage, clock, "second")._session, progress=Stopped())
     table_of(storage, clock, "third").ingest(LATER)
     assert [one.invariant for one in faults_of(storage, clock)] == ["metadata-dropped"]
     table_of(storage, clock, "fourth").drop_metadata()

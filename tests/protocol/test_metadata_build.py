@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
+from hudi_ops.config.requests import IndexRequest
 from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
 from hudi_ops.services.indexing import service as metadata_service
 from hudi_ops.services.indexing.filling import build as metadata_build
 from hudi_ops.services.indexing.filling import catch_up as metadata_catch_up
 from hudi_ops.services.indexing.filling import diff as metadata_diff
-from hudi_ops.services.indexing.run import build_metadata
+from hudi_ops.services.indexing.run import build_indexes
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault
 from hudi_ops.timeline.settings.properties_file import load_config
@@ -33,7 +34,7 @@ def step_of(fault: Fault, plain: int) -> int:
 
 
 def build(storage, clock, actor: str, partitions=EVERY):
-    return build_metadata(table_of(storage, clock, actor)._session, partitions)
+    return build_indexes(table_of(storage, clock, actor)._session, IndexRequest(partitions=partitions))
 
 
 def errors_of(storage, clock):
@@ -211,8 +212,8 @@ def test_a_dry_run_changes_nothing() -> None:
     clock = ManualClock(NOW_MS)
     storage = make_table(DEFINITION).copy(clock)
     before = storage.list()
-    told = build_metadata(table_of(storage, clock, "first")._session, dry_run=True)
-    assert (told.partitions, told.files) == (("files", "column_stats", "partition_stats"), 4)
+    told = table_of(storage, clock, "first").indexing.explain()
+    assert [one.file_id for one in told.planned] == ["files", "column_stats", "partition_stats"]
     assert storage.list() == before
 
 
@@ -230,7 +231,7 @@ def test_its_instant_is_none_of_the_data_table() -> None:
     done = build(storage, clock, "first", None)
     # The clock stands still, so that times rise by single milliseconds.
     instants = [table_of(storage, clock, "writer").ingest(LATER).instant for _ in range(3)]
-    assert done.instant not in instants
+    assert done.built_at not in instants
     times = [one.time for one in load_metadata_timeline(storage)]
     assert len(times) == len(set(times))
     assert faults_of(storage, clock) == []

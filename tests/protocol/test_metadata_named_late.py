@@ -15,9 +15,10 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
+from hudi_ops.config.requests import IndexRequest
 from hudi_ops.config.table import METADATA_PARTITIONS, METADATA_PARTITIONS_INFLIGHT
 from hudi_ops.metadata.records.partitions import FOLDER
-from hudi_ops.services.indexing.run import build_metadata
+from hudi_ops.services.indexing.run import build_indexes
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
@@ -85,7 +86,7 @@ def write_of_a_stranger(storage: MemoryStorage, slots: set[str], now_ms: int = N
 
 
 def build(storage, clock: ManualClock, actor: str, partitions=("record_index",)):
-    return build_metadata(table_of(storage, clock, actor)._session, partitions)
+    return build_indexes(table_of(storage, clock, actor)._session, IndexRequest(partitions=partitions))
 
 
 def left_by_a_dead_builder(

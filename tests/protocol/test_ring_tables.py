@@ -237,7 +237,7 @@ def test_a_record_index_is_refused_beside_rings() -> None:
     storage = made(replace(CONSISTENT, metadata=True), batch(range(8), 100))
     before = {info.path for info in storage.list()}
     with pytest.raises(Unsupported, match="later than the resize"):
-        opened(storage).metadata.build(partitions=["record_index"])
+        opened(storage).indexing.run(partitions=["record_index"])
     assert {info.path for info in storage.list()} == before
     opened(storage).ingest(batch(range(8), 200))
     assert by_key(opened(storage)) == model(range(8), 200)

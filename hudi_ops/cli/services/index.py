@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hudi_ops.cli.arguments import AcceptFutureOption, JsonOption, TableArgument, YesOption, locate, open_table
+from hudi_ops.cli.consent import ask
 from hudi_ops.cli.options import with_options
 from hudi_ops.cli.output import counted, sized, working, write, write_json, write_table
 from hudi_ops.cli.planned import Mode, note_text, refuse_mixed
 from hudi_ops.cli.progress import watching
-from hudi_ops.cli.services.metadata import built_text, drop_partitions, pace_lines
 from hudi_ops.config.requests import IndexRequest
 from hudi_ops.config.requests.schedule import did_you_mean
 from hudi_ops.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from hudi_ops.services.base.result import PlanResult
+    from hudi_ops.services.indexing.drop import DropResult
     from hudi_ops.services.indexing.result import IndexResult
     from hudi_ops.services.inspect.indexes import IndexCost, IndexState
     from hudi_ops.table.table import Table
@@ -90,17 +92,13 @@ def index(
         refuse_mixed(Mode(action), given)
     location = locate(table)
     with open_table(location, accept_future=accept_future_instants) as opened:
-        if action is Action.RUN and given.instant is None:
-            with watching(f"building indexes of {location.name}", as_json=as_json) as tell:
-                built = opened.indexing.run(given, progress=tell)
-            write_json(built.as_dict()) if as_json else write(built_text(built))
-        elif action in {Action.RUN, Action.EXECUTE}:
-            with watching(f"building indexes of {location.name}", as_json=as_json) as tell:
-                done = opened.indexing.execute(given, progress=tell)
-            write_json(done.as_dict()) if as_json else write(_done_text(done))
-        elif action is Action.PLAN:
+        if action is Action.PLAN or (action is Action.RUN and given.dry_run):
             planned = opened.indexing.plan(given)
             write_json(planned.as_dict()) if as_json else write(_planned_text(planned))
+        elif action in {Action.RUN, Action.EXECUTE}:
+            with watching(f"building indexes of {location.name}", as_json=as_json) as tell:
+                done = (opened.indexing.run if action is Action.RUN else opened.indexing.execute)(given, progress=tell)
+            write_json(done.as_dict()) if as_json else write(_done_text(done))
         elif action is Action.EXPLAIN:
             _tell_costs(location.name, opened.indexing.costs(names or None), as_json)
         elif action is Action.SHOW:
@@ -108,7 +106,7 @@ def index(
         elif action is Action.CANCEL:
             _cancel(opened, location.name, names, as_json)
         else:
-            drop_partitions(opened, location.name, names or None, dry_run=given.dry_run, yes=yes, as_json=as_json)
+            _drop(opened, location.name, names or None, dry_run=given.dry_run, yes=yes, as_json=as_json)
 
 
 def _parsed(words: list[str]) -> tuple[Action, tuple[str, ...]]:
@@ -149,12 +147,12 @@ def _named(states: tuple[IndexState, ...], names: tuple[str, ...], table: str) -
 
 
 def _done_text(done: IndexResult) -> str:
-    if done.note or done.instant is None:
+    if not done.partitions:
         return note_text(done)
-    lines = [
-        f"{done.table}: {', '.join(done.partitions)} built by plan {done.instant}, of {counted(done.files, 'file')}, "
-        f"{sized(done.bytes_in)}"
-    ]
+    built = f"{', '.join(done.partitions)} built by plan {done.instant}"
+    lines = [f"{done.table}: {built}, of {counted(done.files, 'file')}, {sized(done.bytes_in)}"]
+    if done.rebuilt:
+        lines.append(f"  dropped first, to be built anew: {', '.join(done.rebuilt)}")
     lines += [
         f"  {name}: {counted(done.records.get(name, 0), 'record')} in {counted(groups, 'file group')}"
         for name, groups in done.groups.items()
@@ -162,9 +160,22 @@ def _done_text(done: IndexResult) -> str:
     if done.doubled_keys:
         doubled = counted(done.doubled_keys, "record key")
         lines.append(f"  {doubled} in more than one file group: reads do not ask the index where a key lies")
-    lines.append(f"  {done.seconds:.1f} s, {counted(done.rounds, 'round')} for what completed meanwhile")
-    lines += pace_lines(done)
-    return "\n".join(lines)
+    rounds = counted(done.rounds, "round")
+    lines.append(
+        f"  {done.seconds:.1f} s, engine {done.engine} ({done.engine_reason}), {rounds} for what completed meanwhile"
+    )
+    return "\n".join(lines + _pace_lines(done))
+
+
+def _pace_lines(done: IndexResult) -> list[str]:
+    """Return what catch-up did, how fast, and what it waited for."""
+    from hudi_ops.timeline.builds.checkpoint import pace_words  # loads Arrow, which `--help` does not need
+
+    said = [f"{count} {verdict}" for verdict, count in sorted(done.verdicts.items())]
+    if said or done.waited_for:
+        said += pace_words(done.catch_up_per_s, done.ingest_per_s, None)
+    lines = [f"  since the announcement: {', '.join(said)}"] if said else []
+    return lines + [f"  {note}" for note in done.waited_for]
 
 
 def _planned_text(planned: PlanResult) -> str:
@@ -238,3 +249,30 @@ def _cancel(opened: Table, table: str, names: tuple[str, ...], as_json: bool) ->
         write_json(done.as_dict())
     else:
         write(f"{table}: index build {plan} {done.state}{f'; {done.note}' if done.note else ''}")
+
+
+def _drop(
+    opened: Table, name: str, partitions: Sequence[str] | None, *, dry_run: bool, yes: bool, as_json: bool
+) -> None:
+    """Drop partitions of the metadata table, after asking, and print the result."""
+    done = opened.indexing.drop(partitions, dry_run=True)
+    if not dry_run:
+        if done.dropped or done.files:
+            ask("index drop", _dropped_amount(done), done.table, yes=yes, as_json=as_json)
+        with working(f"dropping from the metadata table of {name}"):
+            done = opened.indexing.drop(partitions)
+    write_json(done.as_dict()) if as_json else write(_dropped_text(done))
+
+
+def _dropped_text(done: DropResult) -> str:
+    if done.note:
+        return f"{done.table}: {done.note}"
+    said = "would be dropped" if done.dry_run else "dropped"
+    left = f"; {', '.join(done.left)} stays" if done.left else ""
+    ended = f"; the build {', '.join(done.ended_builds)} was cancelled" if done.ended_builds else ""
+    return f"{done.table}: {_dropped_amount(done)} {said}{ended}{left}"
+
+
+def _dropped_amount(done: DropResult) -> str:
+    names = ", ".join(done.dropped) or "what an earlier call left"
+    return f"{names} ({counted(done.files, 'file')}, {sized(done.bytes)})"

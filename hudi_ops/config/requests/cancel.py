@@ -46,7 +46,9 @@ class CancelSettings(BaseModel):
 
 
 def parse_cancel(text: str | None) -> CancelSettings:
-    """Return the policy of a text: `never`, `cancellable` (also None), or `after 6h or 50 instants`.
+    """Return the policy of a text: `never`, `cancellable`, or `after 6h or 50 instants`.
+
+    None stands for `cancellable`.
 
     Raises:
         InvalidRequest: it is none of these, or a limit is out of bounds.

@@ -74,7 +74,7 @@ def kept_partitions(config: TableConfig) -> tuple[str, ...]:
             table=config.name,
             expected=f"partitions among {', '.join(MetadataPartition)}",
             found=", ".join(strange),
-            next_step=f"drop them with `hudi-ops metadata drop TABLE {' '.join(strange)}`, or write it with Apache Hudi alone",
+            next_step=f"drop them with `hudi-ops index TABLE drop {' '.join(strange)}`, or write it with Apache Hudi alone",
         )
     return tuple(form_of(name).name for name in sorted(config.all_metadata_partitions))
 
@@ -119,7 +119,7 @@ def group_counts(storage: Storage, config: TableConfig, partitions: Iterable[str
                 table=config.name,
                 expected="groups with rising numbers, as every partition but a partitioned record index has",
                 found="others",
-                next_step=f"`hudi-ops metadata drop TABLE {partition}`, or write it with Apache Hudi alone",
+                next_step=f"`hudi-ops index TABLE drop {partition}`, or write it with Apache Hudi alone",
             )
         if not count:
             raise Conflict(
@@ -128,7 +128,7 @@ def group_counts(storage: Storage, config: TableConfig, partitions: Iterable[str
                 expected=f"file groups below {FOLDER}/{partition}, which hoodie.properties names",
                 found="none",
                 next_step="run the same call again: the partition is being built or dropped. If this repeats, `hudi-ops "
-                f"metadata drop TABLE {partition}`",
+                f"index TABLE drop {partition}`",
             )
         found[partition] = count
     return found

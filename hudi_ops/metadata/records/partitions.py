@@ -156,7 +156,7 @@ def group_numbers(
 
 def rebuild_command(*names: str) -> str:
     """Return the command that repairs damaged or outdated partitions, or all, for errors."""
-    return f"`hudi-ops metadata build {' '.join(('TABLE', *names))} --rebuild`"
+    return f"`hudi-ops index {' '.join(('TABLE run', *names))} --rebuild`"
 
 
 def is_kept(name: str) -> bool:

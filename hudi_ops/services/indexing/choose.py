@@ -49,7 +49,6 @@ class IndexChoice(Choice):
         partitions: what the plan builds.
         exist: asked for, and built already.
         later: asked for, and left to the next plan.
-        bytes_to_read: size of the table's files.
         warning: why the build should not run beside other writers; empty: it may.
         columns: columns of secondary indexes, as they were asked for.
     """
@@ -57,7 +56,6 @@ class IndexChoice(Choice):
     partitions: tuple[str, ...] = ()
     exist: tuple[str, ...] = ()
     later: tuple[str, ...] = ()
-    bytes_to_read: dict[str, int] = field(default_factory=dict)
     warning: str = ""
     columns: dict[str, str] = field(default_factory=dict)
 
@@ -77,8 +75,7 @@ class IndexChoice(Choice):
 
     def _partition_verdicts(self) -> Iterator[Verdict]:
         for partition in self.partitions:
-            size = self.bytes_to_read.get(str(partition), 0)
-            yield Verdict("", str(partition), Reason.PLANNED, size, 0, 0, default_groups(partition), "not built yet")
+            yield Verdict("", str(partition), Reason.PLANNED, 0, 0, 0, default_groups(partition), "not built yet")
         for name in self.exist:
             yield Verdict("", name, EXISTS, 0, 0, 0, None, "readers use it")
         for name in self.later:

@@ -151,7 +151,7 @@ def _wanted(config: TableConfig, names: Sequence[str] | None, folders: Sequence[
                 table=config.name,
                 expected=", ".join(sorted(held)) or "no name: there is no metadata table",
                 found=name,
-                next_step="name one of these; `hudi-ops metadata show TABLE` describes them"
+                next_step="name one of these; `hudi-ops index TABLE show` shows them"
                 if held
                 else "nothing to do: there is nothing to drop",
             )
@@ -169,7 +169,7 @@ def _wanted(config: TableConfig, names: Sequence[str] | None, folders: Sequence[
                 table=config.name,
                 expected=f"{', '.join(needing)} dropped with it",
                 found=", ".join(sorted(wanted)),
-                next_step=f"`hudi-ops metadata drop TABLE {' '.join(sorted(wanted | set(needing)))}`",
+                next_step=f"`hudi-ops index TABLE drop {' '.join(sorted(wanted | set(needing)))}`",
             )
     return wanted
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from hudi_ops.commit.session import Session
 from hudi_ops.errors import Cancelled, HudiOpsError
@@ -50,28 +51,35 @@ def dropped_before(state: TableState) -> tuple[str, ...]:
     return tuple(sorted(set(state.log.properties.to_build) - set(state.config.metadata_partitions)))
 
 
-def say_dropped(session: Session, error: HudiOpsError, dropped: Sequence[str]) -> HudiOpsError:
-    """Add to the error of a build the dropped partitions that it leaves unbuilt.
+@contextmanager
+def errors_name_dropped(session: Session, dropped: Sequence[str]) -> Iterator[None]:
+    """Add to an error of a build the dropped partitions that it leaves unbuilt.
 
-    Returns:
-        The same error; unchanged if the partitions are there, or storage does not say.
+    Raises:
+        HudiOpsError: the build failed.
     """
+    try:
+        yield
+    except HudiOpsError as error:
+        if dropped:
+            _name_dropped(session, error, dropped)
+        raise
+
+
+def _name_dropped(session: Session, error: HudiOpsError, dropped: Sequence[str]) -> None:
     try:
         config = load_config(session.ctx.storage)
     except HudiOpsError:
-        return error
+        return
     gone = sorted(set(dropped) - set(config.all_metadata_partitions))
     if gone:
         left = ", ".join(config.all_metadata_partitions)
         now = f"the metadata table has only {left} now" if left else "the table has no metadata table now"
         error.what += f"; {now}: the rebuild dropped {', '.join(gone)}, and has not built them"
-        restores = (
-            f"`hudi-ops metadata build {config.name}` builds {', '.join(gone)} again; until then readers do without"
-        )
+        restores = f"`hudi-ops index {config.name} run` builds {', '.join(gone)} again; until then readers do without"
         before = "" if isinstance(error, Cancelled) or not error.next_step else f"{error.next_step}; then "
         error.next_step = before + restores
         error.details["dropped"] = gone
-    return error
 
 
 def _is_behind(session: Session, state: TableState) -> bool:

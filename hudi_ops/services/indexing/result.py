@@ -18,6 +18,9 @@ class IndexResult(ServiceResult):
     `applied` by catch-up, and others. `catch_up_per_s` is the number of completions that catch-up added in a second (None: it added
     none), `ingest_per_s` that of other writers' completions in a second since the announcement. `waited_for` says for which
     foreign writers the build waited, and why.
+
+    One result may tell of several builds: `instant` and the rates are then those of the last one. `rebuilt` are the partitions that
+    the call dropped first.
     """
 
     built_at: str = ""
@@ -32,3 +35,4 @@ class IndexResult(ServiceResult):
     catch_up_per_s: float | None = None
     ingest_per_s: float | None = None
     waited_for: tuple[str, ...] = ()
+    rebuilt: tuple[str, ...] = ()

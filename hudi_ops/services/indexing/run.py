@@ -1,28 +1,26 @@
-"""Build partitions of the metadata table in one call, after dropping what is rebuilt."""
+"""Plan and run index builds, which add partitions to the metadata table."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from hudi_ops.commit.recover.built_indexes import list_built_indexes
 from hudi_ops.commit.recover.recover import finish_unfinished
 from hudi_ops.commit.session import Session
-from hudi_ops.config.requests import IndexRequest, checked_engine
+from hudi_ops.config.requests import IndexRequest
 from hudi_ops.engine.progress import Progress
-from hudi_ops.errors import Conflict, HudiOpsError
-from hudi_ops.services.base.engine import choose_by_bytes
+from hudi_ops.errors import Conflict
 from hudi_ops.services.base.execute import execute
 from hudi_ops.services.base.plan import left_plan, left_plan_result, plan, preview
-from hudi_ops.services.base.result import PlanResult, Result
+from hudi_ops.services.base.result import PlanResult
 from hudi_ops.services.base.service import Execution
-from hudi_ops.services.indexing.choose import in_steps
+from hudi_ops.services.indexing.choose import LATER
 from hudi_ops.services.indexing.drop import drop_metadata, without_partitions
 from hudi_ops.services.indexing.end_builds import end_builds
-from hudi_ops.services.indexing.filling.diff import snapshot
-from hudi_ops.services.indexing.rebuild import dropped_before, partitions_to_rebuild, say_dropped
+from hudi_ops.services.indexing.rebuild import dropped_before, errors_name_dropped, partitions_to_rebuild
 from hudi_ops.services.indexing.result import IndexResult
 from hudi_ops.services.indexing.secondary import columns_asked, defined, with_columns
 from hudi_ops.services.indexing.service import INDEXING
@@ -33,49 +31,32 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class BuildResult(Result):
-    """Result of a build, or of its dry run.
+class _Wanted:
+    """Partitions that a call builds, and those that it drops before.
 
-    `instant` is that of the build on the metadata table's timeline, `plan` that of its plan. `partitions` are the added ones,
-    `again` those that were dropped and rebuilt. `rounds` counts the rounds with new completions.
-    `records` counts the records of the first base files, by partition; `bytes_in` is the size of the table's files that were read.
-    If a record index was built, `doubled_keys` counts the record keys in more than one file group: the index names one of the
-    groups, and reads do not rely on it. `verdicts`, `waited_for` and the rates are those of `IndexResult`; of several builds in one
-    call the rates are the last one's.
+    Attributes:
+        state: table once they are dropped.
+        partitions: what is built.
+        columns: column of each secondary index among them.
+        dropped: what is dropped first.
     """
 
-    table: str
-    instant: str | None
+    state: TableState
     partitions: tuple[str, ...]
-    files: int = 0
-    bytes_in: int = 0
-    records: dict[str, int] = field(default_factory=dict)
-    groups: dict[str, int] = field(default_factory=dict)
-    rounds: int = 0
-    engine: str = ""
-    engine_reason: str = ""
-    seconds: float = 0.0
-    dry_run: bool = False
-    note: str = ""
-    again: tuple[str, ...] = ()
-    doubled_keys: int | None = None
-    plan: str = ""
-    verdicts: dict[str, int] = field(default_factory=dict)
-    catch_up_per_s: float | None = None
-    ingest_per_s: float | None = None
-    waited_for: tuple[str, ...] = ()
+    columns: dict[str, str]
+    dropped: tuple[str, ...]
+
+    def request(self, request: IndexRequest) -> IndexRequest:
+        """Return a request of these partitions with the options of another one."""
+        names = with_columns(self.partitions, self.columns)
+        return request.model_copy(update={"partitions": names, "rebuild": False})
 
 
-def build_metadata(
+def build_indexes(
     session: Session,
-    partitions: Sequence[str] | None = None,
-    *,
-    engine: str = "auto",
-    progress: Callable[[Progress], None] = lambda progress: None,
-    dry_run: bool = False,
-    rebuild: bool = False,
     request: IndexRequest | None = None,
-) -> BuildResult:
+    progress: Callable[[Progress], None] = lambda progress: None,
+) -> IndexResult:
     """Plan and build partitions of the metadata table; readers use them afterwards.
 
     Partitions to rebuild are dropped first, by a decision that names them: until the build has ended, readers do without. After a
@@ -83,12 +64,9 @@ def build_metadata(
     executes is executed first.
 
     Args:
-        partitions: names; None: those that a rebuild dropped and did not build, else the defaults of Apache Hudi's tables. `files`
-            and what a rebuild dropped are added where they are missing.
-        engine: `auto`, `local` or `spark`: reads the files.
-        dry_run: return the result that a build would have; change nothing.
-        rebuild: rebuild existing partitions; with `partitions` None all of them.
-        request: says how long catch-up may take, and what happens then; None: the defaults.
+        request: what is built, where files are read, and how long catch-up may take. Without partitions: those that a rebuild
+            dropped and did not build, else the defaults of Apache Hudi's tables. `files` is added where it is missing.
+        progress: called as files are read.
 
     Raises:
         InvalidRequest: an unknown partition, or one that the table cannot have.
@@ -98,93 +76,48 @@ def build_metadata(
         Conflict: another process changed the metadata table, or a foreign writer did not end in time; the plan stays.
         Cancelled: the build was cancelled, or another process took it for dead.
     """
-    checked_engine(engine)
     started_s = session.ctx.clock.monotonic_s()
-    state = session.loader.load() if dry_run else _ready(session)
-    refuse_unbuildable(session, state)
-    how = Execution(engine, progress=progress, request=request)
-    restored = dropped_before(state)
-    left: tuple[IndexResult, ...] = ()
-    if not dry_run:
-        if rebuild:
-            session.silent.refuse(state)  # no plan could follow the drop
-            end_builds(session, None, "its partitions are built again")
-        else:
-            left = _execute_left(session, how, restored)
-        state = session.loader.load()
-    dropped: tuple[str, ...] = ()
-    again, asked = dropped_before(state), partitions
-    if rebuild:
-        partitions, dropped = partitions_to_rebuild(session, state, partitions)
-    elif again:
-        partitions = tuple(sorted({*(partitions or ()), *again}))
-    after = replace(state, config=without_partitions(state.config, dropped))
-    wanted = wanted_partitions(after, partitions)
-    columns = columns_asked(session, after, asked, wanted)  # refuses wrong columns before anything is dropped
-    if dry_run:
-        return _preview(session, state, engine, tuple(map(str, wanted)), dropped)
-    done = left
-    if wanted:
-        session.loader.seed()
-        gone = dropped or again
-        if dropped:
-            drop_metadata(session, dropped, to_build=tuple(map(str, wanted)))
-        try:
-            with defined(session, after, asked, wanted):
-                for step in in_steps(session, state, wanted):
-                    done += (_plan_and_execute(session, with_columns(step, columns), how),)
-        except HudiOpsError as error:
-            raise (say_dropped(session, error, gone) if gone else error) from error
-    result = _result(state, done, dropped)
-    if restored and done and not rebuild:
-        result = replace(result, note=f"restores what a rebuild dropped and did not build: {', '.join(restored)}")
-    return replace(result, seconds=round(session.ctx.clock.monotonic_s() - started_s, 3))
-
-
-def _ready(session: Session) -> TableState:
-    """Finish decided instants and completed builds; return the state after it."""
+    request = request or IndexRequest()
+    how = Execution(request.engine, progress=progress, request=request)
     state = finish_unfinished(session)
-    return session.loader.load() if list_built_indexes(session) else state
+    if list_built_indexes(session):
+        state = session.loader.load()
+    refuse_unbuildable(session, state)
+    restored = dropped_before(state)
+    done = [] if request.rebuild else _execute_left(session, how, restored)
+    dropped: tuple[str, ...] = ()
+    note, left = "", request
+    while True:
+        planned, wanted = _plan(session, session.loader.load(), left, waits=False)
+        dropped += wanted.dropped
+        if planned.instant is None:
+            note = planned.note
+            break
+        with errors_name_dropped(session, dropped or restored):
+            done.append(execute_build(session, planned.instant, how))
+        if LATER not in planned.counts:
+            break
+        left = wanted.request(request)
+    if not done:
+        return IndexResult(state.config.name, None, note=note, rebuilt=dropped)
+    if restored and not request.rebuild:
+        note = f"restores what a rebuild dropped and did not build: {', '.join(restored)}"
+    else:
+        note = "" if any(one.partitions for one in done) else note or done[-1].note
+    took_s = session.ctx.clock.monotonic_s() - started_s
+    return replace(_joined(done), rebuilt=dropped, note=note, seconds=round(took_s, 3))
 
 
-def _execute_left(session: Session, how: Execution, restored: Sequence[str]) -> tuple[IndexResult, ...]:
-    """Execute pending builds without a live executor.
-
-    `restored` are partitions that a rebuild dropped. A plan of partitions that another program built is removed.
+def plan_build(session: Session, request: IndexRequest) -> PlanResult:
+    """Publish the plan of a build, after dropping what is rebuilt.
 
     Raises:
-        Conflict: catch-up took too long, or another process changed the metadata table.
+        InvalidRequest: an unknown partition, or one that the table cannot have.
+        Busy: a plan of one of the partitions is pending, or a foreign write without a heartbeat.
     """
-    done: list[IndexResult] = []
-    try:
-        while (instant := left_plan(session, INDEXING)) is not None:
-            try:
-                done.append(execute_build(session, instant, how))
-            except Conflict as error:
-                if not error.details.get("has_built") or left_plan(session, INDEXING) == instant:
-                    raise
-                logger.warning("%s", error)
-    except HudiOpsError as error:
-        raise (say_dropped(session, error, restored) if restored else error) from error
-    return tuple(done)
-
-
-def _plan_and_execute(session: Session, wanted: tuple[str, ...], how: Execution) -> IndexResult:
-    """Plan a build of partitions, and execute it.
-
-    Raises:
-        Conflict: another process has built them.
-    """
-    planned = plan(session, INDEXING, IndexRequest(partitions=wanted), waits=False)
-    if planned.instant is None:
-        raise Conflict(
-            f"another process has built {', '.join(wanted)}",
-            table=planned.table,
-            expected=f"a metadata table without {', '.join(wanted)}",
-            found=planned.note,
-            next_step="run the same call again to build the others",
-        )
-    return execute_build(session, planned.instant, how)
+    if request.resume and not request.dry_run and (left := left_plan(session, INDEXING)) is not None:
+        return left_plan_result(session, INDEXING, request, left)
+    return _plan(session, session.loader.load(), request)[0]
 
 
 def execute_build(session: Session, instant: str | None, how: Execution) -> IndexResult:
@@ -209,84 +142,73 @@ def execute_build(session: Session, instant: str | None, how: Execution) -> Inde
     return done
 
 
-def plan_build(session: Session, request: IndexRequest) -> PlanResult:
-    """Publish the plan of a build, after dropping what is rebuilt.
+def _plan(
+    session: Session, state: TableState, request: IndexRequest, *, waits: bool = True
+) -> tuple[PlanResult, _Wanted]:
+    """Publish the plan of a request, or preview it; return it with what the request wants."""
+    wanted = _wanted(session, state, request)
+    if request.dry_run:
+        planned = preview(session, INDEXING, wanted.request(request), wanted.state)
+        first = f"drops {', '.join(wanted.dropped)} first; " if wanted.dropped else ""
+        return replace(planned, note=first + planned.note), wanted
+    if request.rebuild:
+        session.silent.refuse(state)  # no plan could follow the drop
+        if end_builds(session, None, "its partitions are built again"):
+            wanted = _wanted(session, session.loader.load(), request)
+        if wanted.dropped:
+            drop_metadata(session, wanted.dropped, to_build=tuple(map(str, wanted.partitions)))
+    with errors_name_dropped(session, wanted.dropped or dropped_before(state)), defined(session, wanted.columns):
+        return plan(session, INDEXING, wanted.request(request), waits=waits), wanted
+
+
+def _wanted(session: Session, state: TableState, request: IndexRequest) -> _Wanted:
+    """Return what a request builds, and what it drops before.
 
     Raises:
-        InvalidRequest: an unknown partition, or one that the table cannot have.
-        Busy: a plan of one of the partitions is pending, or a foreign write without a heartbeat.
+        InvalidRequest: an unknown partition, one that the table cannot have, or a wrong column.
     """
-    if request.resume and (left := left_plan(session, INDEXING)) is not None:
-        return left_plan_result(session, INDEXING, request, left)
-    state = session.loader.load()
-    if not request.rebuild:
-        wanted = wanted_partitions(state, request.partitions)
-        if request.dry_run:
-            columns_asked(session, state, request.partitions, wanted)
-            return preview(session, INDEXING, request)
-        with defined(session, state, request.partitions, wanted):
-            return plan(session, INDEXING, request)
-    names, dropped = partitions_to_rebuild(session, state, request.partitions)
-    if request.dry_run:
-        state = replace(state, config=without_partitions(state.config, dropped))
-        return preview(session, INDEXING, request.model_copy(update={"partitions": names}), state)
+    refuse_unbuildable(session, state)
+    names, dropped = request.partitions, tuple[str, ...]()
+    if request.rebuild:
+        names, dropped = partitions_to_rebuild(session, state, names)
+    elif again := dropped_before(state):
+        names = tuple(sorted({*(names or ()), *again}))
     after = replace(state, config=without_partitions(state.config, dropped))
-    wanted = wanted_partitions(after, names)
-    # Refuses wrong columns before a build is cancelled or a partition dropped.
-    columns = columns_asked(session, after, request.partitions, wanted)
-    session.silent.refuse(state)
-    end_builds(session, None, "its partitions are built again")
-    if dropped:
-        drop_metadata(session, dropped, to_build=tuple(map(str, wanted)))
-    try:
-        with defined(session, after, request.partitions, wanted):
-            return plan(session, INDEXING, request.model_copy(update={"partitions": with_columns(wanted, columns)}))
-    except HudiOpsError as error:
-        raise (say_dropped(session, error, dropped) if dropped else error) from error
+    partitions = wanted_partitions(after, names)
+    return _Wanted(after, partitions, columns_asked(session, after, request.partitions, partitions), dropped)
 
 
-def _preview(
-    session: Session, state: TableState, engine: str, wanted: tuple[str, ...], dropped: tuple[str, ...]
-) -> BuildResult:
-    if not wanted:
-        return replace(_result(state, (), ()), dry_run=True)
-    first = snapshot(session, state)
-    chosen = choose_by_bytes(engine, first.size_bytes, session.ctx.engine, "to read")
-    return BuildResult(
-        state.config.name,
-        None,
-        wanted,
-        files=len(first.described),
-        bytes_in=first.size_bytes,
-        engine=chosen[0].name,
-        engine_reason=chosen[1],
-        dry_run=True,
-        again=dropped,
-    )
+def _execute_left(session: Session, how: Execution, restored: Sequence[str]) -> list[IndexResult]:
+    """Execute pending builds without a live executor.
+
+    `restored` are partitions that a rebuild dropped. A plan of partitions that another program built is removed.
+
+    Raises:
+        Conflict: catch-up took too long, or another process changed the metadata table.
+    """
+    done: list[IndexResult] = []
+    while (instant := left_plan(session, INDEXING)) is not None:
+        try:
+            with errors_name_dropped(session, restored):
+                done.append(execute_build(session, instant, how))
+        except Conflict as error:
+            if not error.details.get("has_built") or left_plan(session, INDEXING) == instant:
+                raise
+            logger.warning("%s", error)
+    return done
 
 
-def _result(state: TableState, done: Sequence[IndexResult], dropped: tuple[str, ...]) -> BuildResult:
+def _joined(done: Sequence[IndexResult]) -> IndexResult:
     """Return one result for all builds of a call."""
-    if not done:
-        note = f"nothing to build, {', '.join(state.config.metadata_partitions)} exist; --rebuild rebuilds them"
-        return BuildResult(state.config.name, None, (), note=note)
-    last = done[-1]
-    return BuildResult(
-        state.config.name,
-        last.built_at or None,
-        tuple(name for one in done for name in one.partitions),
+    return replace(
+        done[-1],
+        partitions=tuple(name for one in done for name in one.partitions),
         files=max(one.files for one in done),
         bytes_in=sum(one.bytes_in for one in done),
         records={name: count for one in done for name, count in one.records.items()},
         groups={name: count for one in done for name, count in one.groups.items()},
         rounds=sum(one.rounds for one in done),
-        engine=last.engine,
-        engine_reason=last.engine_reason,
-        again=dropped,
-        doubled_keys=last.doubled_keys,
-        plan=last.instant or "",
+        doubled_keys=next((one.doubled_keys for one in reversed(done) if one.doubled_keys is not None), None),
         verdicts=dict(sum((Counter(one.verdicts) for one in done), Counter())),
-        catch_up_per_s=last.catch_up_per_s,
-        ingest_per_s=last.ingest_per_s,
         waited_for=tuple(note for one in done for note in one.waited_for),
     )

@@ -110,16 +110,14 @@ def _refuse_other_columns(
 
 
 @contextmanager
-def defined(session: Session, state: TableState, names: Sequence[str] | None, wanted: Iterable[str]) -> Iterator[None]:
-    """Put the definitions of secondary indexes among `wanted`, for the time of planning.
+def defined(session: Session, columns: Mapping[str, str]) -> Iterator[None]:
+    """Put the definitions of secondary indexes of these columns, for the time of planning.
 
     They stay if a build of them was planned; else the former ones come back.
 
     Raises:
-        InvalidRequest: a column cannot have an index here.
         HudiOpsError: the build was not planned.
     """
-    columns = columns_asked(session, state, names, wanted)
     before = _put(session, columns)
     try:
         yield

@@ -46,9 +46,6 @@ from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import table_schema
 
-_READ_BYTES_PER_S = 200e6
-"""Bytes of files that one process indexes in a second, for estimates."""
-
 
 @dataclass
 class IndexInputs:
@@ -119,9 +116,8 @@ class IndexBuild(TableService[IndexRequest, IndexPlan, IndexInputs, NoTask, None
         return draft_of(session, state, cast("IndexChoice", choice))
 
     def estimate(self, choice: Choice, engine: Engine) -> Cost:
-        """Return the time to read the table's files."""
-        size = max(cast("IndexChoice", choice).bytes_to_read.values(), default=0)
-        return Cost(size, 0, round(size / _READ_BYTES_PER_S, 3), None)
+        """Return no cost: `explain_indexes` measures what a build reads."""
+        return Cost(0, 0, 0.0, None)
 
     def refuse_plan(self, session: Session, state: TableState, plan: IndexPlan, instant: str) -> None:
         """Refuse a plan of partitions that this library does not build, or that cannot be built now."""

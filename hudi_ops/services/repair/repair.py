@@ -13,10 +13,11 @@ from typing import Protocol, TypeAlias
 from hudi_ops.commit.recover.recover import finish_unfinished
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
+from hudi_ops.config.requests import IndexRequest
 from hudi_ops.errors import HudiOpsError, InvalidRequest
 from hudi_ops.services.base.result import Result
 from hudi_ops.services.indexing.drop import drop_metadata
-from hudi_ops.services.indexing.run import build_metadata
+from hudi_ops.services.indexing.run import build_indexes
 from hudi_ops.services.recovery.attempts import RecoverResult, recover_table
 from hudi_ops.services.repair.deletion import (
     delete_inflight,
@@ -202,14 +203,14 @@ def _grouped(
 
     def rebuild(problem: Problem) -> str:
         if not rebuilt:
-            rebuilt.extend(build_metadata(session, rebuild=True).partitions)
+            rebuilt.extend(build_indexes(session, IndexRequest(rebuild=True)).partitions)
         return f"built anew: {', '.join(rebuilt)}"
 
     def drop(problem: Problem) -> str:
         return f"deleted {drop_metadata(session).files} files"
 
     def build(problem: Problem) -> str:
-        return f"built: {', '.join(build_metadata(session).partitions)}"
+        return f"built: {', '.join(build_indexes(session).partitions)}"
 
     rebuilt: list[str] = []
     by_name: dict[str, list[Problem]] = {}

@@ -33,7 +33,7 @@ from hudi_ops.services.clean.service import CLEAN
 from hudi_ops.services.indexing.drop import drop_metadata
 from hudi_ops.services.indexing.end_builds import end_builds
 from hudi_ops.services.indexing.rebuild import dropped_before
-from hudi_ops.services.indexing.run import build_metadata
+from hudi_ops.services.indexing.run import build_indexes
 from hudi_ops.services.restore.deletion import delete_undone, targets_left
 from hudi_ops.services.restore.survey import (
     in_the_way,
@@ -321,4 +321,4 @@ def _build(session: Session) -> tuple[str, ...]:
     """Build the partitions of the metadata table that a restore dropped; return their names."""
     if not dropped_before(session.loader.load()):
         return ()
-    return build_metadata(session).partitions
+    return build_indexes(session).partitions

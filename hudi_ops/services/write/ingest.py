@@ -212,7 +212,7 @@ def _drops_partition_stats(session: Session, state: TableState) -> bool:
     """Drop partition statistics before a column gets another type; return whether any existed.
 
     The records hold the type of their column, and Apache Hudi fails on records that were widened by records of another type. Its
-    next default writer builds them again, as `hudi-ops metadata build` does.
+    next default writer builds them again, as `hudi-ops index TABLE run` does.
     """
     name = MetadataPartition.PARTITION_STATS
     if name not in state.config.all_metadata_partitions:

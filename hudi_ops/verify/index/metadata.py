@@ -70,7 +70,7 @@ def check_dropped(subject: Subject, to_build: Sequence[str], findings: Findings)
     if any(lease is not None and not lease.is_dead(subject.clock) for lease in leases):
         findings.warning("metadata-dropped", f"{what} yet", FOLDER, "wait until the build has ended")
         return
-    findings.error("metadata-dropped", what, FOLDER, "`hudi-ops metadata build TABLE` builds them again")
+    findings.error("metadata-dropped", what, FOLDER, "`hudi-ops index TABLE run` builds them again")
 
 
 def check_index(subject: Subject, index: IndexKind | None, sample: int | None, findings: Findings) -> None:

@@ -115,7 +115,7 @@ def _check_metadata(subject: Subject, findings: Findings) -> None:
             "metadata-foreign",
             f"hudi-ops does not maintain these metadata partitions ({', '.join(unkept)}), so its writes are refused",
             METADATA_FOLDER,
-            f"write with Apache Hudi only, or drop them with `hudi-ops metadata drop TABLE {' '.join(unkept)}`",
+            f"write with Apache Hudi only, or drop them with `hudi-ops index TABLE drop {' '.join(unkept)}`",
         )
     elif subject.config.all_metadata_partitions:
         return
@@ -124,7 +124,7 @@ def _check_metadata(subject: Subject, findings: Findings) -> None:
             "metadata-left",
             "hoodie.properties lists no metadata table, but its folder exists: a foreign writer maintains it, or a drop failed",
             METADATA_FOLDER,
-            "`hudi-ops metadata drop TABLE` deletes the folder; `hudi-ops metadata build TABLE` rebuilds it",
+            "`hudi-ops index TABLE drop` deletes the folder; `hudi-ops index TABLE run` rebuilds it",
         )
 
 

@@ -116,5 +116,5 @@ def _check_metadata_partitions(subject: Subject, findings: Findings) -> None:
                 f".hoodie/metadata/{partition}",
                 f"run {rebuild_command(partition)}"
                 if is_kept(partition)
-                else f"run `hudi-ops metadata drop TABLE {partition}`",
+                else f"run `hudi-ops index TABLE drop {partition}`",
             )

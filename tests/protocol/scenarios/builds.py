@@ -14,7 +14,7 @@ from hudi_ops.metadata.records.partitions import FOLDER
 from hudi_ops.services.base.plan import plan
 from hudi_ops.services.base.service import Execution
 from hudi_ops.services.cancel.abort import cancel
-from hudi_ops.services.indexing.run import build_metadata, execute_build
+from hudi_ops.services.indexing.run import build_indexes, execute_build
 from hudi_ops.services.indexing.service import INDEXING
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.steps import Trouble
@@ -42,7 +42,7 @@ class Builds:
 
     def __call__(self, ctx: TableContext) -> tuple[str, ...]:
         """Do it, once."""
-        return build_metadata(Session(ctx), self.partitions).partitions
+        return build_indexes(Session(ctx), IndexRequest(partitions=self.partitions)).partitions
 
 
 @dataclass(frozen=True)

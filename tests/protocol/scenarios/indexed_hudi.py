@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from hudi_ops.commit.session import Session
+from hudi_ops.config.requests import IndexRequest
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Busy
 from hudi_ops.files.names import parse_data_file
@@ -17,7 +18,7 @@ from hudi_ops.metadata.records.file_lists import FileChanges, files_records
 from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.metadata.writer.commit import apply_delta
 from hudi_ops.metadata.writer.delta import make_delta
-from hudi_ops.services.indexing.run import build_metadata
+from hudi_ops.services.indexing.run import build_indexes
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.paths import join
 from hudi_ops.timeline.active import load_timeline
@@ -174,7 +175,7 @@ class HudiCleans:
 @cache
 def _listed() -> MemoryStorage:
     storage = at(small_table(), NOW_MS - 40_000)
-    build_metadata(Session(context(storage, "creator")), ("files",))
+    build_indexes(Session(context(storage, "creator")), IndexRequest(partitions=("files",)))
     storage = at(storage, NOW_MS - 35_000)
     writer = FilesWriter(context(storage, "creator"), "creator")
     writer.finish(Job("upsert", (("a2", 2),)), writer.begin())

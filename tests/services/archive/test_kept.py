@@ -143,8 +143,8 @@ def test_a_replace_commit_waits_while_a_clean_that_deleted_its_files_is_pending(
 def test_a_metadata_table_that_was_never_compacted_keeps_everything() -> None:
     storage, clock = long_table(WITH_METADATA)
     table = table_of(storage, clock, "builder")
-    table.metadata.drop()
-    table.metadata.build(partitions=["files"])
+    table.indexing.drop()
+    table.indexing.run(partitions=["files"])
     done = archived(storage, clock)
     assert (done.instants, "never compacted" in done.stopped_by) == (0, True)
 
@@ -155,8 +155,8 @@ def test_a_metadata_table_built_while_the_batch_is_written_refuses_the_batch() -
     other = table_of(storage, clock, "builder")
 
     def rebuild() -> None:
-        other.metadata.drop()
-        other.metadata.build(partitions=["files"])
+        other.indexing.drop()
+        other.indexing.run(partitions=["files"])
 
     between = MoveBefore(f"^put:{HISTORY}/{times[0]}", rebuild)
     done = archived(FaultyStorage(storage, between), clock, "first")
@@ -352,9 +352,9 @@ def test_a_dropped_metadata_table_is_built_again_though_its_timeline_holds_archi
     assert archived_times & {one.time for one in load_metadata_timeline(storage)}
     dying = FaultyStorage(storage, DiesBefore("delete:.hoodie/metadata/"))
     with pytest.raises(Crash):
-        table_of(dying, clock, "rebuilder").metadata.build(rebuild=True)
+        table_of(dying, clock, "rebuilder").indexing.run(rebuild=True)
     clock.advance_ms(EXPIRY_MS + 1_000)
     assert not load_config(storage).metadata_partitions
-    table_of(storage, clock, "next").metadata.build()
+    table_of(storage, clock, "next").indexing.run()
     assert "files" in load_config(storage).metadata_partitions
     assert_whole(storage, clock, model)

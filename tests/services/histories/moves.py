@@ -204,7 +204,7 @@ class Game:
         self._tolerant("compact the metadata table", lambda table: table.metadata.compact())
 
     def rebuild_metadata(self) -> None:
-        self._tolerant("rebuild the metadata table", lambda table: table.metadata.build(rebuild=True))
+        self._tolerant("rebuild the metadata table", lambda table: table.indexing.run(rebuild=True))
 
     def _tolerant(self, name: str, move: Callable[..., object]) -> None:
         """Make a move that may be refused as a wrong request: the table changed on the way to it."""

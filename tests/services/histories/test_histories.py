@@ -44,7 +44,7 @@ def end(game: Game) -> None:
         game.restore()
     table = world.table(actor="last")
     table.recover()
-    table.metadata.build()
+    table.indexing.run()
     if world.chance.random() < 0.5:
         for instant in sorted(world.saved):
             table.savepoints.delete(instant)

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from hudi_ops.commit.apply.delta_maker import DeltaMaker
 from hudi_ops.commit.undo.cancel import CancelReason
+from hudi_ops.config.requests import IndexRequest
 from hudi_ops.config.table import INDEX_DEFINITIONS_PATH, METADATA_PARTITIONS_INFLIGHT
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
@@ -16,7 +17,7 @@ from hudi_ops.metadata.records.partitions import FOLDER, TIMELINE_FOLDER
 from hudi_ops.services.base.service import Execution
 from hudi_ops.services.cancel.abort import CancelResult, cancel
 from hudi_ops.services.indexing.result import IndexResult
-from hudi_ops.services.indexing.run import BuildResult, build_metadata, execute_build
+from hudi_ops.services.indexing.run import build_indexes, execute_build
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.testing.clock import ManualClock
@@ -77,9 +78,9 @@ def execute(storage: Storage, clock: ManualClock, instant: str | None = None, ac
     return execute_build(table_of(storage, clock, actor)._session, instant, Execution("local"))
 
 
-def build(storage: Storage, clock: ManualClock, names: Sequence[str] = KEYS, actor: str = "builder") -> BuildResult:
+def build(storage: Storage, clock: ManualClock, names: Sequence[str] = KEYS, actor: str = "builder") -> IndexResult:
     """Plan a build and execute it."""
-    return build_metadata(table_of(storage, clock, actor)._session, names)
+    return build_indexes(table_of(storage, clock, actor)._session, IndexRequest(partitions=names))
 
 
 def cancel_build(storage: Storage, clock: ManualClock, instant: str, actor: str = "canceller") -> CancelResult:

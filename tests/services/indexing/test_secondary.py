@@ -299,7 +299,7 @@ def test_a_drop_forgets_the_index_and_a_rebuild_keeps_its_column() -> None:
     with pytest.raises(InvalidRequest, match="others need it"):
         table_of(storage, clock, "user").indexing.drop(["record_index"])
     again = table_of(storage, clock, "user").indexing.run(partitions=("record_index",), rebuild=True)
-    assert {*again.again} == {"record_index", INDEX, BY_VALUE}
+    assert {*again.rebuilt} == {"record_index", INDEX, BY_VALUE}
     assert entries(storage, BY_VALUE) == sorted(["1$k1", "2$k2", "3$k3", "4$k\\$4"])
     table_of(storage, clock, "user").indexing.drop([BY_VALUE])
     assert BY_VALUE not in load_index_definitions(storage)

@@ -330,7 +330,7 @@ def test_tables_that_cannot_be_resized_are_refused() -> None:
     set_properties(storage, {"hoodie.table.metadata.partitions": "files,record_index"})
     with pytest.raises(Unsupported, match="hash rings and a record index") as caught:
         chosen(opened(storage))
-    assert "hudi-ops metadata drop TABLE record_index" in caught.value.next_step
+    assert "hudi-ops index TABLE drop record_index" in caught.value.next_step
 
 
 def test_foreign_writers_are_refused_where_the_later_commit_counts() -> None:

@@ -58,7 +58,7 @@ def test_a_resize_that_completes_after_the_build_is_read_by_the_metadata_table(w
     assert sum(child.log_files for ring in before for child in ring.pending) == len(
         child_logs(world.storage, world.resize)
     )
-    assert world.opened(actor="builder").metadata.build(partitions=EVERY).instant
+    assert world.opened(actor="builder").indexing.run(partitions=EVERY).instant
     world.check()
     assert world.opened(actor="reader").ring() == before  # as the metadata table lists it
     assert run_plan(world.table, world.resize).splits == 2
@@ -68,13 +68,13 @@ def test_a_resize_that_completes_after_the_build_is_read_by_the_metadata_table(w
 @pytest.mark.parametrize("point", [":.hoodie/metadata/files/", "put:.hoodie/.index_defs"])
 def test_a_resize_that_completes_during_the_build_is_in_the_next_round(world: World, point: str) -> None:
     plan = MoveBefore(point, lambda: run_plan(world.opened(actor="executor"), world.resize))
-    built = world.opened(FaultyStorage(world.storage, plan), "builder").metadata.build(partitions=EVERY)
+    built = world.opened(FaultyStorage(world.storage, plan), "builder").indexing.run(partitions=EVERY)
     assert (plan.moved, built.rounds) == (True, 1)
     world.check()
 
 
 def test_a_resize_that_is_cancelled_after_the_build_takes_its_logs_along(world: World) -> None:
-    world.opened(actor="builder").metadata.build(partitions=EVERY)
+    world.opened(actor="builder").indexing.run(partitions=EVERY)
     world.table.cancel(world.resize, "not needed")
     assert child_logs(world.storage, world.resize) == []
     world.check()
@@ -84,7 +84,7 @@ def test_a_part_that_a_resize_leaves_out_goes_from_the_built_partitions(world: W
     """Method: an overwrite replaces the parents of one plan group."""
     lost = next(path for path in child_logs(world.storage, world.resize) if path.startswith("part=p0"))
     body = world.storage.get(lost)
-    world.opened(actor="builder").metadata.build(partitions=EVERY)
+    world.opened(actor="builder").indexing.run(partitions=EVERY)
     world.table.ingest(rows(("k0", "p0", 7, 3, None)), operation="insert_overwrite")
     done = run_plan(world.table, world.resize)
     assert (done.splits, done.left_out) == (1, 1)

@@ -182,7 +182,7 @@ def stop(_: object) -> None:
 def cancel_rebuild(path: Path) -> None:
     """A rebuild of the metadata table that was cancelled behind its drop."""
     with suppress(Cancelled):
-        Table.open(str(path)).metadata.build(rebuild=True, progress=stop)
+        Table.open(str(path)).indexing.run(rebuild=True, progress=stop)
 
 
 ADVISES_OTHERS = frozenset({"eager-rollback", "foreign-archived"})

@@ -18,9 +18,7 @@ from hudi_ops.testing.clock import ManualClock
 DAY_MS = 86_400_000
 
 
-@pytest.mark.parametrize(
-    "command", [("metadata", "build", "trips", "--rebuild"), ("metadata", "build", "trips", "record_index")]
-)
+@pytest.mark.parametrize("command", [("index", "trips", "run", "--rebuild"), ("index", "trips", "run", "record_index")])
 def test_metadata_is_built_behind_an_instant_in_the_future(
     trips: Path, call: Callable[..., Any], command: tuple[str, ...]
 ) -> None:
@@ -31,5 +29,5 @@ def test_metadata_is_built_behind_an_instant_in_the_future(
     assert "--accept-future-instants" in refused.json["next_step"]
     assert "`conflicts`" in refused.json["next_step"]
     assert call(*command, "--accept-future-instants", "--json").code == 0
-    for other in ("compact", "drop"):
-        assert call("metadata", other, "trips", "--accept-future-instants", "--dry-run", "--json").code == 0
+    for other in (("metadata", "compact", "trips"), ("index", "trips", "drop")):
+        assert call(*other, "--accept-future-instants", "--dry-run", "--json").code == 0

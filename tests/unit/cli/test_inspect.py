@@ -174,7 +174,7 @@ def test_which_index_left_something_out_is_explained(
 
 
 def test_a_listing_that_is_not_there_is_refused(trips: Path, call: Callable[..., Any]) -> None:
-    assert call("metadata", "drop", "trips", "--yes").code == 0
+    assert call("index", "trips", "drop", "--yes").code == 0
     assert (call("read", "trips", "--listing=folders").code, call("read", "trips", "--listing=metadata").code) == (2, 3)
 
 

@@ -340,7 +340,7 @@ def test_a_missing_column_is_a_whole_sentence(table: Table) -> None:
 
 
 def test_an_unknown_metadata_partition_is_called_unknown(table: Table, call: Callable[..., Any]) -> None:
-    answer = call("metadata", "build", "rides", "foo")
+    answer = call("index", "rides", "run", "foo")
     assert "Unknown metadata partition 'foo'" in plain(answer.err)
     assert "one of files, column_stats" in answer.err
 

@@ -1,4 +1,4 @@
-"""`hudi-ops metadata` and `verify --index`: what is there is shown, built, dropped and compacted, and dry runs change nothing."""
+"""`hudi-ops metadata`, `index` and `verify --index`: what is there is shown, built, dropped, compacted; dry runs change nothing."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def test_it_is_shown(trips: Path, call: Callable[..., Any]) -> None:
 
 
 def test_it_is_dropped_built_and_compacted(trips: Path, call: Callable[..., Any]) -> None:
-    dropped = call("metadata", "drop", "trips", "--yes")
+    dropped = call("index", "trips", "drop", "--yes")
     assert "dropped" in dropped.out
     assert call("metadata", "show", "trips").out == "trips has no metadata table\n"
-    built = call("metadata", "build", "trips", "record_index").out
-    assert "files, record_index built at" in built
+    built = call("index", "trips", "run", "record_index").out
+    assert "files, record_index built by plan" in built
     assert "10 file groups" in built
-    assert call("metadata", "build", "trips", "record_index", "--json").json["instant"] is None
+    assert call("index", "trips", "record_index", "--json").json["instant"] is None
     plain = call("metadata", "show", "trips", "--json").json
     assert names(plain) == ["files", "record_index"]
     table = Table.open(str(trips))
@@ -47,19 +47,19 @@ def test_it_is_dropped_built_and_compacted(trips: Path, call: Callable[..., Any]
 
 
 def test_what_is_there_is_built_again(trips: Path, call: Callable[..., Any]) -> None:
-    assert "--rebuild rebuilds them" in call("metadata", "build", "trips").out
-    told = call("metadata", "build", "trips", "column_stats", "--rebuild", "--dry-run").out
-    assert "column_stats, partition_stats would be built" in told
-    assert "dropped before, to be built anew: column_stats, partition_stats" in told
-    assert sorted(call("metadata", "build", "trips", "--rebuild", "--json").json["again"]) == EVERY
+    assert "--rebuild rebuilds them" in call("index", "trips").out
+    told = call("index", "trips", "run", "column_stats", "--rebuild", "--dry-run").out
+    assert "drops column_stats, partition_stats first; builds column_stats, partition_stats (a dry run" in told
+    assert "dropped first, to be built anew: column_stats" in call("index", "trips", "column_stats", "--rebuild").out
+    assert sorted(call("index", "trips", "--rebuild", "--json").json["rebuilt"]) == EVERY
     assert call("verify", "trips", "--index", "--json").json["findings"] == []
 
 
 def test_one_that_is_behind_is_repaired_as_it_says(trips: Path, call: Callable[..., Any]) -> None:
     (trips / lost_delta(trips)).unlink()
     told = call("metadata", "show", "trips").out
-    assert "run `hudi-ops metadata build TABLE --rebuild`" in told
-    call("metadata", "build", "trips", "--rebuild")
+    assert "run `hudi-ops index TABLE run --rebuild`" in told
+    call("index", "trips", "run", "--rebuild")
     assert "lacks" not in call("metadata", "show", "trips").out
 
 
@@ -75,21 +75,17 @@ def test_nothing_is_dropped_unasked(
     trips: Path, home: Path, call: Callable[..., Any], tree: Callable[..., Any]
 ) -> None:
     before = tree(home)
-    refused = call("metadata", "drop", "trips", "column_stats", "partition_stats", "--json")
+    refused = call("index", "trips", "drop", "column_stats", "partition_stats", "--json")
     assert refused.code == 2
     assert "column_stats, partition_stats (" in refused.json["message"]
     assert "--yes" in refused.json["next_step"]
     assert tree(home) == before
 
 
-def test_the_usage_shows_what_may_be_left_out(call: Callable[..., Any]) -> None:
-    assert "{TABLE} [PARTITIONS]..." in " ".join(call("metadata", "build", "--help").out.split())
-
-
 def test_dry_runs_change_nothing(trips: Path, home: Path, call: Callable[..., Any], tree: Callable[..., Any]) -> None:
     before = tree(home)
-    assert "would be dropped" in call("metadata", "drop", "trips", "--dry-run").out
-    assert "would be built" in call("metadata", "build", "trips", "bloom_filters", "--dry-run").out
+    assert "would be dropped" in call("index", "trips", "drop", "--dry-run").out
+    assert "builds bloom_filters (a dry run" in call("index", "trips", "run", "bloom_filters", "--dry-run").out
     assert call("metadata", "compact", "trips", "--dry-run", "--json").json["dry_run"] is True
     assert tree(home) == before
 
@@ -97,9 +93,9 @@ def test_dry_runs_change_nothing(trips: Path, home: Path, call: Callable[..., An
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("metadata", "build", "trips", "nonsense"),
-        ("metadata", "drop", "trips", "nonsense"),
-        ("metadata", "drop", "trips", "files"),
+        ("index", "trips", "run", "nonsense"),
+        ("index", "trips", "drop", "nonsense"),
+        ("index", "trips", "drop", "files"),
         ("verify", "trips", "--sample", "3"),
     ],
 )
@@ -116,7 +112,7 @@ def test_a_damaged_metadata_table_ends_verify_with_20(trips: Path, call: Callabl
     assert "metadata-broken" in told.out
 
 
-@pytest.mark.parametrize("command", ["show", "build", "drop", "compact"])
+@pytest.mark.parametrize("command", ["show", "compact"])
 def test_help_has_examples(command: str, call: Callable[..., Any]) -> None:
     told = call("metadata", command, "--help")
     assert told.code == 0
@@ -138,4 +134,4 @@ def test_how_often_it_is_compacted_is_a_setting(home: Path, trips: Path, call: C
         assert opened._session.metadata_compact_after == 1
         opened.ingest(opened.read(list(opened.schema.names)))
         opened.ingest(opened.read(list(opened.schema.names)))
-        assert opened.metadata().last_compaction is not None
+        assert opened.metadata.describe().last_compaction is not None

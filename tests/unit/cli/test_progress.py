@@ -22,7 +22,7 @@ from tests.unit.cli.terminal import at_terminal
         (("ingest", "trips"), ("source files 1 of 1", "file groups", "100%")),
         (("read", "trips", "--output", "rows.parquet"), ("file groups 3 of 3", "100%")),
         (("verify", "trips"), ("base files 3 of 3", "100%", "kB")),
-        (("metadata", "build", "trips", "column_stats", "--rebuild"), ("files 3 of 3", "100%")),
+        (("index", "trips", "run", "column_stats", "--rebuild"), ("files 3 of 3", "100%")),
     ],
 )
 def test_a_terminal_shows_what_is_done_of_the_total(

@@ -51,7 +51,7 @@ class Patient:
         """Call the program; names of commands alone mean the command for this table."""
         words = [str(self.path) if word == "TABLE" else word for word in shlex.split(command)]
         words += [str(self.path)] if str(self.path) not in words else []
-        words += ["--yes"] if words[0] == "repair-properties" or words[:2] == ["metadata", "drop"] else []
+        words += ["--yes"] if words[0] == "repair-properties" or words[0::2][:2] == ["index", "drop"] else []
         done = self.call(*words)
         assert done.code == 0, (command, done.err)
 

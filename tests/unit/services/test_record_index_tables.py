@@ -62,7 +62,7 @@ def test_its_record_index_cannot_be_dropped(tmp_path: Path) -> None:
             table.drop_metadata(names, dry_run=True)
         with pytest.raises(InvalidRequest, match="is this table's index") as refused:
             table.drop_metadata(names)
-        assert "metadata build TABLE record_index --rebuild" in refused.value.next_step
+        assert "index TABLE run record_index --rebuild" in refused.value.next_step
     table.ingest(rows(("k1", "p1", 7)))
     assert table.read().num_rows == 10
 
@@ -123,7 +123,7 @@ def test_its_record_index_is_built_anew(tmp_path: Path, names: str | None) -> No
         file.unlink()
     with pytest.raises(Unsupported, match="which locates the rows of this table, cannot be read") as refused:
         table.ingest(rows(("k1", "p1", 7)))
-    assert "metadata build TABLE record_index --rebuild" in refused.value.next_step
+    assert "index TABLE run record_index --rebuild" in refused.value.next_step
     assert table.build_metadata(["record_index"]).instant is None
     assert "record_index" in table.build_metadata(names, rebuild=True).partitions
     table.ingest(rows(("k1", "p1", 7)))

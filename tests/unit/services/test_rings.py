@@ -96,7 +96,7 @@ def test_an_empty_table_with_rings_has_none_and_other_tables_are_refused() -> No
 def test_a_ring_of_the_metadata_table_s_listing_is_the_same() -> None:
     storage = filled(replace(CONSISTENT, metadata=True))
     before = opened(storage).ring()
-    opened(storage).metadata.drop()
+    opened(storage).indexing.drop()
     assert opened(storage).ring() == before
 
 

@@ -83,5 +83,5 @@ def test_the_choice_about_a_metadata_table_is_spelt_out(theirs: MemoryStorage) -
     set_properties(storage, {"hoodie.table.metadata.partitions": "files,expr_index_ts"})
     with pytest.raises(Unsupported) as caught:
         table_of(storage, SystemClock(), "writer", AdoptionOptions(buckets=1)).ingest(ROWS)
-    for word in ("(expr_index_ts)", "metadata drop TABLE expr_index_ts", "--drop-metadata-table", "Apache Hudi alone"):
+    for word in ("(expr_index_ts)", "index TABLE drop expr_index_ts", "--drop-metadata-table", "Apache Hudi alone"):
         assert word in str(caught.value)

@@ -57,11 +57,9 @@ def test_old_compaction_methods_do_what_the_new_ones_do(table: Table) -> None:
 
 
 def test_old_metadata_methods_do_what_the_new_ones_do(table: Table) -> None:
-    assert table.build_metadata(["files"], dry_run=True).partitions == table.metadata.build(dry_run=True).partitions[:1]
     assert table.build_metadata(["files"], engine="local").partitions == ("files",)
-    assert table.metadata() == table.metadata.describe()
     assert table.compact_metadata(dry_run=True) == table.metadata.compact(dry_run=True)
-    assert table.drop_metadata(dry_run=True) == table.metadata.drop(dry_run=True)
+    assert table.drop_metadata(dry_run=True) == table.indexing.drop(dry_run=True)
     assert table.drop_metadata(["files"]).dropped == ("files",)
 
 

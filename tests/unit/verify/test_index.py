@@ -8,6 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from hudi_ops.config.requests import IndexRequest
 from hudi_ops.errors import Cancelled
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.formats.hfile.reader import write_hfile
@@ -19,7 +20,7 @@ from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition
 from hudi_ops.metadata.records.record_index import location_values
 from hudi_ops.metadata.records.records import Records
 from hudi_ops.metadata.records.stored_ranges import StoredRanges
-from hudi_ops.services.indexing.run import build_metadata
+from hudi_ops.services.indexing.run import build_indexes
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.open import open_storage
 from hudi_ops.testing.clock import ManualClock
@@ -40,7 +41,7 @@ OF_PARTITIONS = MetadataPartition.PARTITION_STATS
 @pytest.fixture(scope="module", params=[DEFINITION, MERGE_ON_READ], ids=["cow", "mor"])
 def built(request) -> MemoryStorage:
     storage = make_table(request.param)
-    build_metadata(table_of(storage, CLOCK, "builder")._session, EVERY)
+    build_indexes(table_of(storage, CLOCK, "builder")._session, IndexRequest(partitions=EVERY))
     return storage
 
 
@@ -102,7 +103,7 @@ def test_a_file_that_is_not_listed(table):
     one = only(table)
     assert (one.severity, one.invariant) == ("error", "metadata-files")
     assert "is missing" in one.what
-    assert "metadata build" in one.next_step
+    assert "hudi-ops index TABLE run" in one.next_step
 
 
 def test_a_partition_that_is_not_listed(table):
@@ -228,7 +229,7 @@ def test_a_data_file_that_cannot_be_read_is_not_blamed_on_the_metadata_table(tab
 
 def test_log_files_that_cannot_be_merged_are_not_blamed_on_the_metadata_table():
     storage = make_table(MERGE_ON_READ)
-    build_metadata(table_of(storage, CLOCK, "builder")._session, EVERY)
+    build_indexes(table_of(storage, CLOCK, "builder")._session, IndexRequest(partitions=EVERY))
     log = next(info.path for info in storage.list("part=p0") if ".log." in info.name)
     headers = {HeaderKey.INSTANT_TIME: parse_data_file(log.rpartition("/")[2]).instant, HeaderKey.IS_PARTIAL: "true"}
     storage.put(log, encode_block(BlockKind.PARQUET_DATA, headers, b"some columns"))
@@ -241,7 +242,7 @@ def test_keys_in_two_file_groups_are_counted_and_their_record_is_right():
     storage = make_table(replace(DEFINITION, index="bloom"))
     table = table_of(storage, CLOCK, "writer")
     table.ingest(rows(("k0", "p0", 1, 9, None), ("k1", "p0", 1, 9, None)), "bulk_insert")
-    build_metadata(table._session, EVERY)
+    build_indexes(table._session, IndexRequest(partitions=EVERY))
     one = only(storage)
     assert (one.severity, "2 keys are in several file groups" in one.what) == ("warning", True)
     assert all(other.severity == "warning" for other in found(storage, sample=1))
@@ -278,11 +279,11 @@ def test_a_rebuild_that_dropped_and_did_not_build_is_named_and_one_that_runs_is_
         raise Cancelled("stopped on request")
 
     with pytest.raises(Cancelled):
-        build_metadata(table_of(table, CLOCK, "second")._session, rebuild=True, progress=stop)
+        build_indexes(table_of(table, CLOCK, "second")._session, IndexRequest(rebuild=True), progress=stop)
     running, left = seen[0], only(table)
     assert (running.severity, left.severity) == ("warning", "error")
     assert running.invariant == left.invariant == "metadata-dropped"
-    assert "hudi-ops metadata build TABLE" in left.next_step
+    assert "hudi-ops index TABLE run" in left.next_step
     assert verify_table(table, clock=CLOCK).ok
-    build_metadata(table_of(table, CLOCK, "third")._session)
+    build_indexes(table_of(table, CLOCK, "third")._session)
     assert found(table) == []

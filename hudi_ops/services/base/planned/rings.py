@@ -87,5 +87,5 @@ def refuse_record_index(state: TableState) -> None:
             table=state.config.name,
             expected="a metadata table without record_index",
             found=str(MetadataPartition.RECORD_INDEX),
-            next_step="drop it with `hudi-ops metadata drop TABLE record_index`; the ring locates every key without it",
+            next_step="drop it with `hudi-ops index TABLE drop record_index`; the ring locates every key without it",
         )
