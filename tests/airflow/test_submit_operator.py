@@ -99,29 +99,16 @@ def test_an_application_does_not_inherit_the_mask_of_airflow_s_own_files(
     assert submit.record["umask"] == mine
 
 
-def test_what_airflow_keeps_is_its_owners_alone(tmp_path: Path) -> None:
-    root = Path(__file__).resolve().parents[2]
-    home = tmp_path / "airflow"
+def test_the_first_command_makes_an_empty_database_and_what_airflow_keeps_is_its_owners_alone(tmp_path: Path) -> None:
+    root, home = Path(__file__).resolve().parents[2], tmp_path / "airflow"
     environment = {**os.environ, "AIRFLOW_HOME": str(home), "HUDI_OPS_VENV": str(Path(sys.executable).parents[1])}
-    subprocess.run(
-        [str(root / "bin" / "airflow"), "config", "list"], env=environment, check=True, capture_output=True, timeout=120
-    )
-    modes = {file.name: file.stat().st_mode & 0o777 for file in home.rglob("*") if file.is_file()}
-    assert {"secret_key", "jwt_secret", "airflow.cfg"} <= set(modes)
-    assert {name: oct(mode) for name, mode in modes.items() if mode & 0o177} == {}
-
-
-def test_the_first_command_makes_an_empty_database(tmp_path: Path) -> None:
-    root = Path(__file__).resolve().parents[2]
-    environment = {
-        **os.environ,
-        "AIRFLOW_HOME": str(tmp_path / "airflow"),
-        "HUDI_OPS_VENV": str(Path(sys.executable).parents[1]),
-    }
     command = [str(root / "bin" / "airflow"), "variables", "list"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "its database is empty; making it" in done.stderr
+    modes = {file.name: file.stat().st_mode & 0o777 for file in home.rglob("*") if file.is_file()}
+    assert {"secret_key", "jwt_secret", "airflow.cfg", "airflow.db"} <= set(modes)
+    assert {name: oct(mode) for name, mode in modes.items() if mode & 0o177} == {}
 
 
 @pytest.mark.parametrize("exit_code", [2, 3, 20, 70])
