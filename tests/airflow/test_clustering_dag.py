@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 
 from hudi_ops import Table
 from hudi_ops.config.doors import form_fields
@@ -48,6 +47,8 @@ def clustered_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_form_offers_all_tables_and_every_order(clustered_file: Path, load_dag) -> None:
+    from airflow.sdk.exceptions import ParamValidationError
+
     dag = load_dag("clustering").dag
     assert (dag.max_active_runs, dag.catchup, dag.schedule, dag.tags) == (1, False, None, {"hudi", "clustering"})
     assert dag.get_task("plan").downstream_task_ids == {"execute"}
@@ -103,6 +104,8 @@ def test_a_run_has_the_request_of_the_chosen_service(clustered_file: Path, load_
 def test_a_field_of_the_other_service_fails_the_task_before_anything_starts(
     clustered_file: Path, load_dag, service: str, other: str, values: dict[str, Any]
 ) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
     dag = load_dag("clustering").dag
     task = dag.get_task("plan")
     task.application_args = rendered(dag, service=service, **values)

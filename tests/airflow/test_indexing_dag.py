@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from airflow.sdk.exceptions import ParamValidationError
 
 from hudi_ops.config.doors import add_arguments, request_of
 from hudi_ops.config.requests import IndexRequest
@@ -65,6 +64,8 @@ def test_the_form_takes_good_values(tables_file: Path, load_dag, given: dict) ->
 
 @pytest.mark.parametrize(("name", "value"), [("table", "plain"), ("partitions", [7]), ("engine", "flink")])
 def test_the_form_refuses_bad_values(tables_file: Path, load_dag, name: str, value: object) -> None:
+    from airflow.sdk.exceptions import ParamValidationError
+
     params = load_dag("indexing").dag.params
     with pytest.raises(ParamValidationError, match=name):
         params[name] = value
