@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 
 from hudi_ops.config.requests import CancelRequest
 from hudi_ops.errors import InvalidRequest
@@ -39,6 +38,8 @@ def test_a_cancel_is_tried_for_longer_than_a_lease_lasts(
 
 @pytest.mark.parametrize(("name", "value"), [("table", "plain"), ("wait_s", -1), ("wait_s", 4_000), ("force", "maybe")])
 def test_the_form_refuses_bad_values(tables_file: Path, load_dag, name: str, value: object) -> None:
+    from airflow.sdk.exceptions import ParamValidationError
+
     params = load_dag("cancel").dag.params
     with pytest.raises(ParamValidationError, match=name):
         params[name] = value
@@ -60,6 +61,8 @@ def test_the_form_refuses_bad_values(tables_file: Path, load_dag, name: str, val
 def test_a_wrong_instant_or_reason_fails_before_anything_is_started(
     tables_file: Path, load_dag, given: dict, says: str
 ) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
     dag = load_dag("cancel").dag
     task = dag.get_task("cancel")
     task.application_args = task.render_template(

@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from airflow.sdk.exceptions import ParamValidationError
 
 from hudi_ops import Table
 from tests.airflow.dag_runs import airflow, asset_events, last_result
@@ -34,6 +33,8 @@ def clustered_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_form_offers_all_tables_and_every_order(clustered_file: Path, load_dag) -> None:
+    from airflow.sdk.exceptions import ParamValidationError
+
     dag = load_dag("clustering").dag
     assert (dag.max_active_runs, dag.catchup, dag.schedule, dag.tags) == (1, False, None, {"hudi", "clustering"})
     assert dag.get_task("plan").downstream_task_ids == {"execute"}

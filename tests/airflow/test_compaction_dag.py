@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 
 from tests.airflow.dag_runs import airflow, asset_events, last_result
 
@@ -58,6 +57,8 @@ def test_an_executor_is_tried_for_longer_than_a_lease_lasts(
 def test_a_name_that_the_form_does_not_have_fails_each_task_before_it_starts(
     mor_file: Path, load_dag, name: str, conf: dict | None, says: str | None
 ) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
     for task in load_dag(name).dag.tasks:
         context = {"dag_run": SimpleNamespace(conf=conf)}
         if says is None:
@@ -124,6 +125,8 @@ def test_the_form_takes_good_values(mor_file: Path, load_dag, given: dict) -> No
     ],
 )
 def test_the_form_refuses_bad_values(mor_file: Path, load_dag, name: str, value: object) -> None:
+    from airflow.sdk.exceptions import ParamValidationError
+
     params = load_dag("compaction").dag.params
     with pytest.raises(ParamValidationError, match=name):
         params[name] = value

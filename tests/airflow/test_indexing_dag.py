@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from airflow.sdk.exceptions import ParamValidationError
 
 from hudi_ops.timeline.names import instant_of_ms
 from tests.airflow.dag_runs import airflow, last_result, xcom_of
@@ -61,6 +60,8 @@ def test_the_form_takes_good_values(tables_file: Path, load_dag, given: dict) ->
 
 @pytest.mark.parametrize(("name", "value"), [("table", "plain"), ("partitions", [7]), ("engine", "flink")])
 def test_the_form_refuses_bad_values(tables_file: Path, load_dag, name: str, value: object) -> None:
+    from airflow.sdk.exceptions import ParamValidationError
+
     params = load_dag("indexing").dag.params
     with pytest.raises(ParamValidationError, match=name):
         params[name] = value

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from hudi_ops import Table
 from hudi_ops.verify import verify_table
@@ -144,6 +143,8 @@ def test_a_killed_task_leaves_or_cancels_its_plan_and_a_retry_goes_on_or_is_skip
     cancellable: bool,
     says: str,
 ) -> None:
+    from airflow.sdk.exceptions import AirflowException, AirflowSkipException
+
     instant = world.planned(cancel="cancellable" if cancellable else "never")
     operator = world.operator(instant, on_stop)
     kill_when_held(operator, frozen=frozen)

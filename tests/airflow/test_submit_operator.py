@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 STAND_IN = Path(__file__).with_name("stand_in_spark_submit.py")
 
@@ -99,50 +98,45 @@ def test_an_application_does_not_inherit_the_mask_of_airflow_s_own_files(
     assert submit.record["umask"] == mine
 
 
-def test_what_airflow_keeps_is_its_owners_alone(tmp_path: Path) -> None:
-    root = Path(__file__).resolve().parents[2]
-    home = tmp_path / "airflow"
+def test_the_first_command_makes_an_empty_database_and_what_airflow_keeps_is_its_owners_alone(tmp_path: Path) -> None:
+    root, home = Path(__file__).resolve().parents[2], tmp_path / "airflow"
     environment = {**os.environ, "AIRFLOW_HOME": str(home), "HUDI_OPS_VENV": str(Path(sys.executable).parents[1])}
-    subprocess.run(
-        [str(root / "bin" / "airflow"), "config", "list"], env=environment, check=True, capture_output=True, timeout=120
-    )
-    modes = {file.name: file.stat().st_mode & 0o777 for file in home.rglob("*") if file.is_file()}
-    assert {"secret_key", "jwt_secret", "airflow.cfg"} <= set(modes)
-    assert {name: oct(mode) for name, mode in modes.items() if mode & 0o177} == {}
-
-
-def test_the_first_command_makes_an_empty_database(tmp_path: Path) -> None:
-    root = Path(__file__).resolve().parents[2]
-    environment = {
-        **os.environ,
-        "AIRFLOW_HOME": str(tmp_path / "airflow"),
-        "HUDI_OPS_VENV": str(Path(sys.executable).parents[1]),
-    }
     command = [str(root / "bin" / "airflow"), "variables", "list"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "its database is empty; making it" in done.stderr
+    modes = {file.name: file.stat().st_mode & 0o777 for file in home.rglob("*") if file.is_file()}
+    assert {"secret_key", "jwt_secret", "airflow.cfg", "airflow.db"} <= set(modes)
+    assert {name: oct(mode) for name, mode in modes.items() if mode & 0o177} == {}
 
 
 @pytest.mark.parametrize("exit_code", [2, 3, 20, 70])
 def test_a_lasting_failure_is_not_tried_again(submit: Submit, exit_code: int) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
     with pytest.raises(AirflowFailException, match=r"Boom \(exit code \d+\): it went wrong"):
         submit.operator(str(exit_code)).execute({})
 
 
 @pytest.mark.parametrize("exit_code", [10, 11, 13, 14])
 def test_a_passing_failure_is_tried_again(submit: Submit, exit_code: int) -> None:
+    from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+
     with pytest.raises(AirflowException, match="it went wrong") as caught:
         submit.operator(str(exit_code)).execute({})
     assert not isinstance(caught.value, (AirflowFailException, AirflowSkipException))
 
 
 def test_a_cancelled_run_is_skipped(submit: Submit) -> None:
+    from airflow.sdk.exceptions import AirflowSkipException
+
     with pytest.raises(AirflowSkipException, match="it went wrong"):
         submit.operator("12").execute({})
 
 
 def test_a_task_without_anything_to_do_is_skipped_and_submits_nothing(submit: Submit) -> None:
+    from airflow.sdk.exceptions import AirflowSkipException
+
     with pytest.raises(AirflowSkipException, match="nothing to do"):
         submit.operator("ok", only_if=" ").execute({})
     assert not submit.record_file.exists()
@@ -151,23 +145,31 @@ def test_a_task_without_anything_to_do_is_skipped_and_submits_nothing(submit: Su
 
 
 def test_a_crash_is_tried_again(submit: Submit) -> None:
+    from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
     with pytest.raises(AirflowException, match="Error code is: 1") as caught:
         submit.operator("crash").execute({})
     assert not isinstance(caught.value, AirflowFailException)
 
 
 def test_success_without_a_result_is_an_error(submit: Submit) -> None:
+    from airflow.sdk.exceptions import AirflowException
+
     with pytest.raises(AirflowException, match="without its JSON line"):
         submit.operator("silent").execute({})
 
 
 def test_a_missing_connection_fails_instead_of_meaning_yarn(submit: Submit) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
     with pytest.raises(AirflowFailException, match=r"'nowhere' does not exist.*AIRFLOW_CONN_NOWHERE"):
         submit.operator("ok", conn_id="nowhere").execute({})
     assert not submit.record_file.exists()
 
 
 def test_cluster_deploy_mode_is_refused(submit: Submit) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
     with pytest.raises(AirflowFailException, match="cluster is not supported"):
         submit.operator("ok", deploy_mode="cluster").execute({})
 
@@ -233,6 +235,8 @@ def kill_when_running(submit: Submit) -> Iterator[Callable[[object], list[float]
 
 @pytest.mark.parametrize("how", ["stop", "chatter"])
 def test_a_kill_asks_first_and_the_application_ends_by_itself(submit: Submit, kill_when_running, how: str) -> None:
+    from airflow.sdk.exceptions import AirflowException
+
     operator = submit.operator(how)
     took_s = kill_when_running(operator)
     with pytest.raises(AirflowException):
@@ -242,6 +246,8 @@ def test_a_kill_asks_first_and_the_application_ends_by_itself(submit: Submit, ki
 
 
 def test_a_deaf_application_is_killed_with_its_children_in_time(submit: Submit, kill_when_running) -> None:
+    from airflow.sdk.exceptions import AirflowException
+
     operator = submit.operator("deaf", stop_grace_s=1.0)
     took_s = kill_when_running(operator)
     with pytest.raises(AirflowException):
@@ -272,6 +278,8 @@ def test_a_result_is_logged_as_a_sentence_then_as_json_and_errors_at_their_level
 
 
 def test_wrong_arguments_and_refused_tasks_submit_nothing(submit: Submit) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
     from hudi_ops.config.requests import IngestRequest
 
     operator = submit.operator("ok", request=IngestRequest)
