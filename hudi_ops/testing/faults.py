@@ -78,7 +78,7 @@ class FaultPlan:
 
 @dataclass(frozen=True)
 class _LateCall:
-    """Call whose effect lands at an operation of a number; its arguments are a path and, of a put, a body."""
+    """Late call: its effect lands at the operation of a number."""
 
     at: int
     point: str
