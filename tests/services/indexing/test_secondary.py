@@ -225,7 +225,7 @@ def test_a_table_that_another_program_has_written_is_read_without_the_index() ->
     pointer = Pointer.decode(metadata.extra)
     assert pointer is not None
     assert pointer.shared is False
-    for shared, asked in ((False, INDEX), (True, ""), (None, "")):
+    for shared, asked in ((False, INDEX), (True, "")):
         said = {**ours, POINTER_KEY: replace(pointer, shared=shared).encode()}
         storage.put(path, replace(metadata, extra=said).to_bytes())
         told = table_of(storage, ManualClock(AFTER_MS), "reader").scan(["id"], where=where).explain()
