@@ -24,9 +24,7 @@ from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.formats.html_table import html_table
 from hudi_ops.read.plan import Opened
-from hudi_ops.services.base.result import PlanResult
 from hudi_ops.services.clean.policy import Policy
-from hudi_ops.services.compaction.result import CompactResult
 from hudi_ops.services.create.adopt import AdoptionResult, adopt_table
 from hudi_ops.services.create.adoption import Adoption, AdoptionOptions
 from hudi_ops.services.create.create import create_table
@@ -317,22 +315,6 @@ class Table(ReadApi, IngestApi, RepairsApi, PlansApi):
         if dry_run:
             return preview_removal(self._session, operation, wanted)
         return written(self._session, lambda started_s: remove(self._session, operation, wanted, started_s))
-
-    def plan_compaction(self, strategy: str = "size", **keywords: Any) -> PlanResult:
-        """Call `compaction.plan`."""
-        return self.compaction.plan(strategy=strategy, **keywords)
-
-    def explain_compaction(self, strategy: str = "size", **keywords: Any) -> PlanResult:
-        """Call `compaction.explain`."""
-        return self.compaction.explain(strategy=strategy, **keywords)
-
-    def execute_compaction(self, instant: str | None = None, **keywords: Any) -> CompactResult:
-        """Call `compaction.execute`."""
-        return self.compaction.execute(instant=instant, **keywords)
-
-    def compact(self, instant: str | None = None, **keywords: Any) -> CompactResult:
-        """Call `compaction.run`."""
-        return self.compaction.run(instant=instant, **keywords)
 
     def build_metadata(self, partitions: Sequence[str] | None = None, **keywords: Any) -> BuildResult:
         """Call `metadata.build`."""

@@ -48,4 +48,4 @@ def do(table, model: dict[str, int], step, ts: int) -> None:
         for key in [key for key in model if int(key[1:]) % 3 == 0]:
             del model[key]
     elif kind == "compact" and table.config.table_type == "MERGE_ON_READ":
-        table.compact()
+        table.compaction.run()

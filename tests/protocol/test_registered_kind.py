@@ -59,7 +59,7 @@ def test_writes_and_cleans_keep_the_records_of_a_registered_kind(definition: Def
         table.ingest(batch)
         assert_counted(storage)
     if definition is LOGGED_WITH_METADATA:
-        table.compact()
+        table.compaction.run()
         assert_counted(storage)
     before = len(rows_of_files(storage))
     table.clean.run(policy="versions", retain=1)

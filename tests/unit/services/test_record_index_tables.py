@@ -160,7 +160,7 @@ def test_a_record_that_outlives_its_file_group_is_in_nobodys_way(tmp_path: Path,
     table.ingest(pa.concat_tables([flagged("k0", "p0", 1, False), flagged("k1", "p0", 1, False)]))
     table.ingest(flagged("k0", "p0", 2, True))
     if compacts:
-        table.compact()
+        table.compaction.run()
     table.ingest(flagged("k1", "p0", 2, False), "insert_overwrite")
     assert partitions_named(table, "k0") == {"p0"}
     assert table.ingest(flagged("k0", "p1", 3, False)).inserted == 1
