@@ -59,14 +59,14 @@ class Ours:
     def plan(self, job: Job) -> None:
         """Publish a plan of all slices."""
         opened = Table.open(job.table, engine=self._engine)
-        result = opened.plan_compaction(strategy="count", threshold=1)
+        result = opened.compaction.plan(strategy="count", threshold=1)
         opened.close()
         assert result.instant is not None, result
 
     def execute(self, job: Job) -> None:
         """Execute it."""
         opened = Table.open(job.table, engine=self._engine)
-        result = opened.execute_compaction(
+        result = opened.compaction.execute(
             engine="local" if self._engine is None else "spark", memory_bytes=job.memory_bytes
         )
         opened.close()

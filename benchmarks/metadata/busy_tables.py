@@ -53,7 +53,7 @@ def make_base(path: Path, rows: pa.Table, table_type: str) -> None:
         archive={"automatic": False},
     )
     made.ingest(rows, "bulk_insert", engine="local")
-    made.build_metadata(["files"], engine="local")
+    made.indexing.run(partitions=["files"], engine="local")
     made.close()
 
 

@@ -45,7 +45,7 @@ class OursWithMetadata(Ours):
 
 def _build(job: Job, partitions: list[str]) -> None:
     opened = Table.open(job.table)
-    result = opened.build_metadata(partitions, engine="local")
+    result = opened.indexing.run(partitions=partitions, engine="local")
     opened.close()
     assert set(result.partitions) == set(partitions), result
 

@@ -39,7 +39,7 @@ def make_table(path: Path, files: int, commits: int = 1) -> Table:
         with session.keep(attempt.instant):
             complete_write(session, attempt, Write(operation="BULK_INSERT", stats=stats))
         session.release(attempt.instant)
-    made.build_metadata(["files"], engine="local")
+    made.indexing.run(partitions=["files"], engine="local")
     return made
 
 

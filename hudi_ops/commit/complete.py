@@ -227,13 +227,13 @@ def _metadata(
     return write.metadata({"schema": schema, **pointers(before), **write.extra, POINTER_KEY: pointer.encode()})
 
 
-def _is_shared(session: Session, state: TableState, foreign: str, before: Mapping[str, str]) -> bool | None:
+def _is_shared(session: Session, state: TableState, foreign: str, before: Mapping[str, str]) -> bool:
     """Return whether a foreign writer has ever written the table.
 
-    None: older commits do not record it. `foreign` is the completion time of the newest foreign write among recent writes, empty
-    without one; `before` is the newest commit's extra metadata.
+    `foreign` is the completion time of the newest foreign write among recent writes, empty without one; `before` is the newest
+    commit's extra metadata.
     """
     if foreign or session.commits.was_adopted(state.log):
         return True
     pointer = Pointer.decode(before)
-    return False if pointer is None else pointer.shared
+    return pointer is not None and pointer.shared

@@ -41,7 +41,6 @@ from hudi_ops.timeline.log.entries import Complete, Plan, Restore, Savepoint, Vo
 from hudi_ops.timeline.log.head import older_entries
 from hudi_ops.timeline.log.reserve import next_after
 from hudi_ops.timeline.names import WRITE_ACTIONS, completes_as
-from hudi_ops.timeline.settings.settings_check import kept_settings
 from hudi_ops.timeline.state import CommitReader, SlotZero, StateLoader, TableState
 from hudi_ops.view.kept_slices import KeptSlices
 
@@ -149,11 +148,6 @@ class Session:
         """Count one commit; return whether an automatic service may be tried after it."""
         self.waits[service] = max(0, self.waits.get(service, 0) - 1)
         return not self.waits[service]
-
-    def settings(self, state: TableState) -> dict[str, str]:
-        """Return the logged properties, which each PROPERTIES entry repeats for readers."""
-        slot, entry = state.log.properties_slot, state.log.properties
-        return dict(self.commits.settings.get(slot) or kept_settings(self.ctx.storage, slot, entry))
 
     def next_time(self, times: frozenset[str], state: TableState) -> str:
         """Return the next free time above all of `times`.

@@ -289,7 +289,7 @@ def _published_by(plan: Contender, entry: PlanEntry, *, is_cancelled: bool, is_t
         owner=entry.owner,
         is_foreign=False,
         on_overlap=entry.on_overlap,
-        is_cancellable=bool(entry.cancellable),
+        is_cancellable=entry.cancellable,
         is_cancelled=is_cancelled,
         is_taken=is_taken,
         wait_s=min(entry.cancel_wait_s, WAIT_S_MAX),

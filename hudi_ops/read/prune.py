@@ -222,7 +222,7 @@ def why_values_unused(timeline: Timeline, commits: CommitReader) -> str:
         pointer = Pointer.decode(said.extra) if said is not None else None
     except Corrupt as error:
         return f"the newest write cannot be read: {error.what}"
-    is_ours_alone = said is None or (pointer is not None and pointer.shared is False)
+    is_ours_alone = said is None or (pointer is not None and not pointer.shared)
     return "" if is_ours_alone else "another program has written the table, and may have left entries out"
 
 

@@ -63,9 +63,6 @@ class PlansApi:
         """
         return execute_cancel(self._session, instant)
 
-    execute_abort = execute_cancel
-    """The same, by its name in RFC-90."""
-
     def cancel(
         self,
         instant: str,

@@ -24,16 +24,11 @@ from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.formats.html_table import html_table
 from hudi_ops.read.plan import Opened
-from hudi_ops.services.base.result import PlanResult
 from hudi_ops.services.clean.policy import Policy
-from hudi_ops.services.compaction.result import CompactResult
 from hudi_ops.services.create.adopt import AdoptionResult, adopt_table
 from hudi_ops.services.create.adoption import Adoption, AdoptionOptions
 from hudi_ops.services.create.create import create_table
 from hudi_ops.services.create.given_columns import GivenColumns, given_columns
-from hudi_ops.services.indexing.drop import DropResult
-from hudi_ops.services.indexing.result import IndexResult
-from hudi_ops.services.metadata_table.compact import MetadataCompaction
 from hudi_ops.services.write.automatic import recorded_services, written
 from hudi_ops.services.write.operations import DELETE_PARTITION, TRUNCATE, WriteOperation
 from hudi_ops.services.write.remove import RemovalResult, preview_removal, remove
@@ -317,34 +312,6 @@ class Table(ReadApi, IngestApi, RepairsApi, PlansApi):
         if dry_run:
             return preview_removal(self._session, operation, wanted)
         return written(self._session, lambda started_s: remove(self._session, operation, wanted, started_s))
-
-    def plan_compaction(self, strategy: str = "size", **keywords: Any) -> PlanResult:
-        """Call `compaction.plan`."""
-        return self.compaction.plan(strategy=strategy, **keywords)
-
-    def explain_compaction(self, strategy: str = "size", **keywords: Any) -> PlanResult:
-        """Call `compaction.explain`."""
-        return self.compaction.explain(strategy=strategy, **keywords)
-
-    def execute_compaction(self, instant: str | None = None, **keywords: Any) -> CompactResult:
-        """Call `compaction.execute`."""
-        return self.compaction.execute(instant=instant, **keywords)
-
-    def compact(self, instant: str | None = None, **keywords: Any) -> CompactResult:
-        """Call `compaction.run`."""
-        return self.compaction.run(instant=instant, **keywords)
-
-    def build_metadata(self, partitions: Sequence[str] | None = None, **keywords: Any) -> IndexResult:
-        """Call `indexing.run`."""
-        return self.indexing.run(partitions=partitions, **keywords)
-
-    def drop_metadata(self, partitions: Sequence[str] | None = None, *, dry_run: bool = False) -> DropResult:
-        """Call `indexing.drop`."""
-        return self.indexing.drop(partitions, dry_run=dry_run)
-
-    def compact_metadata(self, *, dry_run: bool = False) -> MetadataCompaction:
-        """Call `metadata.compact`."""
-        return self.metadata.compact(dry_run=dry_run)
 
     def close(self) -> None:
         """Close the connection to the lock service, if there is one."""

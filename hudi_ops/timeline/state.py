@@ -232,7 +232,7 @@ class StateLoader:
 
     def _agreeing(self, state: TableState) -> TableState:
         """Return the state with settings that agree with its log; read again if they do not."""
-        found = logged_config(self.storage, state.config, state.log, self.commits.settings)
+        found = logged_config(self.storage, state.config, state.log)
         if found is state.config:
             return state
         return TableState(found, state.log, load_timeline(self.storage, found))

@@ -163,7 +163,7 @@ def fares(path: Path) -> dict[str, float]:
 def left(path: Path) -> str:
     from hudi_ops import Table
 
-    return Table.open(str(path)).explain_compaction().note
+    return Table.open(str(path)).compaction.explain().note
 
 
 def test_a_dag_run_plans_and_executes_and_the_next_skips(trips: Path, airflow_home: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_dag_run_plans_and_executes_and_the_next_skips(trips: Path, airflow_ho
 def test_a_plan_that_was_left_is_executed_on_executors_and_once(trips: Path, airflow_home: Path) -> None:
     from hudi_ops import Table
 
-    planned = Table.open(str(trips)).plan_compaction(partitions=["city=x"]).instant
+    planned = Table.open(str(trips)).compaction.plan(partitions=["city=x"]).instant
     configuration = json.dumps({"table": "trips", "engine": "spark"})
     run = airflow(airflow_home, "dags", "test", "compaction", "2026-02-01", "--conf", configuration)
     assert run.returncode == 0, run.stdout[-3000:]
@@ -198,7 +198,7 @@ def test_a_plan_that_was_left_is_executed_on_executors_and_once(trips: Path, air
     assert (result["instant"], result["slices"], result["engine"]) == (planned, 1, "spark")
     assert fares(trips) == {"a": 9.0, "b": 8.0, "c": 7.0}
     # A retry of the same task finds it done.
-    again = Table.open(str(trips)).execute_compaction(planned)
+    again = Table.open(str(trips)).compaction.execute(instant=planned)
     assert (again.instant, again.slices, again.note) == (planned, 0, "it was completed before")
 
 
@@ -215,7 +215,7 @@ def test_the_plan_task_runs_alone(trips: Path, airflow_home: Path) -> None:
 def test_execute_run_alone_takes_the_oldest_plan_or_says_that_there_is_none(trips: Path, airflow_home: Path) -> None:
     from hudi_ops import Table
 
-    planned = [Table.open(str(trips)).plan_compaction(partitions=[f"city={city}"]).instant for city in "xy"]
+    planned = [Table.open(str(trips)).compaction.plan(partitions=[f"city={city}"]).instant for city in "xy"]
     alone = ("tasks", "test", "compaction", "execute", "2026-04-01", "--task-params", '{"table": "trips"}')
     for instant, slices, note in ((planned[0], 1, ""), (planned[1], 1, ""), (None, 0, "no compaction is planned")):
         run = airflow(airflow_home, *alone)

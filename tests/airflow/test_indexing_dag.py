@@ -87,7 +87,7 @@ def test_a_dag_run_builds_what_was_asked_for_once(tables_file: Path, airflow_hom
     report = verify_table(open_storage(path), index=True)
     assert (report.findings, report.checks["keys in the record index"]) == ((), 3)
     # A retry of the same task finds it done.
-    assert Table.open(path).build_metadata(["record_index", "column_stats"]).instant is None
+    assert Table.open(path).indexing.run(partitions=["record_index", "column_stats"]).instant is None
 
 
 def test_the_result_says_what_catch_up_did_and_what_it_waited_for(

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from airflow.sdk.exceptions import ParamValidationError
 
 from hudi_ops import Table
 from hudi_ops.config.doors import form_fields, request_of_arguments
@@ -34,6 +33,8 @@ def ringed_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_form_offers_tables_with_hash_rings_and_the_fields_of_a_resize(ringed_file: Path, load_dag) -> None:
+    from airflow.sdk.exceptions import ParamValidationError
+
     module = load_dag("resizing")
     dag = module.dag
     assert (dag.max_active_runs, dag.catchup, dag.schedule, dag.tags) == (1, False, None, {"hudi", "resizing"})

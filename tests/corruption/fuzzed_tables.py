@@ -50,7 +50,7 @@ def ours(table_type: str, log_format: str = "parquet") -> MemoryStorage:
     for number in range(3):
         clock.advance_ms(10_000)
         table.ingest(rows(number * 4, 8))
-    table.build_metadata(INDEXES)
+    table.indexing.run(partitions=INDEXES)
     clock.advance_ms(10_000)
     table.ingest(rows(2, 3), operation="delete")
     return storage

@@ -131,13 +131,6 @@ GUARDS = [
         "unit/timeline/test_fold.py",
     ),
     _row(
-        "a release without chains refuses a link of a ledger",
-        "timeline/content/ledger_chain.py",
-        '"added": files} if link.upon',
-        '"files": files} if link.upon',
-        "unit/timeline/test_ledger_chain.py",
-    ),
-    _row(
         "a VOID takes back what a log had derived",
         "timeline/log/commit_log.py",
         "    if any(isinstance(entry, Void | Restore) for _, entry in added):",
@@ -500,7 +493,7 @@ GUARDS = [
     _row(
         "hoodie.properties is held against the log",
         "timeline/settings/settings_check.py",
-        "    return agreed(storage, log) if differences(kept, config.raw) else config",
+        "    return agreed(storage, log) if differences(log.properties.settings, config.raw) else config",
         "    return config",
         "protocol/test_logged_settings.py",
     ),

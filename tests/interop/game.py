@@ -164,7 +164,7 @@ class Game:
         rows = self.rows(operation, time)
         self.played.append(f"{'we' if ours else 'they'} {operation} {len(rows)}")
         if operation == "compact":
-            self.table.compact()
+            self.table.compaction.run()
             return
         self.model.apply(operation, rows, str(time))
         paths = sorted({f"{self.rules.partition}={held[self.rules.partition]}" for held in rows})

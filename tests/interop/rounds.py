@@ -173,7 +173,7 @@ class Rounds:
         if not ours:
             self.write(ours=False, **MERGING)
             return ""
-        return str(self.table.compact().instant)
+        return str(self.table.compaction.run().instant)
 
     def _save(self, ours: bool) -> str:
         if len(self.saved) > 1:
@@ -239,7 +239,7 @@ class Rounds:
         for _ in range(DUE_MAX):
             self.write(ours=ours, parts=(0,), **({} if ours or self.terms.kind == "cow" else MERGING))
             if ours and self.terms.kind == "mor":
-                self.table.compact()
+                self.table.compaction.run()
             planned = plan()
             if planned is not None:
                 return planned

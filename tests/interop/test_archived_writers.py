@@ -60,7 +60,7 @@ def overlapped(path: Path, version: Literal[8, 9], *, metadata: bool) -> tuple[T
     )
     table.ingest(batch({"a": 1, "b": 1, "c": 1}, 1))
     table.ingest(batch({"a": 2}, 2))
-    between = MoveBefore(".log.", lambda: table.compact())
+    between = MoveBefore(".log.", lambda: table.compaction.run())
     storage = FaultyStorage(LocalStorage(str(path)), between)
     late = Table(TableContext(storage=storage, locks=in_process_lock(table.context.storage.uri)))
     instant = late.ingest(batch({"b": 99}, 3)).instant
@@ -100,7 +100,7 @@ def test_all_but_the_hudi_package_read_it_before_and_after_our_compaction(
     assert values(hudi_rs(path)) == {**model, "b": 1}, "docs/format.md §9.2 says so of the package 0.5.0"
 
     check(path, peer, model, metadata=metadata)
-    assert table.compact().instant is not None
+    assert table.compaction.run().instant is not None
     check(path, peer, model, metadata=metadata)
     assert values(hudi_rs(path)) == model
     findings = verify_table(storage, deep=True, index=True).findings

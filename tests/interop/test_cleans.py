@@ -62,7 +62,7 @@ class World:
     def ours(self, *parts: int) -> None:
         self.table.ingest(self._next(parts))
         if self.kind == "mor":
-            self.table.compact()
+            self.table.compaction.run()
 
     def theirs(self, *parts: int, **options: str) -> None:
         given = {**NO_CLEAN, "hoodie.metadata.enable": str(self.metadata).lower(), **options}

@@ -75,7 +75,7 @@ def test_answers_do_not_depend_on_how_files_are_listed(
     assert any("3 keys are in several file groups" in one.what for one in report.findings)
 
     # What `verify` advised before: it builds the same index again, and counts.
-    assert table.build_metadata(["record_index"], rebuild=True).doubled_keys == 3
+    assert table.indexing.run(partitions=["record_index"], rebuild=True).doubled_keys == 3
     report = verify_table(table.context.storage, deep=True, index=True)
     assert [one.what for one in report.findings if one.severity == "error"] == []
     check(2)
@@ -89,7 +89,7 @@ def test_answers_do_not_depend_on_how_files_are_listed(
     ):  # each deletion finds the one row that the index names, and of three keys one row is left at first
         table.ingest(rows(range(3), 3).select(["id", "ts", "part"]), "delete")
         assert reader.read(where="id in ('k0', 'k1', 'k2')").num_rows == left
-        assert table.build_metadata(["record_index"], rebuild=True).doubled_keys == 0
+        assert table.indexing.run(partitions=["record_index"], rebuild=True).doubled_keys == 0
     table.ingest(rows(range(3), 4))
     check(1)
     told = reader.scan(where=LOOK_UP).explain()

@@ -233,5 +233,5 @@ def test_tables_of_sql_keep_their_types_and_are_written_in_turn(
 
     _take_turns(table, theirs)
     if kind == "mor":
-        table.table.compact()
+        table.table.compaction.run()
         table.check()

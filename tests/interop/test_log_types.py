@@ -95,6 +95,6 @@ def test_all_read_the_same(
     written(range(8), 4, 7)
     written(range(8, 10), 4, 7, deleted=True)
     check(32 if is_late else 28)
-    assert table.compact().instant is not None
+    assert table.compaction.run().instant is not None
     assert table.read(query="read_optimized", meta_columns=True).num_rows == (32 if is_late else 28)
     check(32 if is_late else 28)

@@ -130,7 +130,7 @@ class LoggedGame(Game):
             return
         if operation == "die compacting":
             # Whoever compacts next finds the plan, and what its executor left.
-            self.die(lambda dying: dying.compact(), ".parquet")
+            self.die(lambda dying: dying.compaction.run(), ".parquet")
             if any(instant.action == "compaction" for instant in self.timeline.pending):
                 self.model.plan()
             return
@@ -159,17 +159,17 @@ class LoggedGame(Game):
         """Plan and execute, in one of the ways in which the two can share it."""
         before = set(self.instants())
         if operation == "compact" and ours:
-            self.table.compact()
+            self.table.compaction.run()
         elif operation == "compact":
             self.procedure("schedule", AT_ONCE)
             self.procedure("run", WITHOUT_METADATA)
         elif operation.startswith("we plan"):
-            if self.table.plan_compaction().instant is not None:
+            if self.table.compaction.plan().instant is not None:
                 self.procedure("run", WITHOUT_METADATA)
         else:
             self.procedure("schedule", AT_ONCE)
             if pending := self.timeline.pending:
-                self.table.compact(pending[0].time)
+                self.table.compaction.run(instant=pending[0].time)
         if new := set(self.instants()) - before:
             self.model.compact(max(new))
 
@@ -292,11 +292,11 @@ def test_tables_of_another_index_are_compacted_for_apache_hudi(
     written(range(5), 3, "delete")
     refused = Table.open(str(path), buckets=4)
     with pytest.raises(Unsupported, match="services-only"):
-        refused.compact()
+        refused.compaction.run()
     table = Table.open(str(path), services_only=True)
     adoption = table.adopt()
     assert (adoption.adopted, adoption.index) == (True, "other")
-    assert table.compact().slices == 2
+    assert table.compaction.run().slices == 2
     assert table.scan(query="read_optimized", meta_columns=True).count_rows() == len(held)
     check(table)
     with pytest.raises(Unsupported, match="adopted for services only"):
@@ -307,7 +307,7 @@ def test_tables_of_another_index_are_compacted_for_apache_hudi(
     apache_hudi.sql(f"CALL run_compaction(op=>'schedule', path=>'{path}', options=>'{AT_ONCE}')")
     (planned,) = load_timeline(table.context.storage, table.config).pending
     again = Table.open(str(path))  # the commit log says the rest
-    assert again.execute_compaction(planned.time).instant == planned.time
+    assert again.compaction.execute(instant=planned.time).instant == planned.time
     check(again)
     written(range(50, 90), 5)
     check(again)

@@ -97,7 +97,7 @@ def test_a_write_of_apache_hudi_that_was_requested_later_and_completed_earlier(
         game.check(hudi_rs)
     game.theirs([], "upsert", options={**LAZY, "hoodie.metadata.compact.max.delta.commits": "1"})
     game.check(hudi_rs)
-    game.table.compact_metadata()
+    game.table.metadata.compact()
     game.check(hudi_rs)
 
 

@@ -38,17 +38,17 @@ def test_builds_and_compactions_of_ours_are_believed_and_built_upon(
         game.check_metadata(hudi_rs, is_filtered=is_made_anew, is_listed=is_last)
         game.refuse_errors(index=True)
 
-    assert set(table.build_metadata(EVERY).partitions) == set(EVERY)
+    assert set(table.indexing.run(partitions=EVERY).partitions) == set(EVERY)
     check("built", is_made_anew=True)
     for number in range(1, 7):
         game.turn(number * 10, ours=number % 2 == 0)
         check()
         if number == 2:
-            table.compact_metadata()
+            table.metadata.compact()
             check("compacted")
         elif number == 4:
-            table.drop_metadata(["record_index", "bloom_filters"])
-            table.build_metadata(["record_index", "bloom_filters"])
+            table.indexing.drop(["record_index", "bloom_filters"])
+            table.indexing.run(partitions=["record_index", "bloom_filters"])
             check("dropped and built again", is_made_anew=True)
     # Those that are there: of a key that it brings back by a log file Apache Hudi tells its record index nothing.
     live = {one["id"] for _, one in game.model.rows.values()}
@@ -67,7 +67,7 @@ def test_a_build_after_a_cancelled_rebuild_is_believed(
     rules = Rules.looking_up("mor", "bloom", metadata=True, has_all_partitions=True)
     game = Game(tmp_path / "table", rules, 12, apache_hudi)
     table = game.begin(ours=True, metadata=False)
-    table.build_metadata(EVERY)
+    table.indexing.run(partitions=EVERY)
     game.turn(10, ours=True)
     before = table.config.metadata_partitions
 

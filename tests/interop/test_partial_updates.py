@@ -50,9 +50,9 @@ def test_compact_plans_no_file_group_whose_rows_are_in_part(tmp_path: Path, apac
     table.ingest(rows(1, 3, ts=110))
     apache_hudi.sql(PARTIAL, tables={"merged_in_part": path}, conf=CONF)
 
-    told = table.explain_compaction()
+    told = table.compaction.explain()
     assert (told.counts[Reason.PLANNED], told.counts[LeftReason.UNMERGEABLE]) == (1, 1)
-    done = table.compact()
+    done = table.compaction.run()
     assert done.instant is not None
     assert pending(table) == []
     assert_same_rows(
@@ -61,18 +61,18 @@ def test_compact_plans_no_file_group_whose_rows_are_in_part(tmp_path: Path, apac
 
     # Nothing but that file group has log files now: the call says so, and leaves no plan.
     with pytest.raises(Unsupported, match="cannot be merged here") as refused:
-        table.compact()
+        table.compaction.run()
     assert "IS_PARTIAL" in refused.value.found
     with pytest.raises(Unsupported, match="cannot be merged here"):
-        table.plan_compaction()
+        table.compaction.plan()
     assert pending(table) == []
-    assert table.explain_compaction().counts[LeftReason.UNMERGEABLE] == 1
+    assert table.compaction.explain().counts[LeftReason.UNMERGEABLE] == 1
 
     # Apache Hudi plans once a delta commit came since the last compaction, and looks where our plan left log files, too.
     table.ingest(rows(1, ts=120))
     for what in ("schedule", "run"):
         apache_hudi.sql(f"CALL run_compaction(op=>'{what}', path=>'{path}', options=>'{NOW}')")
-    assert table.compact().instant is None
+    assert table.compaction.run().instant is None
     assert_same_rows(apache_hudi.read(path), table.read(meta_columns=True), with_meta=True)
     assert table.read(where="id = 'k0'", meta_columns=True).select(["ts", "a", "b"]).to_pylist() == [
         {"ts": 200, "a": "A", "b": "b100"}

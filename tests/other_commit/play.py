@@ -42,22 +42,22 @@ def write(path: str, operation: str, rows: list[dict[str, Any]]) -> None:
 
 def compact(path: str) -> bool:
     """Plan a compaction and execute it, if there is anything to compact."""
-    return Table.open(path).compact().instant is not None
+    return Table.open(path).compaction.run().instant is not None
 
 
 def plan(path: str) -> bool:
     """Leave a planned compaction for the other side."""
-    return Table.open(path).plan_compaction().instant is not None
+    return Table.open(path).compaction.plan().instant is not None
 
 
 def execute(path: str) -> bool:
     """Execute the compaction that the other side planned."""
-    return Table.open(path).execute_compaction().instant is not None
+    return Table.open(path).compaction.execute().instant is not None
 
 
 def build(path: str, partitions: list[str]) -> None:
     """Build partitions of the metadata table."""
-    Table.open(path).build_metadata(partitions)
+    Table.open(path).indexing.run(partitions=partitions)
 
 
 def read(path: str) -> dict[str, Any]:

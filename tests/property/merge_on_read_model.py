@@ -301,7 +301,7 @@ def _one(table: Table, model: MergeOnReadModel, step: Step, engine: str, die: Ca
         die(step.table())
         return None
     if step.operation == "compact":
-        result = table.compact(engine=engine)
+        result = table.compaction.run(engine=engine)
         if result.instant is None:
             # Deletes of keys that a base file's filter rules out are not written.
             assert all(held.row is None and name not in model.base for name, held in model.log.items())

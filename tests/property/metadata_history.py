@@ -37,15 +37,15 @@ def do(table, model: dict[str, int], step, ts: int) -> None:
             model.pop(key, None)
         table.ingest(rows_of(what, ts), kind)
     elif kind == "build":
-        table.build_metadata(what)
+        table.indexing.run(partitions=what)
     elif kind == "drop":
         held = {one.name for one in table.metadata.describe().partitions}
-        table.drop_metadata(None if what is None else [name for name in what if name in held])
+        table.indexing.drop(None if what is None else [name for name in what if name in held])
     elif kind == "compact_metadata":
-        table.compact_metadata()
+        table.metadata.compact()
     elif kind == "delete_partition" and any(int(key[1:]) % 3 == 0 for key in model):
         table.delete_partition(["part=p0"])
         for key in [key for key in model if int(key[1:]) % 3 == 0]:
             del model[key]
     elif kind == "compact" and table.config.table_type == "MERGE_ON_READ":
-        table.compact()
+        table.compaction.run()

@@ -92,9 +92,9 @@ def test_nothing_is_lost_and_nothing_doubled(shape: Shape, steps: list[Step]) ->
     model = TableModel(shape)
     for step in steps:
         if step.operation == "plan":
-            table.plan_compaction()
+            table.compaction.plan()
         elif step.operation == "execute":
-            table.compact()
+            table.compaction.run()
         else:
             write(table, model, step)
         assert observed(table, model) == model.rows, f"after {step}"

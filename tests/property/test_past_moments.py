@@ -46,7 +46,7 @@ class Played:
         choice = self.dice.choice(["upsert", "upsert", "upsert", "delete_partition", "compact"])
         instant = None
         if choice == "compact" and kind == "MERGE_ON_READ":
-            instant = self.table.compact().instant
+            instant = self.table.compaction.run().instant
         elif choice == "delete_partition" and len({part for part, _ in self.rows.values()}) > 1:
             part = self.dice.choice(sorted({part for part, _ in self.rows.values()}))
             instant = self.table.delete_partition([f"part={part}"]).instant
@@ -201,7 +201,7 @@ def test_a_read_of_base_files_alone_needs_no_log_files() -> None:
     table.ingest(rows(("a", "p0", 1, 1, None)))
     second = table.ingest(rows(("a", "p0", 2, 2, None))).instant
     logs = {info.path for info in storage.list("part=p0") if ".log." in info.path}
-    table.compact()
+    table.compaction.run()
     clean(storage, clock, logs)
     reader = table_of(storage, clock, "reader")
     assert reader.read(["value"], as_of=second, query="read_optimized").to_pylist() == [{"value": 1}]

@@ -74,7 +74,7 @@ def made(definition: Definition) -> tuple[MemoryStorage, ManualClock, Instant]:
     table.ingest(rows(("k1", "p1", 11, 2, None)))
     clock.advance_ms(1_000)
     compactor = table_of(storage, clock, "compactor")
-    between = MoveBefore(".log.", lambda: compactor.compact())
+    between = MoveBefore(".log.", lambda: compactor.compaction.run())
     late = table_of(FaultyStorage(storage, between), clock, "late")
     written = late.ingest(rows(("k0", "p0", 99, 3, None)))
     assert between.moved

@@ -113,7 +113,13 @@ def set_property(session: Session, key: str, value: str, *, remove: tuple[str, .
 
     def prepare(state: TableState, slot: int) -> Entry:
         common = session.entry(state, f"set {session.ctx.ids.new_id()}")
-        return Properties(**common, set={key: value}, remove=remove, facts=state.log.properties.facts)
+        return Properties(
+            **common,
+            set={key: value},
+            remove=remove,
+            facts=state.log.properties.facts,
+            settings=state.log.properties.settings,
+        )
 
     session.decide(prepare, "set a property")
 

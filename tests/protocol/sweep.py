@@ -1,7 +1,7 @@
 """Crash sweeps: a run goes wrong at one storage operation after another, and a test judges what each of them leaves.
 
     for left in fault_sweep(base, lambda storage, clock: compact(storage, clock, "first"), fault, "a compaction", points=40):
-        Table(left.resume()).compact()
+        Table(left.resume()).compaction.run()
         assert_whole(left.storage, left.clock, MODEL, left.story)
 
 What a crashed process leaves is what it had changed: after one change, before the next, and at every read between them it is the

@@ -47,7 +47,7 @@ def test_an_archived_update_that_completed_after_a_compaction_is_read(definition
 @BOTH
 def test_the_next_compaction_keeps_it(definition: Definition) -> None:
     storage, clock, _ = archived(definition)
-    assert table_of(storage, clock, "compactor").compact().instant is not None
+    assert table_of(storage, clock, "compactor").compaction.run().instant is not None
     assert shown(storage, clock) == MODEL
     assert shown(storage, clock, "storage") == MODEL
     assert errors_of(storage, clock) == []
@@ -69,7 +69,7 @@ def test_what_completed_before_the_compaction_stays_below_it() -> None:
     table = table_of(storage, clock, "creator")
     table.ingest(rows(("k0", "p0", 50, 2, None)))
     table.ingest(rows(("k0", "p0", None, 2, True)))
-    table.compact()
+    table.compaction.run()
     table.ingest(rows(("k7", "p1", 77, 2, None)))
     first = timeline_of(storage).completed_writes
     archive(storage, TIMELINE, [one for one in first if one.kind == "deltacommit"][:-2])

@@ -24,6 +24,7 @@ from hudi_ops.services.write.remove import remove
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.faults import Fault, FaultyStorage
+from hudi_ops.timeline.cancel.policy import CancelPolicy
 from hudi_ops.timeline.content.footprint import Footprint
 from hudi_ops.timeline.log.commit_log import load_log, slot_path
 from hudi_ops.timeline.log.entries import Plan, encode_entry
@@ -133,8 +134,19 @@ def plan_of_ours(storage: MemoryStorage, partition: str, at_ms: int) -> str:
     log = load_log(storage, None)
     assert log is not None
     instant = instant_of_ms(at_ms)
-    said = {"table_id": log.table_id, "decision_id": f"plan {instant}", "owner": "planner:1", "at_ms": at_ms}
-    entry = Plan(**said, instant=instant, action="clustering", payload="")  # type: ignore[arg-type]
+    entry = Plan(
+        table_id=log.table_id,
+        decision_id=f"plan {instant}",
+        owner="planner:1",
+        at_ms=at_ms,
+        properties_slot=log.properties_slot,
+        archive_slot=log.archive_slot,
+        instant=instant,
+        action="clustering",
+        payload="",
+        footprint="",
+        **CancelPolicy().entry_fields(),
+    )
     storage.put_if_absent(slot_path(log.head + 1), encode_entry(entry))
     storage.put(f"{TIMELINE}/{instant}.clustering.requested", clustering_plan(partition, group_of(storage, partition)))
     storage.put(f"{TIMELINE}/{instant}.clustering.inflight", b"")

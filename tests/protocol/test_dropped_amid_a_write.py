@@ -19,7 +19,7 @@ NAME = "record_index"
 def built() -> tuple[MemoryStorage, ManualClock]:
     clock = ManualClock(NOW_MS, tick_ms=1)
     storage = make_table(WITH_METADATA).copy(clock)
-    table_of(storage, clock, "builder").build_metadata([NAME])
+    table_of(storage, clock, "builder").indexing.run(partitions=[NAME])
     return storage, clock
 
 
@@ -33,7 +33,7 @@ def test_a_dropped_partition_is_a_conflict() -> None:
     storage, clock = built()
     before = load_config(storage)
     refuse_dropped(storage, before)
-    table_of(storage, clock, "dropper").drop_metadata([NAME])
+    table_of(storage, clock, "dropper").indexing.drop([NAME])
     with pytest.raises(Conflict, match="record_index of the metadata table was dropped while this write was made"):
         refuse_dropped(storage, before)
 
@@ -55,7 +55,7 @@ def test_a_write_beside_a_half_deleted_partition_succeeds(monkeypatch: pytest.Mo
         if not calls:
             calls.append(1)
             kept = {info.path: storage.get(info.path) for info in storage.list(f"{FOLDER}/{NAME}")}
-            table_of(storage, clock, "dropper").drop_metadata([NAME])
+            table_of(storage, clock, "dropper").indexing.drop([NAME])
             for path, body in kept.items():
                 storage.put(path, body)
             delete_first_group(storage)

@@ -24,7 +24,7 @@ MORE = rows(("k6", "p0", 67, 5, None), ("n5", "p4", 5, 5, None))
 
 
 def build(table: Table) -> None:
-    table.build_metadata(["column_stats", "record_index"])
+    table.indexing.run(partitions=["column_stats", "record_index"])
 
 
 def drop_all(table: Table) -> None:
@@ -33,11 +33,11 @@ def drop_all(table: Table) -> None:
 
 def drop_and_build(table: Table) -> None:
     drop_metadata(table._session, None)
-    table.build_metadata(["files", "record_index"])
+    table.indexing.run(partitions=["files", "record_index"])
 
 
 def compact(table: Table) -> None:
-    assert table.compact_metadata().instant
+    assert table.metadata.compact().instant
 
 
 @pytest.mark.parametrize("change", [build, drop_all, drop_and_build, compact])

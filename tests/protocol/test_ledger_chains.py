@@ -80,15 +80,3 @@ def test_a_lost_ledger_takes_no_file_again(tmp_path: Path) -> None:
         assert keys(table) == Counter(f"k{number}" for number in range(12))
         found = [one.invariant for one in verify_table(storage, clock=ManualClock(NOW_MS, tick_ms=1)).findings]
         assert found == ["ledger-missing" if path == newest(base) else "ledger-broken"], path
-
-
-def test_a_ledger_of_an_older_release_is_built_upon(tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    storage = made_of(source, 1)
-    assert not built_upon(storage, newest(storage)), "as an older release stores it"
-    table = table_of(storage, ManualClock(NOW_MS, tick_ms=1), "writer")
-    for number in range(1, 6):
-        put_file(source, number)
-        assert table.ingest_folder(str(source), "bulk_insert").files == 1
-    assert keys(table) == Counter(f"k{number}" for number in range(6))
-    assert verify_table(storage, deep=True, clock=ManualClock(NOW_MS, tick_ms=1)).findings == ()

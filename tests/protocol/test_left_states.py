@@ -169,7 +169,7 @@ def test_a_savepoint_is_not_taken_for_the_write_that_it_protects(room: Room) -> 
 
 
 def test_what_a_later_version_says_of_a_slot_is_passed_over() -> None:
-    pointer = Pointer("id", 3, 0, stranger="")
+    pointer = Pointer("id", 3, 0, -1, stranger="", may_double=None, shared=False)
     text = pointer.encode().replace("{", '{"more": 1, ')
     assert Pointer.decode({POINTER_KEY: text}) == pointer
 

@@ -18,8 +18,8 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault, FaultyStorage
-from hudi_ops.timeline.log.commit_log import load_log, read_slot, slot_path
-from hudi_ops.timeline.log.entries import Properties, encode_entry
+from hudi_ops.timeline.log.commit_log import read_slot
+from hudi_ops.timeline.log.entries import Properties
 from hudi_ops.timeline.settings.properties_file import FOLDED_KEY, read_properties
 from hudi_ops.verify import verify_table
 from tests.definitions import create_table
@@ -85,7 +85,7 @@ def refuse_everything(storage: MemoryStorage, key: str, logged: str, found: str)
         lambda: opened(storage, CLOCK, "recoverer").recover(),
         lambda: opened(storage, CLOCK, "adopter").adopt(),
         lambda: opened(storage, CLOCK, "remover").truncate(),
-        lambda: opened(storage, CLOCK, "builder").build_metadata(),
+        lambda: opened(storage, CLOCK, "builder").indexing.run(),
     ):
         with pytest.raises(Corrupt, match=key) as caught:
             call()
@@ -228,38 +228,6 @@ def test_a_repair_that_nobody_needs_changes_nothing(storage: MemoryStorage) -> N
         done = repair(storage, source)  # type: ignore[arg-type]
         assert (done.slot, done.differences) == (None, ())
     assert {info.path: storage.get(info.path) for info in storage.list()} == before
-
-
-def test_a_table_adopted_by_an_earlier_release_has_nothing_to_compare_until_the_file_is_accepted(
-    adopted: MemoryStorage,
-) -> None:
-    storage = adopted.copy()
-    first = read_slot(storage, 0)
-    assert isinstance(first, Properties)
-    assert (first.set, first.settings[HIVE]) == ({}, "true")
-    storage.put(slot_path(0), encode_entry(first.model_copy(update={"settings": {}})))
-    damage(storage, ORDERING, "value")
-    assert visible(storage, CLOCK) == OLD
-    write(storage)
-    told = opened(storage, CLOCK, "person").repair_properties(None, dry_run=True)
-    assert told.source is None
-    assert "--accept-file" in told.note
-    assert repair(storage, "file").slot is not None
-    damage(storage, ORDERING, "ts")
-    refuse_everything(storage, ORDERING, "value", "ts")
-
-
-def test_slots_of_earlier_releases_lead_down_to_the_values(made: MemoryStorage) -> None:
-    """A PROPERTIES slot of another decision repeats the values; one of an earlier release does not."""
-    storage = made.copy()
-    opened(storage, CLOCK, "builder").build_metadata(["files"])
-    log = load_log(storage, None)
-    assert log is not None
-    assert log.properties.settings[HIVE] == "true"
-    storage.put(slot_path(log.properties_slot), encode_entry(log.properties.model_copy(update={"settings": {}})))
-    assert visible(storage, CLOCK) == OLD
-    damage(storage, HIVE, "false")
-    refuse_everything(storage, HIVE, "true", "false")
 
 
 class _Rewritten(MemoryStorage):

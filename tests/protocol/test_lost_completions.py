@@ -51,7 +51,7 @@ class Made:
         self.ingest({"k0": ("p0", 1), "k1": ("p1", 1), "k2": ("p0", 1), "x": ("p9", 1)})
         self.ingest({"k0": ("p0", 2)})
         if kind == "MERGE_ON_READ":
-            self.writer.compact()
+            self.writer.compaction.run()
         self.ingest({"k1": ("p1", 3), "k2": ("p0", 3)})
         self.writer.delete_partition(["part=p9"])
         del self.model["x"]
@@ -144,7 +144,8 @@ def voided(made: Made, lost: Instant) -> None:
     log = load_log(made.storage, None)
     assert log is not None
     slot, entry = next((slot, one) for slot, one in log.completes() if one.instant == lost.time)
-    common = {"table_id": entry.table_id, "owner": "test", "at_ms": 0, "properties_slot": log.properties_slot}
+    slots = {"properties_slot": log.properties_slot, "archive_slot": log.archive_slot}
+    common = {"table_id": entry.table_id, "owner": "test", "at_ms": 0, **slots}
     void = Void(**common, decision_id=f"void {slot}", slot=slot, reason="a test")
     made.storage.put(slot_path(log.head + 1), encode_entry(void))
 

@@ -49,7 +49,7 @@ class Made:
         self.ingest({"k0": ("p0", 1), "k1": ("p1", 1), "k2": ("p0", 1), "k3": ("p1", 1), "x0": ("p9", 1)})
         self.ingest({"k0": ("p0", 2), "k1": ("p1", 2)})
         if kind == "MERGE_ON_READ":
-            self.keep(self.table.compact().instant)
+            self.keep(self.table.compaction.run().instant)
         self.ingest({"k0": ("p0", 3)})
         self.ingest({"k2": ("p0", 4), "k3": ("p1", 4)})
         self.model.pop("x0")
@@ -189,7 +189,7 @@ def test_what_a_clean_takes_while_the_table_is_listed_is_read_again(kind: str) -
         old = made.needed()
         made.ingest({"k0": ("p0", 9), "k2": ("p0", 9)})
         if kind == "MERGE_ON_READ":
-            made.keep(made.handle("compactor").compact().instant)
+            made.keep(made.handle("compactor").compaction.run().instant)
         clean(made.storage, made.clock, old - made.needed())
 
     reader = table_of(FaultyStorage(made.storage, MoveBefore("list_folder:part=p0", move)), made.clock, "reader")
@@ -206,7 +206,7 @@ def test_a_clean_that_is_archived_while_the_table_is_listed_is_no_old_one(kind: 
     def move() -> None:
         made.ingest({"k0": ("p0", 9), "k2": ("p0", 9)})
         if kind == "MERGE_ON_READ":
-            made.keep(made.handle("compactor").compact().instant)
+            made.keep(made.handle("compactor").compaction.run().instant)
         clean(made.storage, made.clock, set(made.data_files()) - made.needed())
         _archive_all_before_a_write(made)
 
@@ -222,7 +222,7 @@ def test_a_clean_that_is_archived_while_the_table_is_listed_is_no_old_one(kind: 
 
 def _cleaned(made: Made, path: str) -> None:
     made.ingest({"k0": ("p0", 9), "k2": ("p0", 9)})
-    made.handle("compactor").compact() if made.table.config.table_type == "MERGE_ON_READ" else None
+    made.handle("compactor").compaction.run() if made.table.config.table_type == "MERGE_ON_READ" else None
     clean(made.storage, made.clock, [path])
 
 

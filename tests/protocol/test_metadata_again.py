@@ -35,7 +35,7 @@ AFTER = {"k6": 66, "n4": 4}
 def base():
     """A table whose index is its record index, with every partition."""
     storage = make_table(BY_RECORD_INDEX)
-    table_of(storage, ManualClock(NOW_MS - 1_000), "builder").build_metadata(EVERY)
+    table_of(storage, ManualClock(NOW_MS - 1_000), "builder").indexing.run(partitions=EVERY)
     return storage
 
 
@@ -210,7 +210,7 @@ def test_what_another_built_meanwhile_is_left_alone(base, monkeypatch: pytest.Mo
 def test_partitions_that_came_meanwhile_are_not_dropped_unseen(base, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = ManualClock(NOW_MS)
     storage = base.copy(clock)
-    table_of(storage, clock, "dropper").drop_metadata(["bloom_filters"])
+    table_of(storage, clock, "dropper").indexing.drop(["bloom_filters"])
     drop = metadata_run.drop_metadata
 
     def beside(session, names, **how):
@@ -218,7 +218,7 @@ def test_partitions_that_came_meanwhile_are_not_dropped_unseen(base, monkeypatch
         monkeypatch.undo()
 
         def later(*args):
-            table_of(storage, clock, "second").build_metadata(["bloom_filters"])
+            table_of(storage, clock, "second").indexing.run(partitions=["bloom_filters"])
             return decide(*args)
 
         session.decide = later
@@ -262,18 +262,18 @@ def test_a_cancelled_rebuild_says_that_there_is_no_metadata_table_and_how_to_go_
 @pytest.mark.parametrize("names", [None, ("column_stats",)], ids=["plain", "one by name"])
 def test_a_build_after_a_cancelled_rebuild_restores_every_partition(base, names) -> None:
     storage, clock, _ = cancelled(base)
-    done = table_of(storage, clock, "second").build_metadata(names)
+    done = table_of(storage, clock, "second").indexing.run(partitions=names)
     assert load_config(storage).all_metadata_partitions == EVERY
     assert tuple(sorted(done.partitions)) == EVERY
     assert "restores what a rebuild dropped" in done.note
     assert faults_of(storage, clock) == []
-    assert table_of(storage, clock, "second").build_metadata(names).instant is None
+    assert table_of(storage, clock, "second").indexing.run(partitions=names).instant is None
 
 
 def test_a_cancelled_rebuild_of_one_partition_restores_that_one(base) -> None:
     storage, clock, error = cancelled(base, ("bloom_filters",))
     assert "record_index now: the rebuild dropped bloom_filters" in error.what
-    table_of(storage, clock, "second").build_metadata()
+    table_of(storage, clock, "second").indexing.run()
     assert load_config(storage).all_metadata_partitions == EVERY
     assert faults_of(storage, clock) == []
 
@@ -282,13 +282,13 @@ def test_what_a_rebuild_dropped_is_remembered_until_it_is_built_or_dropped_for_g
     clock = ManualClock(NOW_MS)
     storage = make_table(WITH_METADATA).copy(clock)
     table = table_of(storage, clock, "builder")
-    table.build_metadata(("bloom_filters",))
+    table.indexing.run(partitions=("bloom_filters",))
     with pytest.raises(Cancelled):
         again(storage, clock, "first", progress=Stopped())
     with pytest.raises(Cancelled, match="no metadata table now"):
         build_indexes(table_of(storage, clock, "second")._session, progress=Stopped())
     table_of(storage, clock, "third").ingest(LATER)
     assert [one.invariant for one in faults_of(storage, clock)] == ["metadata-dropped"]
-    table_of(storage, clock, "fourth").drop_metadata()
+    table_of(storage, clock, "fourth").indexing.drop()
     assert faults_of(storage, clock) == []
-    assert table_of(storage, clock, "fifth").build_metadata().partitions == ("files", "column_stats", "partition_stats")
+    assert table_of(storage, clock, "fifth").indexing.run().partitions == ("files", "column_stats", "partition_stats")

@@ -112,7 +112,7 @@ def test_a_compaction_that_completes_meanwhile_is_added(monkeypatch: pytest.Monk
 
     def beside(build):
         begin(build)
-        assert table_of(storage, clock, "compactor").compact().instant is not None
+        assert table_of(storage, clock, "compactor").compaction.run().instant is not None
 
     monkeypatch.setattr(metadata_build, "begin", beside)
     assert build(storage, clock, "first").rounds == 1

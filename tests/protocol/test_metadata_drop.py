@@ -28,7 +28,7 @@ EVERY = ("bloom_filters", "column_stats", "files", "partition_stats", "record_in
 @pytest.fixture(scope="module")
 def base():
     storage = make_table(DEFINITION)
-    table_of(storage, ManualClock(NOW_MS - 1_000), "builder").build_metadata(EVERY)
+    table_of(storage, ManualClock(NOW_MS - 1_000), "builder").indexing.run(partitions=EVERY)
     return storage
 
 
@@ -76,10 +76,10 @@ def test_a_dropped_partition_can_be_built_again(base) -> None:
     clock = ManualClock(NOW_MS)
     storage = base.copy(clock)
     table = table_of(storage, clock, "first")
-    done = table.drop_metadata(["record_index"])
+    done = table.indexing.drop(["record_index"])
     assert (done.dropped, done.left) == (("record_index",), EVERY[:4])
     table.ingest(LATER)
-    assert table.build_metadata(["record_index"]).partitions == ("record_index",)
+    assert table.indexing.run(partitions=["record_index"]).partitions == ("record_index",)
     table.ingest(LATER)
     assert faults_of(storage, clock) == []
 
@@ -142,18 +142,18 @@ def indexed(hudi_fixtures, tmp_path: Path) -> Table:
 def test_an_index_that_is_not_kept_goes_and_is_not_built_again(indexed: Table) -> None:
     storage = indexed.context.storage
     assert "secondary_index_idx_nm" in load_index_definitions(storage)
-    done = indexed.drop_metadata(["secondary_index_idx_nm"])
+    done = indexed.indexing.drop(["secondary_index_idx_nm"])
     assert done.dropped == ("secondary_index_idx_nm",)
     assert "secondary_index_idx_nm" not in load_index_definitions(storage)
     assert "record_index" in load_index_definitions(storage)
     assert storage.list(f"{FOLDER}/secondary_index_idx_nm") == []
-    assert indexed.compact_metadata().instant is not None
+    assert indexed.metadata.compact().instant is not None
     found = verify_table(storage, index=True).findings
     assert [one for one in found if one.severity == "error"] == []
 
 
 def test_a_record_index_stays_while_a_secondary_one_is_made_of_it(indexed: Table) -> None:
     with pytest.raises(InvalidRequest, match="need it") as refused:
-        indexed.drop_metadata(["record_index"])
+        indexed.indexing.drop(["record_index"])
     assert "secondary_index_idx_nm" in refused.value.expected
     assert indexed.context.storage.head(INDEX_DEFINITIONS_PATH) is not None

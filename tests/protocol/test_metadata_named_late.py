@@ -203,7 +203,7 @@ def test_a_drop_that_is_applied_late_leaves_what_apache_hudi_built_meanwhile(bas
     clock = ManualClock(NOW_MS, tick_ms=1)
     storage = base.copy(clock)
     with contextlib.suppress(Crash):
-        table_of(FaultyStorage(storage, Stop(AT_PROPERTIES)), clock, "dropper").drop_metadata(["partition_stats"])
+        table_of(FaultyStorage(storage, Stop(AT_PROPERTIES)), clock, "dropper").indexing.drop(["partition_stats"])
     set_properties(storage, {METADATA_PARTITIONS: "bloom_filters,files,partition_stats"})
     table_of(storage, clock, "helper").recover()
     assert load_config(storage).metadata_partitions == ("bloom_filters", "files")

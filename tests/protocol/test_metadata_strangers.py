@@ -131,7 +131,7 @@ def begun(storage: MemoryStorage) -> None:
     pending = [info.path for info in twin.list(".hoodie/timeline") if info.name > instant_of_ms(NOW)]
     for path in (max(slots), *pending):
         twin.delete(path)
-    table_of(twin, ManualClock(NOW + 5_000, tick_ms=1), "stranger").build_metadata(["files", "column_stats"])
+    table_of(twin, ManualClock(NOW + 5_000, tick_ms=1), "stranger").indexing.run(partitions=["files", "column_stats"])
     for info in twin.list():
         if info.path.startswith((".hoodie/metadata/", ".hoodie/.index_defs/")):
             storage.put(info.path, twin.get(info.path))

@@ -30,7 +30,7 @@ STAGES = "3-41-97"
 
 def planned() -> tuple[MemoryStorage, str]:
     storage = make_table(LOGGED_WITH_METADATA)
-    plan = table_of(storage, ManualClock(NOW_MS - 1_000), "planner").plan_compaction()
+    plan = table_of(storage, ManualClock(NOW_MS - 1_000), "planner").compaction.plan()
     assert plan.instant is not None
     return storage, plan.instant
 
@@ -51,7 +51,7 @@ def left_by_apache_hudi(storage: MemoryStorage, instant: str) -> None:
 
 
 def execute(storage, clock: ManualClock, actor: str, instant: str) -> None:
-    table_of(storage, clock, actor).execute_compaction(instant, abandoned=True)
+    table_of(storage, clock, actor).compaction.execute(instant=instant, abandoned=True)
 
 
 def refuse_left(storage: MemoryStorage, clock: ManualClock, instant: str, rows: dict[str, int], story: str) -> None:

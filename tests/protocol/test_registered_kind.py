@@ -59,13 +59,13 @@ def test_writes_and_cleans_keep_the_records_of_a_registered_kind(definition: Def
         table.ingest(batch)
         assert_counted(storage)
     if definition is LOGGED_WITH_METADATA:
-        table.compact()
+        table.compaction.run()
         assert_counted(storage)
     before = len(rows_of_files(storage))
     table.clean.run(policy="versions", retain=1)
     assert len(rows_of_files(storage)) < before
     assert_counted(storage)
-    table.compact_metadata()
+    table.metadata.compact()
     assert [info for info in storage.list(f"{FOLDER}/{COUNTS.name}") if info.name.endswith(".hfile")]
     assert_counted(storage)
     assert by_key(table_of(storage, clock, "reader")) == by_key(table_of(storage, clock, "reader"), listing="storage")

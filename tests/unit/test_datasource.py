@@ -107,7 +107,7 @@ def test_a_listing_is_chosen_by_an_option(path: str, hudi_fixtures: Callable[[st
     assert found == [0, 1]
     assert read(reader(path, listing="storage")) == list(range(40))
     assert read(reader(path, listing="metadata")) == list(range(40))
-    Table.open(path).drop_metadata()
+    Table.open(path).indexing.drop()
     with pytest.raises(Unsupported, match="cannot be listed by its metadata table"):
         reader(path, listing="metadata").partitions()
     with pytest.raises(InvalidRequest, match="folders is not a kind of listing"):

@@ -41,7 +41,7 @@ def list_built_indexes(session: Session) -> tuple[str, ...]:
             facts=state.log.properties.facts,
             doubled_keys=announcement.doubled_keys,
             counted_until=announcement.counted_until,
-            settings=session.settings(state),
+            settings=state.log.properties.settings,
         )
 
     session.decide(prepare, "list new partitions of the metadata table")

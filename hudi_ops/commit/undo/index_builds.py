@@ -108,7 +108,7 @@ def _withdraw(
             plan=plan,
             to_build=state.log.properties.to_build,
             facts=state.log.properties.facts,
-            settings=session.settings(state),
+            settings=state.log.properties.settings,
         )
 
     session.decide(prepare, "withdraw new partitions of the metadata table")

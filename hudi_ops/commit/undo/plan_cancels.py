@@ -165,7 +165,7 @@ def without_waiting(
     plan = replace(
         mine,
         on_overlap=entry.on_overlap,
-        is_cancellable=bool(entry.cancellable),
+        is_cancellable=entry.cancellable,
         wait_s=min(entry.cancel_wait_s, WAIT_S_MAX),
         planned_ms=entry.at_ms,
     )

@@ -58,7 +58,7 @@ def has_foreign_writes(commits: CommitReader, state: TableState) -> bool:
 def newest_foreign_completion(commits: CommitReader, state: TableState) -> str:
     """Return the completion time of the newest recent write without a slot; "" without one.
 
-    Commits are read from the newest down to the first hudi_ops commit that records this time itself, at most `LOOKED_BACK_MAX`.
+    Commits are read from the newest down to the first hudi_ops commit, which records this time itself, at most `LOOKED_BACK_MAX`.
     """
     ours = state.log.instants
     newest = state.timeline.newest_first[:LOOKED_BACK_MAX]
@@ -69,8 +69,7 @@ def newest_foreign_completion(commits: CommitReader, state: TableState) -> str:
         pointer = Pointer.decode(metadata.extra, state.timeline.path(instant.file_name))
         if pointer is None:
             return instant.completion_time
-        if pointer.stranger is not None:
-            return pointer.stranger if pointer.stranger >= newest[-1].completion_time else ""
+        return pointer.stranger if pointer.stranger >= newest[-1].completion_time else ""
     return ""
 
 

@@ -6,7 +6,6 @@ a sleeping process could win a removed name.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +13,6 @@ from typing import TypeAlias
 
 from hudi_ops.commit.ledger import pointers
 from hudi_ops.commit.session import Session
-from hudi_ops.errors import NotFound
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.ledger_chain import FOLDER as LEDGERS
@@ -25,8 +23,6 @@ from hudi_ops.timeline.log.commit_log import SAVEPOINT_SUFFIX
 from hudi_ops.timeline.log.entries import Complete
 from hudi_ops.timeline.names import is_instant
 from hudi_ops.timeline.state import TableState
-
-logger = logging.getLogger(__name__)
 
 PAYLOADS = f"{LOG}/payload"
 
@@ -51,12 +47,7 @@ def prune(session: Session, state: TableState) -> Pruned:
         storage.delete_all(of_savepoints)
         return Pruned(payloads=len(of_savepoints))
     ledgers = _below(_paths(storage, LEDGERS), boundary)
-    try:
-        kept = ledgers_kept(session, state) if ledgers else frozenset()
-    except NotFound as error:
-        # An earlier release deleted the payload that names them: none is deleted until newer ones are archived.
-        logger.warning("ledgers of %s stay: %s", state.config.name, error)
-        kept = frozenset(ledgers)
+    kept = ledgers_kept(session, state) if ledgers else frozenset()
     gone = [path for path in ledgers if path not in kept]
     payloads = _below(held, boundary)
     kept = payloads_kept(session, state) if payloads else frozenset()

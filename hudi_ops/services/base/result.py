@@ -65,8 +65,3 @@ class PlanResult(Result):
     def planned(self) -> tuple[Verdict, ...]:
         """Return the file groups of the plan."""
         return tuple(verdict for verdict in self.verdicts if verdict.reason == Reason.PLANNED)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the result as plain values."""
-        # `came` and `left` are the old names of two fields, for readers of JSON; they go with the next release.
-        return {**super().as_dict(), "came": self.log_files_added, "left": self.groups_dropped}

@@ -13,7 +13,7 @@ from hudi_ops.index.resizes import is_resize
 from hudi_ops.services.base.result import Result
 from hudi_ops.timeline.cancel.aborted import AbortedPlan, read_aborted
 from hudi_ops.timeline.cancel.aborted_history import load_aborted
-from hudi_ops.timeline.cancel.policy import CancelPolicy, OnOverlap
+from hudi_ops.timeline.cancel.policy import CancelPolicy
 from hudi_ops.timeline.content.footprint import inputs_of
 from hudi_ops.timeline.content.plans import Plan as PlanContent
 from hudi_ops.timeline.content.plans import read_plan
@@ -120,11 +120,9 @@ def _said_policy(entry: Plan | None, *, is_a_resize: bool) -> str:
 
 
 def policy_of(entry: Plan) -> CancelPolicy:
-    """Return the cancel policy in a PLAN entry; entries of earlier releases are not cancellable."""
-    known: dict[str, OnOverlap] = {"cancel": "cancel", "shrink": "shrink"}
-    on_overlap = known.get(entry.on_overlap, "pass")
+    """Return the cancel policy in a PLAN entry."""
     hours, instants = entry.cancel_after_hours, entry.cancel_after_instants
-    return CancelPolicy(bool(entry.cancellable), hours, instants, on_overlap, entry.cancel_wait_s)
+    return CancelPolicy(entry.cancellable, hours, instants, entry.on_overlap, entry.cancel_wait_s)
 
 
 def _aborted(session: Session, state: TableState, instant: str | None) -> list[PlanRow]:

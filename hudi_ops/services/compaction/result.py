@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hudi_ops.services.base.cost import Cost, CostError, error_of, tasks_at_a_time
 from hudi_ops.services.base.result import ServiceResult
@@ -40,11 +40,6 @@ class CompactResult(ServiceResult):
     estimate: Cost | None = None
     actual: Cost | None = None
     estimate_error: CostError | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the result as plain values."""
-        values = super().as_dict()
-        return {**values, "off": values["estimate_error"]}  # the old name, removed with the next release
 
 
 def result_of(run: Run[CompactionPlan, PlanInputs, CompactTask, CompactedSlice]) -> CompactResult:

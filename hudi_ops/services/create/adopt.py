@@ -61,7 +61,7 @@ def adopt_table(
     config = parsed_config(ctx.storage)
     log = session.loader.find(config)
     if log is not None:
-        config = logged_config(ctx.storage, config, log, session.commits.settings)
+        config = logged_config(ctx.storage, config, log)
     wanted = without_metadata_table(config) if drop else config
     refuse_unwritable(wanted)
     entry = log.properties if log is not None else None

@@ -126,6 +126,8 @@ class Adoption:
             decision_id=f"{ADOPTS}{table_id}",
             owner=str(self.ctx.owner),
             at_ms=self.ctx.clock.now_ms(),
+            properties_slot=-1,
+            archive_slot=-1,
             facts=facts.model_copy(update={"timezone": zone}),
             doubled_keys=self._doubled,
             counted_until=counted_until(timeline) if self._doubled is not None else "",

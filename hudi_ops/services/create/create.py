@@ -18,6 +18,7 @@ from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_index
 from hudi_ops.config.definition import TableDefinition
 from hudi_ops.config.key_generators import check_time_partition, key_generator_type
+from hudi_ops.config.logged_settings import settings_of
 from hudi_ops.config.table import (
     BACKUP_PATH,
     INDEX_DEFINITIONS_PATH,
@@ -83,9 +84,12 @@ def create_table(session: Session, definition: TableDefinition, columns: pa.Sche
             decision_id=f"create {table_id}",
             owner=str(ctx.owner),
             at_ms=ctx.clock.now_ms(),
+            properties_slot=-1,
+            archive_slot=-1,
             set=properties,
             facts=facts,
             doubled_keys=0,
+            settings=settings_of(properties),
             automatic=session.upkeep.record(),
         )
         claim(ctx.storage, slot_path(0), encode_entry(entry), entry.decision_id, decision_id_of)

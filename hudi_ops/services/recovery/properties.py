@@ -25,11 +25,13 @@ from hudi_ops.services.base.result import Result
 from hudi_ops.timeline.log.entries import Entry, Properties
 from hudi_ops.timeline.log.head import newest_log
 from hudi_ops.timeline.settings.properties_file import read_properties
-from hudi_ops.timeline.settings.settings_check import kept_settings, repaired_config
+from hudi_ops.timeline.settings.settings_check import repaired_config
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import row_schema, table_schema
 
 logger = logging.getLogger(__name__)
+
+_AGREED = "hoodie.properties agrees with the commit log: there is nothing to repair"
 
 
 @dataclass(frozen=True)
@@ -71,17 +73,16 @@ def repair_properties(session: Session, source: SettingsSource | None, *, dry_ru
             next_step="correct hoodie.properties by hand, or run `hudi-ops adopt`",
         )
     name = repaired_config(storage).name
-    kept = kept_settings(storage, log.properties_slot, log.properties)
-    wrong = differences(kept, read_properties(storage))
+    wrong = differences(log.properties.settings, read_properties(storage))
     if dry_run or source is None:
-        return PropertiesRepair(name, source, wrong, dry_run=True, note=_note(source, wrong, is_kept=bool(kept)))
+        return PropertiesRepair(name, source, wrong, dry_run=True, note="" if wrong else _AGREED)
     session.loader.repairs = source
     try:
         decided = session.decide(lambda state, slot: _entry(session, state, source), "repair hoodie.properties")
     finally:
         session.loader.repairs = None
     if decided is None:
-        return PropertiesRepair(name, source, (), note=_note(source, (), is_kept=bool(kept)))
+        return PropertiesRepair(name, source, (), note=_AGREED)
     logger.warning(
         "slot %s: properties of %s as the %s says: %s", decided.slot, name, source, "; ".join(map(str, wrong))
     )
@@ -90,16 +91,14 @@ def repair_properties(session: Session, source: SettingsSource | None, *, dry_ru
 
 def _entry(session: Session, state: TableState, source: SettingsSource) -> Entry | None:
     """Return the entry that records the choice; None if file and log agree."""
-    kept = session.settings(state)
+    kept = state.log.properties.settings
     # Read the file: the settings of the state already have the values of the log.
     raw = read_properties(session.ctx.storage)
-    if kept and not differences(kept, raw):
+    if not differences(kept, raw):
         return None
     decision = session.entry(state, f"repair properties {session.ctx.ids.new_id()}")
     facts, to_build = state.log.properties.facts, state.log.properties.to_build
     if source == "log":
-        if not kept:
-            return None
         repaired = as_logged(raw, kept)
         changed = {key: value for key, value in repaired.items() if raw.get(key) != value}
         gone = tuple(sorted(raw.keys() - repaired.keys()))
@@ -127,16 +126,3 @@ def _refuse_unknown_fields(session: Session, state: TableState) -> None:
                     "`hudi-ops repair-properties TABLE --from-log`",
                     field=field,
                 )
-
-
-def _note(source: SettingsSource | None, wrong: tuple[Difference, ...], *, is_kept: bool) -> str:
-    if wrong:
-        return ""
-    if is_kept:
-        return "hoodie.properties agrees with the commit log: there is nothing to repair"
-    if source != "file":
-        return (
-            "the commit log keeps no values of hoodie.properties: the table was adopted by an earlier release; check the file, "
-            "then record its values with `hudi-ops repair-properties TABLE --accept-file`"
-        )
-    return "the commit log keeps no values of hoodie.properties yet: those of the file are recorded"

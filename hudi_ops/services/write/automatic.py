@@ -94,7 +94,7 @@ def keep_small(session: Session) -> tuple[str, ...]:
 def recorded_services(session: Session) -> Mapping[str, Mapping[str, str | int]]:
     """Return the services that the table's creation recorded as automatic, with what each keeps.
 
-    Adopted tables and those of earlier releases record none. A table that was dropped and made anew has another record.
+    Adopted tables record none. A table that was dropped and made anew has another record.
     """
     log = session.loader.known_log
     table_id = log.table_id if log is not None else ""

@@ -2,9 +2,7 @@
 
 If each commit stored the whole ledger, the bytes would grow with the square of the number of commits. So a commit stores a link:
 its own files, merged with those of the last links unless these are much longer. Each file is then stored only a few times, and a
-chain has few links. A ledger that builds upon no other is a base, as all ledgers of older releases are.
-
-A link has `upon` and `added` instead of `files`, so an older release refuses it as damaged and takes no file twice.
+chain has few links. A ledger that builds upon no other is a base.
 """
 
 from __future__ import annotations
@@ -124,12 +122,10 @@ def lengthened(links: Sequence[Link], instant: str, taken: Mapping[str, Version]
 
 
 def link_bytes(link: Link, source_id: str, uri: str) -> bytes:
-    """Encode a link as JSON, sorted by path; a base in the form of releases without links."""
+    """Encode a link as JSON, sorted by path."""
     files = {path: list(version) for path, version in sorted(link.taken.items())}
-    record: dict[str, Any] = {"source": source_id, "uri": uri}
-    record |= {"upon": list(link.upon), "added": files} if link.upon else {"files": files}
-    if link.retaken:
-        record["retaken"] = {path: [list(one) for one in versions] for path, versions in sorted(link.retaken.items())}
+    retaken = {path: [list(one) for one in versions] for path, versions in sorted(link.retaken.items())}
+    record = {"source": source_id, "uri": uri, "upon": list(link.upon), "files": files, "retaken": retaken}
     return json.dumps(record).encode()
 
 
@@ -140,19 +136,18 @@ def _read(storage: Storage, path: str) -> Link:
 def _decoded(data: bytes, path: str) -> Link:
     record = load_json(data, path, "a source ledger", _NEXT_STEP)
     try:
-        upon = tuple(record["upon"]) if "upon" in record else ()
-        taken = {name: (size, changed) for name, (size, changed) in record["added" if upon else "files"].items()}
+        upon = tuple(record["upon"])
+        taken = {name: (size, changed) for name, (size, changed) in record["files"].items()}
         retaken = {
-            name: tuple((size, changed) for size, changed in versions)
-            for name, versions in record.get("retaken", {}).items()
+            name: tuple((size, changed) for size, changed in versions) for name, versions in record["retaken"].items()
         }
         if not all(isinstance(instant, str) and instant.isdecimal() for instant in upon):
             raise TypeError("instants that are no digits")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Corrupt(
             f"{path} is not a source ledger",
-            expected="JSON with the files that were taken",
-            found=str(error),
+            expected="JSON with upon, files and retaken",
+            found=f"{type(error).__name__}: {error}",
             next_step=_NEXT_STEP,
         ) from error
     return Link(path.rpartition("/")[0].rpartition("/")[2], taken, retaken, upon)

@@ -47,19 +47,18 @@ class Pointer:
     """Position of a completed instant in the log.
 
     It holds its own slot, and the slots of the last PROPERTIES and ARCHIVE before it. `archive_slot` is -1 if nothing was archived.
-    `stranger` is the completion time of the newest earlier write of a foreign writer, "" if its decider knew of none; None in older
-    pointers, which lack the field. The field is stored JSON, so its name stays. `may_double` is False if each record key is in only
-    one file group of a table that uses its record index (`timeline.log.unique_keys`); None: unknown. `shared` is False if no
-    foreign writer has ever written the table, and stays True once one has; None in older pointers.
+    `stranger` is the completion time of the newest earlier write of a foreign writer, "" if its decider knew of none. `may_double`
+    is False if each record key is in only one file group of a table that uses its record index (`timeline.log.unique_keys`); None:
+    the table uses another index. `shared` is False if no foreign writer has ever written the table, and stays True once one has.
     """
 
     table_id: str
     slot: int
     properties_slot: int
-    archive_slot: int = -1
-    stranger: str | None = None
-    may_double: bool | None = None
-    shared: bool | None = None
+    archive_slot: int
+    stranger: str
+    may_double: bool | None
+    shared: bool
 
     def encode(self) -> str:
         """Encode as the value of `POINTER_KEY`."""
@@ -101,9 +100,11 @@ class Pointer:
     def is_sound(self) -> bool:
         """Whether each field is of its type."""
         slots = (self.slot, self.properties_slot, self.archive_slot)
-        texts = (self.table_id, self.stranger or "")
-        return all(type(slot) is int and -1 <= slot <= _SLOT_MAX for slot in slots) and all(
-            isinstance(text, str) for text in texts
+        return (
+            all(type(slot) is int and -1 <= slot <= _SLOT_MAX for slot in slots)
+            and all(isinstance(text, str) for text in (self.table_id, self.stranger))
+            and isinstance(self.may_double, bool | None)
+            and isinstance(self.shared, bool)
         )
 
 
@@ -257,7 +258,7 @@ class Log:
 def automatic_of(storage: Storage) -> Mapping[str, Mapping[str, str | int]]:
     """Return the automatic services that the table's creation recorded, with their settings.
 
-    Adopted tables and those of earlier releases record none.
+    Adopted tables record none.
     """
     first = read_slot(storage, 0)
     return first.automatic if isinstance(first, Properties) else {}

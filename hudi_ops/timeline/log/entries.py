@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from hudi_ops.config.table import TableFacts
 from hudi_ops.errors import Corrupt
+from hudi_ops.timeline.cancel.policy import OnOverlap
 
 ADOPTS = "adopt "
 """Prefix of the decision id of slot 0 in adopted tables."""
@@ -22,7 +23,7 @@ class _Entry(BaseModel):
 
     These are the table's id, the decision's id (the same for every try of one decision), the owner, and the time.
     `properties_slot` and `archive_slot` are the slots of the last PROPERTIES and ARCHIVE below this slot, so that the head is
-    enough to find them. Older entries lack both: -1 means "unknown" for the first, and "none, or unknown" for the second.
+    enough to find them; -1: there is none.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -31,29 +32,27 @@ class _Entry(BaseModel):
     decision_id: str
     owner: str
     at_ms: int
-    properties_slot: int = -1
-    archive_slot: int = -1
+    properties_slot: int
+    archive_slot: int
 
 
 class Plan(_Entry):
     """Publication of a service's plan, whose exact bytes are in the file `payload`.
 
-    `cancellable`: whether a cancel may end it (RFC-79); None in entries of earlier releases. It is overdue once it is
-    `cancel_after_hours` old, or once `cancel_after_instants` instants were requested after it; None: never. `on_overlap` is the
-    effect of a write to its file groups: `pass`: both complete; `shrink`: the plan leaves out these groups; `cancel`: the write
-    cancels the plan first; empty in entries of earlier releases. Before it cancels the plan, a write waits until the plan is
-    `cancel_wait_s` seconds old.
+    `cancellable`: whether a cancel may end it (RFC-79). It is overdue once it is `cancel_after_hours` old, or once
+    `cancel_after_instants` instants were requested after it; None: never. `on_overlap` is the effect of a write to its file groups.
+    Before it cancels the plan, a write waits until the plan is `cancel_wait_s` seconds old.
     """
 
     kind: Literal["PLAN"] = "PLAN"
     instant: str
     action: str
     payload: str
-    footprint: str = ""
-    cancellable: bool | None = None
+    footprint: str
+    cancellable: bool
     cancel_after_hours: float | None = None
     cancel_after_instants: int | None = None
-    on_overlap: str = ""
+    on_overlap: OnOverlap
     cancel_wait_s: float = 0.0
 
     @property
@@ -75,14 +74,14 @@ class Complete(_Entry):
 
     `payload` is the path of the exact bytes of its completed file. `metadata` is the path of its delta of the metadata table, empty
     if the table has none. `metadata_seen` is a digest of the metadata table's timeline as its decider read it (docs/protocol.md
-    §18), empty in older entries.
+    §18), empty without a delta.
 
     `seen` holds request times that its decider found on the timeline: of pending plans, and of completed writes that are not in the
-    log and completed after `seen_from`. Any other such plan or write that an applier finds was added later. `seen_from` is None in
-    older entries and for instants that are no writes.
+    log and completed after `seen_from`. Any other such plan or write that an applier finds was added later. `seen_from` is None for
+    instants that are no writes.
 
     `indexes` names the partitions of the metadata table for which the delta was made, even if it has no record for them. From it a
-    build that announced its partitions learns which completions cover them. It is empty in entries of earlier releases.
+    build that announced its partitions learns which completions cover them.
     """
 
     kind: Literal["COMPLETE"] = "COMPLETE"
@@ -106,8 +105,8 @@ class Complete(_Entry):
 class Cancel(_Entry):
     """Decision that an instant will never complete.
 
-    `cause` is `request`, `policy`, `ingestion` or `priority`; it is empty in entries of earlier releases, and if the CANCEL
-    precedes the rollback of a dead writer. `requester` names the person or process that asked, `by` the instant with precedence.
+    `cause` is `request`, `policy`, `ingestion` or `priority`; it is empty if the CANCEL precedes the rollback of a dead writer.
+    `requester` names the person or process that asked, `by` the instant with precedence.
     """
 
     kind: Literal["CANCEL"] = "CANCEL"
@@ -139,15 +138,14 @@ class Properties(_Entry):
     `to_build` names dropped partitions that must be built again: a process that continues after a crash learns from it which
     partitions existed.
 
-    `settings` are the values with which `hoodie.properties` is compared from this slot on; appliers never write them into it.
-    Slot 0 of a table of this library lacks them, as `set` holds all of its properties; so do entries of earlier releases,
-    which ignore the field (`timeline.settings.settings_check`).
+    `settings` are the values with which `hoodie.properties` is compared from this slot on; appliers never write them into it
+    (`timeline.settings.settings_check`).
 
     `doubled_keys` counts the record keys in more than one file group, over all writes that had completed by `counted_until`; None:
     they were not counted.
 
     `automatic` names services that writers run after commits, with their settings (`config.upkeep_settings`). Only slot 0's counts.
-    Entries of earlier releases and of adoptions lack it: such tables have no automatic services.
+    Adopted tables have none.
     """
 
     kind: Literal["PROPERTIES"] = "PROPERTIES"
@@ -162,7 +160,7 @@ class Properties(_Entry):
     to_build: tuple[str, ...] = ()
     doubled_keys: int | None = None
     counted_until: str = ""
-    settings: dict[str, str] = {}
+    settings: dict[str, str]
     automatic: dict[str, dict[str, str | int]] = {}
 
 
@@ -247,15 +245,16 @@ def decode_entry(data: bytes, path: str = "") -> Entry:
     """Read a slot.
 
     Raises:
-        Corrupt: the bytes are no entry of a kind that this release knows; later decisions would not be safe.
+        Corrupt: the bytes are no whole entry of a kind that this release knows; later decisions would not be safe.
     """
     try:
         return _ADAPTER.validate_json(data)
     except ValidationError as error:
+        wrong = error.errors()[0]
         raise Corrupt(
             f"{path or 'a commit log slot'} is not a commit log entry",
-            expected="a JSON object with a known kind",
-            found=repr(data[:80]),
+            expected="a JSON object with a known kind and all fields of it",
+            found=f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}, in {data[:80]!r}",
             next_step="if a newer hudi-ops wrote it, upgrade; otherwise run `hudi-ops verify`",
         ) from error
 

@@ -12,11 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TypeVar
 
 from hudi_ops.errors import Corrupt
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.log.commit_log import Log, Pointer, load_log, read_slot, refresh_log, slot_path
 from hudi_ops.timeline.log.entries import Archive, Complete, Entry, Properties, Void
+
+_Named = TypeVar("_Named", Properties, Archive)
 
 
 def open_log(storage: Storage, pointer: Pointer | None) -> Log | None:
@@ -30,38 +33,24 @@ def newest_log(storage: Storage) -> Log | None:
     if not isinstance(first, Properties):
         return None
     head, newest = _head(storage, first)
-    read = {head: newest}
-    properties: tuple[int, Properties] | None = None
-    archive: tuple[int, Archive] | None = None
-    said: Entry | None = None
+    entries: list[Entry] = [newest]
     voided: set[int] = set()
-    has_complete, slot = False, head
-    while True:
-        entry = read[slot]
+    while (slot := head + 1 - len(entries)) > 0:
+        entry = entries[-1]
         if entry.table_id == first.table_id:
-            if isinstance(entry, Properties):
-                properties = properties or (slot, entry)
-            elif isinstance(entry, Archive):
-                archive = archive or (slot, entry)
-            elif isinstance(entry, Void):
+            if isinstance(entry, Complete) and slot not in voided:
+                break
+            if isinstance(entry, Void):
                 voided.add(entry.slot)
-            elif isinstance(entry, Complete):
-                has_complete = has_complete or slot not in voided
-            # Entries of older releases do not name the PROPERTIES and ARCHIVE slots: then read on downwards.
-            said = said or (entry if entry.properties_slot >= 0 else None)
-        if slot == 0 or (said is not None and has_complete):
-            break
-        slot -= 1
-        read[slot] = first if slot == 0 else _present(storage, slot)
-    log = Log(
-        table_id=first.table_id,
-        base=slot,
-        entries=tuple(read[number] for number in range(slot, head + 1)),
-        properties_slot=0,
-        properties=first,
-    )
-    log = _with_properties(storage, log, properties, said)
-    return refresh_log(storage, _with_archive(storage, log, archive, said))
+        entries.append(first if slot == 1 else _present(storage, slot - 1))
+    log = Log(first.table_id, slot, tuple(reversed(entries)), properties_slot=0, properties=first)
+    at = head if isinstance(newest, Properties) else newest.properties_slot
+    if at > 0:
+        log = replace(log, properties_slot=at, properties=_named(storage, log, at, Properties))
+    at = head if isinstance(newest, Archive) else newest.archive_slot
+    if at > 0:
+        log = replace(log, archive_slot=at, boundary=_named(storage, log, at, Archive).boundary)
+    return refresh_log(storage, log)
 
 
 def older_entries(storage: Storage, log: Log) -> Iterator[tuple[int, Entry]]:
@@ -114,23 +103,11 @@ def _head(storage: Storage, first: Properties) -> tuple[int, Entry]:
     return low, newest
 
 
-def _with_properties(storage: Storage, log: Log, seen: tuple[int, Properties] | None, said: Entry | None) -> Log:
-    if seen is not None:
-        return replace(log, properties_slot=seen[0], properties=seen[1])
-    slot = said.properties_slot if said is not None else 0
-    entry = read_slot(storage, slot) if slot > 0 else log.properties
-    if not isinstance(entry, Properties):
-        raise _broken(slot, "PROPERTIES", entry)
-    return replace(log, properties_slot=slot, properties=entry)
-
-
-def _with_archive(storage: Storage, log: Log, seen: tuple[int, Archive] | None, said: Entry | None) -> Log:
-    if seen is None and said is not None and said.archive_slot >= 0:
-        entry = read_slot(storage, said.archive_slot)
-        if not isinstance(entry, Archive):
-            raise _broken(said.archive_slot, "ARCHIVE", entry)
-        seen = said.archive_slot, entry
-    return replace(log, archive_slot=seen[0], boundary=seen[1].boundary) if seen is not None else log
+def _named(storage: Storage, log: Log, slot: int, kind: type[_Named]) -> _Named:
+    entry = log.at(slot) or read_slot(storage, slot)
+    if not isinstance(entry, kind):
+        raise _broken(slot, kind.__name__.upper(), entry)
+    return entry
 
 
 def _present(storage: Storage, slot: int) -> Entry:

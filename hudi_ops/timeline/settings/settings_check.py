@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from hudi_ops.config.logged_settings import Difference, Settings, as_logged, differences, settings_of
+from hudi_ops.config.logged_settings import Difference, Settings, as_logged, differences
 from hudi_ops.config.table import PROPERTIES_PATH, TableConfig
 from hudi_ops.errors import Corrupt, HudiOpsError, Internal, Unsupported
 from hudi_ops.storage.protocol import Storage
@@ -25,22 +25,6 @@ logger = logging.getLogger(__name__)
 
 LOOKS = 3
 """Number of times that a file which contradicts the log is read before the error is raised."""
-
-
-def settings_in(entry: Properties) -> Settings:
-    """Return the settings of an entry; empty in an entry of an earlier release."""
-    return entry.settings or (settings_of(entry.set) if "hoodie.table.name" in entry.set else {})
-
-
-def kept_settings(storage: Storage, slot: int, entry: Properties) -> Settings:
-    """Return the settings of a PROPERTIES entry, or of the newest earlier entry with settings."""
-    while not (found := settings_in(entry)) and slot > 0:
-        slot = max(entry.properties_slot, 0)
-        below = read_slot(storage, slot)
-        if not isinstance(below, Properties):
-            break
-        entry = below
-    return found
 
 
 def entries_above(storage: Storage, log: Log, slot: int) -> list[tuple[int, Properties]]:
@@ -77,9 +61,7 @@ def open_config(storage: Storage, known: dict[int, Settings]) -> TableConfig:
     if slot not in known:
         try:
             entry = read_slot(storage, slot)
-            known[slot] = (
-                kept_settings(storage, slot, entry) if isinstance(entry, Properties) else _newest(storage, slot)
-            )
+            known[slot] = entry.settings if isinstance(entry, Properties) else _newest(storage, slot)
         except Corrupt as error:
             logger.warning("the table's properties are not compared with its commit log: %s", error)
             return config  # a broken log stops writers; rows can be read without it
@@ -89,11 +71,11 @@ def open_config(storage: Storage, known: dict[int, Settings]) -> TableConfig:
     if log is None:
         return config  # the table whose log was known is gone, and a foreign writer created this one
     found = agreed(storage, log, with_type=False)
-    known[slot] = kept_settings(storage, log.properties_slot, log.properties)
+    known[slot] = log.properties.settings
     return found
 
 
-def logged_config(storage: Storage, config: TableConfig, log: Log, known: dict[int, Settings]) -> TableConfig:
+def logged_config(storage: Storage, config: TableConfig, log: Log) -> TableConfig:
     """Return settings for writing: `config` if it agrees with the log, else settings read again.
 
     `log` is the newest part of the log, read after `config`.
@@ -101,11 +83,7 @@ def logged_config(storage: Storage, config: TableConfig, log: Log, known: dict[i
     Raises:
         Corrupt: the file contradicts the log.
     """
-    kept = settings_in(log.properties)
-    if not kept:
-        slot = log.properties_slot
-        kept = known[slot] = known.get(slot) or kept_settings(storage, slot, log.properties)
-    return agreed(storage, log) if differences(kept, config.raw) else config
+    return agreed(storage, log) if differences(log.properties.settings, config.raw) else config
 
 
 def parsed_config(storage: Storage) -> TableConfig:
@@ -138,7 +116,7 @@ def repaired_config(storage: Storage) -> TableConfig:
         Unsupported: a table version that cannot be opened.
     """
     log = newest_log(storage)
-    kept = kept_settings(storage, log.properties_slot, log.properties) if log is not None else {}
+    kept = log.properties.settings if log is not None else {}
     return TableConfig.from_properties(as_logged(read_properties(storage), kept))
 
 
@@ -165,7 +143,7 @@ def agreed(storage: Storage, log: Log, *, with_type: bool = True) -> TableConfig
         Corrupt: the file does contradict the log, or cannot be parsed.
         Unsupported: a table version that cannot be opened.
     """
-    kept = kept_settings(storage, log.properties_slot, log.properties)
+    kept = log.properties.settings
     problem: HudiOpsError | None = None
     for _ in range(LOOKS):
         raw = read_properties(storage)
@@ -206,4 +184,4 @@ def contradiction(wrong: Sequence[Difference], table: str) -> Corrupt:
 def _newest(storage: Storage, slot: int) -> Settings:
     """Return the log's newest settings, for a file that names no PROPERTIES slot."""
     log = newest_log(storage) if slot > 0 else None
-    return kept_settings(storage, log.properties_slot, log.properties) if log is not None else {}
+    return log.properties.settings if log is not None else {}

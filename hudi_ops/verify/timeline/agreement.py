@@ -15,7 +15,6 @@ from hudi_ops.timeline.content.ledger_chain import read_chain
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.commit_log import POINTER_KEY, Pointer
 from hudi_ops.timeline.log.entries import ADOPTS, Complete, Properties
-from hudi_ops.timeline.settings.settings_check import settings_in
 from hudi_ops.verify.report import RESTORE, Findings
 from hudi_ops.verify.subject import Subject
 from hudi_ops.verify.timeline.log import LogSubject
@@ -84,7 +83,7 @@ def _check_properties(logged: LogSubject, findings: Findings) -> None:
     removed: set[str] = set()
     for _, entry in logged.log.since(-1):
         if isinstance(entry, Properties):
-            kept = settings_in(entry) or kept
+            kept = entry.settings
             removed = (removed | set(entry.remove)) - entry.set.keys()
     try:
         found = properties.loads(logged.subject.storage.get(PROPERTIES_PATH), PROPERTIES_PATH)

@@ -24,7 +24,7 @@ def log_files_read() -> int:
 
 
 before = log_files_read()
-table.compact(threshold=1)
+table.compaction.run(threshold=1)
 report = verify_table(table.context.storage)
 print(
     json.dumps({

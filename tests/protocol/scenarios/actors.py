@@ -92,7 +92,12 @@ class Sets:
 
         def prepare(state: TableState, slot: int) -> Entry:
             fields = session.entry(state, f"set {self.key}")
-            return Properties(**fields, set={self.key: "true"}, facts=state.log.properties.facts)
+            return Properties(
+                **fields,
+                set={self.key: "true"},
+                facts=state.log.properties.facts,
+                settings=state.log.properties.settings,
+            )
 
         session.decide(prepare, f"set {self.key}")
         return self.key

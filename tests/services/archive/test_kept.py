@@ -200,7 +200,7 @@ def test_a_late_completion_waits_for_the_next_compaction() -> None:
     assert timeline_of(storage).start == writer.time
     assert by_key(table) == MODEL
     clock.advance_ms(1_000)
-    table.compact()
+    table.compaction.run()
     table.ingest(rows(("k3", "p0", 33, 9, None)))
     done = archived(storage, clock, "second", ALL_BUT_ONE)
     assert timeline_of(storage).find(writer.time) is None

@@ -101,7 +101,7 @@ def test_a_plan_of_a_dead_executor_is_aborted_with_its_files(definition: object)
     with pytest.raises(Busy, match="has not stopped yet"):
         user.execute_cancel(instant)
     clock.advance_ms(EXPIRY_MS + 1_000)
-    done = user.execute_abort(instant)
+    done = user.execute_cancel(instant)
     assert done.state == "aborted"
     assert done.files > 0
     assert len(done.rollback) == 17
@@ -215,7 +215,7 @@ def test_an_archived_instant_is_refused() -> None:
     first = timeline_of(storage).completed_writes[0].time
     for number in range(4):
         table.ingest(rows(("a", "p0", 100 + number, 100 + number, None)))
-    table.compact()
+    table.compaction.run()
     assert table.archive.run(keep_min=2, keep_max=2).instants > 0
     with pytest.raises(InstantArchived, match="was archived"):
         table.cancel(first)

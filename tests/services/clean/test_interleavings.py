@@ -364,7 +364,7 @@ def test_a_reader_of_slices_that_are_deleted_is_told_and_gets_no_fewer_rows() ->
 
 def test_a_metadata_table_that_is_built_anew_meanwhile_forgets_the_files_too() -> None:
     table = judged(WITH_METADATA, 8)
-    storage, plan = moved(table, DELETES, lambda: table.table.build_metadata(rebuild=True))
+    storage, plan = moved(table, DELETES, lambda: table.table.indexing.run(rebuild=True))
     assert table_of(storage, table.clock, "cleaner").clean.run(retain=2).deleted > 0
     assert plan.moved
     sound(table)

@@ -35,17 +35,17 @@ JUDGED: defaultdict[str, JudgedStates] = defaultdict(JudgedStates)
 def do(storage, clock: ManualClock, actor: str, phase: str) -> None:
     table = table_of(storage, clock, actor)
     if phase == "plan":
-        table.plan_compaction()
+        table.compaction.plan()
     elif phase == "execute":
-        table.execute_compaction()
+        table.compaction.execute()
     else:
-        table.compact()
+        table.compaction.run()
 
 
 def base_for(phase: str) -> MemoryStorage:
     storage = make_logged()
     if phase == "execute":
-        table_of(storage, ManualClock(NOW_MS - 1_000), "planner").plan_compaction()
+        table_of(storage, ManualClock(NOW_MS - 1_000), "planner").compaction.plan()
     return storage
 
 
@@ -61,7 +61,7 @@ def finish(storage: MemoryStorage, clock: ManualClock, actor: str, story: str, m
     clock.advance_ms(EXPIRY_MS + 1_000)
     table = table_of(storage, clock, actor)
     for _ in range(3):
-        if table.compact().instant is None:
+        if table.compaction.run().instant is None:
             break
     assert merged(storage, clock) == wanted, story
     assert log_files(storage, clock) == 0, story
@@ -151,10 +151,10 @@ def test_a_second_executor_is_told_who_is_at_it() -> None:
             return Fault.CRASH_BEFORE if ".parquet" in point and point.startswith("put:") else None
 
     with contextlib.suppress(Crash):
-        table_of(FaultyStorage(storage, Stops()), clock, "first").execute_compaction(plan)
+        table_of(FaultyStorage(storage, Stops()), clock, "first").compaction.execute(instant=plan)
     with pytest.raises(Busy, match="simulated-first"):
-        table_of(storage, clock, "second").execute_compaction(plan)
+        table_of(storage, clock, "second").compaction.execute(instant=plan)
     clock.advance_ms(EXPIRY_MS + 1_000)
-    done = table_of(storage, clock, "second").execute_compaction(plan)
+    done = table_of(storage, clock, "second").compaction.execute(instant=plan)
     assert (done.epoch, done.slices) == (2, 2)
-    assert table_of(storage, clock, "third").execute_compaction(plan).note == "it was completed before"
+    assert table_of(storage, clock, "third").compaction.execute(instant=plan).note == "it was completed before"

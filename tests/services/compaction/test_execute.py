@@ -36,7 +36,7 @@ def compacted_files(storage: MemoryStorage, instant: str) -> list[str]:
 
 def test_statistics_are_filled_as_apache_hudis_compactions_fill_them(storage: MemoryStorage, hudi_fixtures) -> None:
     clock = ManualClock(NOW_MS)
-    done = table_of(storage, clock, "executor").compact()
+    done = table_of(storage, clock, "executor").compaction.run()
     timeline = timeline_of(storage)
     found = timeline.find(done.instant)
     assert found is not None
@@ -72,7 +72,7 @@ def test_rows_keep_their_commit_and_name_their_new_file(storage: MemoryStorage) 
     table = table_of(storage, clock, "executor")
     columns = [RECORD_KEY, COMMIT_TIME, COMMIT_SEQNO, "value"]
     before = table.read(columns).sort_by(RECORD_KEY)
-    done = table.compact()
+    done = table.compaction.run()
     assert table.read(columns).sort_by(RECORD_KEY).equals(before)
     for path in compacted_files(storage, done.instant or ""):
         reader = BaseFileReader(storage, path)
@@ -87,8 +87,8 @@ def test_rows_keep_their_commit_and_name_their_new_file(storage: MemoryStorage) 
 
 def test_a_streamed_slice_holds_what_a_whole_one_does(storage: MemoryStorage) -> None:
     twin = storage.copy()
-    whole = table_of(storage, ManualClock(NOW_MS), "executor").compact()
-    streamed = table_of(twin, ManualClock(NOW_MS), "executor").compact(memory_bytes=1_000)
+    whole = table_of(storage, ManualClock(NOW_MS), "executor").compaction.run()
+    streamed = table_of(twin, ManualClock(NOW_MS), "executor").compaction.run(memory_bytes=1_000)
     assert (whole.streamed, streamed.streamed) == (0, 2)
     assert whole.instant == streamed.instant
     for path in compacted_files(storage, whole.instant or ""):
@@ -97,7 +97,7 @@ def test_a_streamed_slice_holds_what_a_whole_one_does(storage: MemoryStorage) ->
         assert ours.footer.bloom == theirs.footer.bloom
         assert (ours.footer.min_key, ours.footer.max_key) == (theirs.footer.min_key, theirs.footer.max_key)
     again = make_logged()
-    table_of(again, ManualClock(NOW_MS), "executor").compact(memory_bytes=1_000)
+    table_of(again, ManualClock(NOW_MS), "executor").compaction.run(memory_bytes=1_000)
     for path in compacted_files(twin, whole.instant or ""):
         assert twin.get(path) == again.get(path), "equal input gives equal bytes"
 
@@ -108,7 +108,7 @@ def test_rows_that_unfold_beyond_the_limit_are_streamed_however_small_their_file
     table = Table.create(str(tmp_path / "t"), name="t", record_key=["id"], schema=schema, table_type="mor")
     table.ingest(rows)
     table.ingest(rows.slice(0, 10))
-    result = table.compact(memory_bytes=4_000_000)
+    result = table.compaction.run(memory_bytes=4_000_000)
     assert result.estimate is not None
     assert result.estimate.memory_bytes is not None
     assert result.estimate.memory_bytes < 4_000_000 < rows.nbytes
@@ -118,7 +118,7 @@ def test_rows_that_unfold_beyond_the_limit_are_streamed_however_small_their_file
 @pytest.mark.parametrize("memory_bytes", [None, 1_000])
 def test_tables_without_meta_columns_are_compacted_too(memory_bytes: int | None) -> None:
     storage, clock = make_logged(replace(MERGE_ON_READ, meta_fields=False)), ManualClock(NOW_MS)
-    done = table_of(storage, clock, "executor").compact(memory_bytes=memory_bytes)
+    done = table_of(storage, clock, "executor").compaction.run(memory_bytes=memory_bytes)
     assert done.slices == 2
     assert (merged(storage, clock), log_files(storage, clock)) == (MODEL, 0)
     for path in compacted_files(storage, done.instant or ""):
@@ -128,7 +128,7 @@ def test_tables_without_meta_columns_are_compacted_too(memory_bytes: int | None)
 
 def test_progress_is_told_and_the_estimate_held_against_what_was(storage: MemoryStorage) -> None:
     told: list[Progress] = []
-    done = table_of(storage, ManualClock(NOW_MS), "executor").compact(progress=told.append)
+    done = table_of(storage, ManualClock(NOW_MS), "executor").compaction.run(progress=told.append)
     assert [(one.done, one.total) for one in told] == [(1, 2), (2, 2)]
     assert told[-1].bytes_done == told[-1].bytes_in == done.actual.bytes_in  # type: ignore[union-attr]
     assert done.estimate is not None
@@ -143,25 +143,25 @@ def test_progress_is_told_and_the_estimate_held_against_what_was(storage: Memory
 
 def test_a_completed_plan_is_a_success_and_an_unknown_one_a_wrong_call(storage: MemoryStorage) -> None:
     table = table_of(storage, ManualClock(NOW_MS), "executor")
-    done = table.compact()
-    again = table.execute_compaction(done.instant)
+    done = table.compaction.run()
+    again = table.compaction.execute(instant=done.instant)
     assert (again.instant, again.completion_time, again.slices) == (done.instant, done.completion_time, 0)
     assert again.note == "it was completed before"
-    assert table.execute_compaction().note == "no compaction is planned"
+    assert table.compaction.execute().note == "no compaction is planned"
     with pytest.raises(InvalidRequest, match="no such compaction"):
-        table.execute_compaction("20300101000000000")
+        table.compaction.execute(instant="20300101000000000")
     write = timeline_of(storage).completed_writes[1]
     with pytest.raises(Unsupported, match="not a compaction"):
-        table.execute_compaction(write.time)
+        table.compaction.execute(instant=write.time)
 
 
 def test_a_plan_that_was_left_comes_first(storage: MemoryStorage) -> None:
     table = table_of(storage, ManualClock(NOW_MS, tick_ms=1), "executor")
-    left = table.plan_compaction(partitions=["part=p1"])
-    assert table.compact().instant == left.instant
-    rest = table.compact()
+    left = table.compaction.plan(partitions=["part=p1"])
+    assert table.compaction.run().instant == left.instant
+    rest = table.compaction.run()
     assert (rest.instant != left.instant, rest.slices) == (True, 1)
-    assert table.compact().instant is None
+    assert table.compaction.run().instant is None
 
 
 def test_bytes_choose_the_engine_inside_a_spark_application() -> None:
@@ -184,11 +184,11 @@ def test_a_table_of_apache_hudi_is_compacted(hudi_fixtures, tmp_path: Path) -> N
     shutil.copytree(hudi_fixtures("v9_bucket_simple"), folder)
     table = Table.open(str(folder), buckets=4, timezone="UTC")
     before = table.read(meta_columns=True)
-    done = table.compact()
+    done = table.compaction.run()
     assert done.log_files > 0
     after = table.read(meta_columns=True)
     order = [(RECORD_KEY, "ascending")]
     names = [name for name in before.column_names if name != FILE_NAME]
     assert after.select(names).sort_by(order).equals(before.select(names).sort_by(order))
-    assert table.explain_compaction().note == "nothing to compact: no file group has log files"
+    assert table.compaction.explain().note == "nothing to compact: no file group has log files"
     assert pa.compute.all(pa.compute.match_substring(after[FILE_NAME], ".parquet")).as_py()

@@ -81,7 +81,7 @@ def test_unknown_strategies_and_thresholds_are_refused() -> None:
     table = table_of(make_logged(), ManualClock(NOW_MS), "planner")
     for wrong in ({"threshold": -1}, {"max_bytes": 0}, {"strategy": "biggest"}, {"partitions": ["part=nowhere"]}):
         with pytest.raises(InvalidRequest):
-            table.plan_compaction(**wrong)
+            table.compaction.plan(**wrong)
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def storage() -> MemoryStorage:
 def test_a_dry_run_changes_nothing_and_names_what_would_be_planned(storage: MemoryStorage) -> None:
     clock = ManualClock(NOW_MS)
     before = {info.path: storage.get(info.path) for info in storage.list()}
-    told = table_of(storage, clock, "planner").plan_compaction(dry_run=True)
+    told = table_of(storage, clock, "planner").compaction.plan(dry_run=True)
     assert {info.path: storage.get(info.path) for info in storage.list()} == before
     assert told.instant is None
     assert [one.log_files for one in told.planned] == [2, 2]
@@ -102,7 +102,7 @@ def test_a_dry_run_changes_nothing_and_names_what_would_be_planned(storage: Memo
 
 
 def test_the_plan_on_the_timeline_is_what_was_told(storage: MemoryStorage) -> None:
-    made = table_of(storage, ManualClock(NOW_MS), "planner").plan_compaction()
+    made = table_of(storage, ManualClock(NOW_MS), "planner").compaction.plan()
     assert made.instant is not None
     path = timeline_of(storage).path(requested_name(made.instant, "compaction"))
     plan = decode_plan("compaction", storage.get(path), path)
@@ -120,7 +120,7 @@ def test_the_plan_on_the_timeline_is_what_was_told(storage: MemoryStorage) -> No
 
 def test_each_reason_is_told_with_its_number(storage: MemoryStorage) -> None:
     table = table_of(storage, ManualClock(NOW_MS), "planner")
-    below = table.explain_compaction("count", threshold=3)
+    below = table.compaction.explain(strategy="count", threshold=3)
     assert below.counts == {
         Reason.PLANNED: 0,
         Reason.BELOW_THRESHOLD: 2,
@@ -133,10 +133,10 @@ def test_each_reason_is_told_with_its_number(storage: MemoryStorage) -> None:
     assert below.note == (
         "nothing to compact: 2 file groups below 3 log files (at most 2), 1 file group without log files"
     )
-    beyond = table.explain_compaction(max_bytes=1)
+    beyond = table.compaction.explain(max_bytes=1)
     assert (beyond.counts[Reason.PLANNED], beyond.counts[Reason.BEYOND_LIMIT]) == (1, 1)
-    made = table.plan_compaction(partitions=["part=p0"])
-    pending = table.explain_compaction()
+    made = table.compaction.plan(partitions=["part=p0"])
+    pending = table.compaction.explain()
     (taken,) = (one for one in pending.verdicts if one.reason is Reason.PENDING)
     assert (taken.partition_path, taken.why) == ("part=p0", f"compaction {made.instant}")
     assert f"1 file group taken by others (compaction {made.instant})" in pending.note
@@ -144,19 +144,21 @@ def test_each_reason_is_told_with_its_number(storage: MemoryStorage) -> None:
 
 def test_a_table_without_log_files_and_one_that_cannot_have_any_say_so() -> None:
     table = table_of(make_logged(make_logged.__defaults__[0], FIRST), ManualClock(NOW_MS), "planner")
-    assert table.plan_compaction().note == "nothing to compact: no file group has log files"
+    assert table.compaction.plan().note == "nothing to compact: no file group has log files"
     plain = table_of(make_logged(DEFINITION, FIRST), ManualClock(NOW_MS), "planner")
     with pytest.raises(InvalidRequest, match="no log files to compact"):
-        plain.plan_compaction()
+        plain.compaction.plan()
 
 
 def test_commits_are_counted_since_the_group_was_compacted(storage: MemoryStorage) -> None:
     clock = ManualClock(NOW_MS, tick_ms=1)
     table = table_of(storage, clock, "planner")
-    assert [one.measure for one in table.explain_compaction("commits", threshold=1).planned] == [2, 2]
-    table.compact(partitions=["part=p0"])
+    assert [one.measure for one in table.compaction.explain(strategy="commits", threshold=1).planned] == [2, 2]
+    table.compaction.run(partitions=["part=p0"])
     table.ingest(FOURTH)
-    found = {one.partition_path: one.measure for one in table.explain_compaction("commits", threshold=1).planned}
+    found = {
+        one.partition_path: one.measure for one in table.compaction.explain(strategy="commits", threshold=1).planned
+    }
     assert found["part=p0"] == 1
     assert found["part=p1"] == 3
 
@@ -164,15 +166,15 @@ def test_commits_are_counted_since_the_group_was_compacted(storage: MemoryStorag
 def test_age_is_told_by_the_completion_of_the_oldest_log_file(storage: MemoryStorage) -> None:
     clock = ManualClock(START_MS + 3_600_000)
     table = table_of(storage, clock, "planner")
-    assert table.explain_compaction("age").counts[Reason.PLANNED] == 0
+    assert table.compaction.explain(strategy="age").counts[Reason.PLANNED] == 0
     clock.advance_ms(10_000)
-    assert table.explain_compaction("age").counts[Reason.PLANNED] == 2
+    assert table.compaction.explain(strategy="age").counts[Reason.PLANNED] == 2
 
 
 def test_partitions_are_chosen_by_path_or_pattern(storage: MemoryStorage) -> None:
     table = table_of(storage, ManualClock(NOW_MS), "planner")
     for wanted in (["part=p0"], ["*0"], "part=p0"):
-        assert {one.partition_path for one in table.explain_compaction(partitions=wanted).planned} == {"part=p0"}
+        assert {one.partition_path for one in table.compaction.explain(partitions=wanted).planned} == {"part=p0"}
 
 
 def test_estimates_follow_from_bytes_and_parallelism() -> None:
@@ -198,14 +200,14 @@ def test_the_error_of_an_estimate_is_relative() -> None:
 def test_a_second_plan_takes_what_came_since(storage: MemoryStorage) -> None:
     clock = ManualClock(NOW_MS, tick_ms=1)
     table = table_of(storage, clock, "planner")
-    first = table.plan_compaction(partitions=["part=p0"])
+    first = table.compaction.plan(partitions=["part=p0"])
     table.ingest(rows(("k1", "p1", 1, 8, None)))
-    second = table.plan_compaction()
+    second = table.compaction.plan()
     assert {one.partition_path for one in second.planned} == {"part=p1"}
     assert second.instant is not None
     assert first.instant is not None
     assert second.instant > first.instant
-    assert table.plan_compaction(resume=True).instant == first.instant
+    assert table.compaction.plan(resume=True).instant == first.instant
 
 
 @pytest.mark.parametrize(
@@ -221,7 +223,7 @@ def test_a_plan_names_the_partitions_whose_log_files_it_leaves(
     storage: MemoryStorage, how: dict[str, object], unplanned: tuple[str, ...]
 ) -> None:
     """Apache Hudi's next plan looks at them and at partitions that were written since, and at no others."""
-    made = table_of(storage, ManualClock(NOW_MS), "planner").plan_compaction(**how)
+    made = table_of(storage, ManualClock(NOW_MS), "planner").compaction.plan(**how)
     path = timeline_of(storage).path(requested_name(made.instant, "compaction"))
     plan = decode_plan("compaction", storage.get(path), path)
     assert isinstance(plan, CompactionPlan)
@@ -232,8 +234,8 @@ def test_what_a_plan_left_is_known_to_the_next_one_for_some_partitions(storage: 
     table = table_of(storage, ManualClock(NOW_MS, tick_ms=1), "planner")
     table.ingest(rows(("k5", "p2", 5, 2, None)))
     table.ingest(rows(("k5", "p2", 6, 3, None)))
-    table.execute_compaction(table.plan_compaction(partitions=["part=p2"]).instant)
-    made = table.plan_compaction(partitions=["part=p0"])
+    table.compaction.execute(instant=table.compaction.plan(partitions=["part=p2"]).instant)
+    made = table.compaction.plan(partitions=["part=p0"])
     path = timeline_of(storage).path(requested_name(made.instant, "compaction"))
     plan = decode_plan("compaction", storage.get(path), path)
     assert isinstance(plan, CompactionPlan)

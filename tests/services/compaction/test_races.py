@@ -44,7 +44,7 @@ def settled(storage: MemoryStorage, clock: ManualClock, model: dict[str, int]) -
     """Everything is compacted, nothing is left over, and readers see the model."""
     table = table_of(storage, clock, "last")
     for _ in range(3):
-        if table.compact().instant is None:
+        if table.compaction.run().instant is None:
             break
     assert (merged(storage, clock), log_files(storage, clock)) == (model, 0)
     clock.advance_ms(EXPIRY_MS + 1_000)
@@ -57,12 +57,12 @@ def test_what_completes_while_a_plan_is_made_is_taken_into_it() -> None:
     storage, clock = make_logged(), ManualClock(NOW_MS, tick_ms=1)
     writer = table_of(storage, clock, "writer")
     plan = MoveBefore(LOCK_FREE_POINT, lambda: writer.ingest(FOURTH))
-    made = table_of(FaultyStorage(storage, plan), clock, "planner").plan_compaction()
+    made = table_of(FaultyStorage(storage, plan), clock, "planner").compaction.plan()
     assert plan.moved
     assert made.log_files_added == 2, "a log file for each group of the batch"
     instant = timeline_of(storage).completed_writes[-1].time
     assert sum(instant in name for name in planned_logs(storage)) == 2
-    assert table_of(storage, clock, "executor").execute_compaction(made.instant).log_files == 6
+    assert table_of(storage, clock, "executor").compaction.execute(instant=made.instant).log_files == 6
     settled(storage, clock, AFTER_FOURTH)
 
 
@@ -87,9 +87,9 @@ def test_steady_ingestion_starves_no_plan() -> None:
     faulty = FaultyStorage(storage, Steady())
     planner = table_of(faulty, clock, "planner")
     # The simulated lock is each process's own: no process waits, and slots alone decide.
-    made = planner.plan_compaction()
+    made = planner.compaction.plan()
     assert (made.instant is not None, count) == (True, 6)
-    table_of(storage, clock, "executor").execute_compaction(made.instant)
+    table_of(storage, clock, "executor").compaction.execute(instant=made.instant)
     assert merged(storage, clock) == model
     settled(storage, clock, model)
 
@@ -114,15 +114,15 @@ def test_compact_takes_its_plan_off_again_if_rows_in_part_came_while_it_was_made
     storage, clock = make_logged(), ManualClock(NOW_MS, tick_ms=1)
     plan = MoveBefore(LOCK_FREE_POINT, lambda: rows_in_part(storage))
     with pytest.raises(Unsupported, match="cannot be merged here"):
-        table_of(FaultyStorage(storage, plan), clock, "planner").compact()
+        table_of(FaultyStorage(storage, plan), clock, "planner").compaction.run()
     assert plan.moved
     assert timeline_of(storage).pending == ()
     # Now it is known before a plan is made: the other group is compacted, and this one named.
     planner = table_of(storage, clock, "planner")
-    assert planner.compact().slices == 1
-    assert planner.explain_compaction().counts[LeftReason.UNMERGEABLE] == 1
+    assert planner.compaction.run().slices == 1
+    assert planner.compaction.explain().counts[LeftReason.UNMERGEABLE] == 1
     with pytest.raises(Unsupported, match="cannot be merged here"):
-        planner.compact()
+        planner.compaction.run()
     assert timeline_of(storage).pending == ()
 
 
@@ -131,7 +131,7 @@ def test_a_group_that_was_replaced_meanwhile_is_left_out() -> None:
     writer = table_of(storage, clock, "writer")
     overwritten = rows(("k0", "p0", 5, 9, None))
     plan = MoveBefore(LOCK_FREE_POINT, lambda: writer.ingest(overwritten, "insert_overwrite"))
-    made = table_of(FaultyStorage(storage, plan), clock, "planner").plan_compaction()
+    made = table_of(FaultyStorage(storage, plan), clock, "planner").compaction.plan()
     assert (made.groups_dropped, {one.partition_path for one in made.planned}) == (1, {"part=p1"})
     model = {key: value for key, value in MODEL.items() if key in {"k1", "k3", "k5", "k7", "n1", "n2"}} | {"k0": 5}
     assert merged(storage, clock) == model
@@ -140,10 +140,10 @@ def test_a_group_that_was_replaced_meanwhile_is_left_out() -> None:
 
 def test_a_group_that_was_replaced_after_it_was_planned_is_not_merged() -> None:
     storage, clock = make_logged(), ManualClock(NOW_MS, tick_ms=1)
-    made = table_of(storage, clock, "planner").plan_compaction()
+    made = table_of(storage, clock, "planner").compaction.plan()
     # As the strategy has it, removals wait for no plan of ours.
     table_of(storage, clock, "writer").truncate()
-    done = table_of(storage, clock, "executor").execute_compaction(made.instant)
+    done = table_of(storage, clock, "executor").compaction.execute(instant=made.instant)
     assert (done.replaced, done.slices) == (2, 0)
     settled(storage, clock, {})
 
@@ -152,8 +152,8 @@ def test_two_planners_share_no_group() -> None:
     storage, clock = make_logged(), ManualClock(NOW_MS, tick_ms=1)
     other = table_of(storage, clock, "other")
     found = []
-    plan = MoveBefore(LOCK_FREE_POINT, lambda: found.append(other.plan_compaction(partitions=["part=p0"])))
-    made = table_of(FaultyStorage(storage, plan), clock, "planner").plan_compaction()
+    plan = MoveBefore(LOCK_FREE_POINT, lambda: found.append(other.compaction.plan(partitions=["part=p0"])))
+    made = table_of(FaultyStorage(storage, plan), clock, "planner").compaction.plan()
     assert [one.partition_path for one in found[0].planned] == ["part=p0"]
     assert [one.partition_path for one in made.planned] == ["part=p1"]
     assert made.groups_dropped == 1
@@ -163,14 +163,14 @@ def test_two_planners_share_no_group() -> None:
 def test_a_planner_whose_groups_are_all_taken_says_by_whom() -> None:
     storage, clock = make_logged(), ManualClock(NOW_MS, tick_ms=1)
     other = table_of(storage, clock, "other")
-    plan = MoveBefore(LOCK_FREE_POINT, lambda: other.plan_compaction())
-    made = table_of(FaultyStorage(storage, plan), clock, "planner").plan_compaction()
+    plan = MoveBefore(LOCK_FREE_POINT, lambda: other.compaction.plan())
+    made = table_of(FaultyStorage(storage, plan), clock, "planner").compaction.plan()
     assert made.instant is None
     assert "taken by others (compaction" in made.note
 
 
 def planned(storage: MemoryStorage, clock: ManualClock) -> str:
-    made = table_of(storage, clock, "planner").plan_compaction()
+    made = table_of(storage, clock, "planner").compaction.plan()
     assert made.instant is not None
     return made.instant
 
@@ -185,11 +185,11 @@ def test_a_cancel_stops_an_execution_between_slices_and_nothing_of_it_stays() ->
         clock.advance_ms(31_000)
 
     with pytest.raises(Cancelled, match="no more"):
-        table_of(storage, clock, "executor").execute_compaction(instant, progress=cancel)
+        table_of(storage, clock, "executor").compaction.execute(instant=instant, progress=cancel)
     assert timeline_of(storage).find(instant) is None
     assert not [info for info in storage.list() if info.name.endswith(f"_{instant}.parquet")]
     with pytest.raises(Cancelled, match="no more"):
-        table_of(storage, clock, "executor").execute_compaction(instant)
+        table_of(storage, clock, "executor").compaction.execute(instant=instant)
     settled(storage, clock, MODEL)
 
 
@@ -201,10 +201,10 @@ def test_who_was_taken_over_stops_and_leaves_the_new_owner_alone() -> None:
     def sleep(progress) -> None:
         if not done:
             clock.advance_ms(EXPIRY_MS + 1_000)
-            done.append(table_of(storage, clock, "second").execute_compaction(instant))
+            done.append(table_of(storage, clock, "second").compaction.execute(instant=instant))
 
     with pytest.raises(Cancelled, match="taken over by"):
-        table_of(storage, clock, "first").execute_compaction(instant, progress=sleep)
+        table_of(storage, clock, "first").compaction.execute(instant=instant, progress=sleep)
     assert (done[0].epoch, done[0].slices) == (2, 2)
     left = [info.name for info in storage.list() if info.name.endswith(f"_{instant}.parquet")]
     assert len(left) == 2
@@ -220,7 +220,7 @@ def test_a_stop_leaves_the_plan_and_nothing_else() -> None:
         raise Cancelled("stopped on request")
 
     with pytest.raises(Cancelled, match="stopped on request"):
-        table_of(storage, clock, "executor").execute_compaction(instant, progress=stop)
+        table_of(storage, clock, "executor").compaction.execute(instant=instant, progress=stop)
     found = timeline_of(storage).find(instant)
     assert found is not None
     assert found.states == {State.REQUESTED}
@@ -239,7 +239,7 @@ def test_a_zombie_that_writes_after_the_takeover_completed_is_removed_by_the_sec
     path = f"part=p0/{zombie.name.partition('_')[0]}_0-1-0_{instant}.parquet"
     put_marker(storage, instant, path, replaces=True)
     clock.advance_ms(EXPIRY_MS + 1_000)
-    assert table_of(storage, clock, "second").execute_compaction(instant).epoch == 2
+    assert table_of(storage, clock, "second").compaction.execute(instant=instant).epoch == 2
     storage.put(path, storage.get(zombie.path))
     assert merged(storage, clock) == MODEL, "no instant names it"
     table_of(storage, clock, "writer").recover()
@@ -278,18 +278,18 @@ def test_a_log_file_below_the_plan_that_it_lacks_is_never_hidden(when: str, monk
             moved.append(lagging_completion(storage, instant))
 
     with pytest.raises(Conflict, match="is not in the plan"):
-        table_of(storage, clock, "executor").execute_compaction(instant, progress=meanwhile)
+        table_of(storage, clock, "executor").compaction.execute(instant=instant, progress=meanwhile)
     found = timeline_of(storage).find(instant)
     assert found is not None
     assert found.states == {State.REQUESTED}
     unguarded = storage.copy()
     monkeypatch.setattr(compaction_service, "refuse_missing_log_files", lambda *args, **named: None)
-    table_of(unguarded, clock, "executor").execute_compaction(instant)
+    table_of(unguarded, clock, "executor").compaction.execute(instant=instant)
     assert "compaction-left-out" in {one.invariant for one in verify_table(unguarded, clock=clock).findings}
     # Taken off, its log files wait for the next plan, which is whole.
     table_of(storage, clock, "user").cancel(instant, force=True)
-    made = table_of(storage, clock, "planner").plan_compaction()
-    assert table_of(storage, clock, "executor").execute_compaction(made.instant).log_files == 5
+    made = table_of(storage, clock, "planner").compaction.plan()
+    assert table_of(storage, clock, "executor").compaction.execute(instant=made.instant).log_files == 5
 
 
 def test_a_plan_whose_file_is_gone_says_so_and_stays() -> None:
@@ -298,7 +298,7 @@ def test_a_plan_whose_file_is_gone_says_so_and_stays() -> None:
     lost = next(info.path for info in storage.list("part=p0") if ".log." in info.name)
     storage.delete(lost)
     with pytest.raises(Corrupt, match="is gone") as failed:
-        table_of(storage, clock, "executor").execute_compaction(instant)
+        table_of(storage, clock, "executor").compaction.execute(instant=instant)
     assert lost in str(failed.value)
     assert timeline_of(storage).find(instant).states == {State.REQUESTED}  # type: ignore[union-attr]
     assert "compaction-input-missing" in {one.invariant for one in verify_table(storage, clock=clock).findings}
@@ -314,12 +314,12 @@ def test_a_plan_that_apache_hudi_began_is_not_taken_without_a_word() -> None:
     storage.put(stray, b"half a file")
     executor = table_of(storage, clock, "executor")
     with pytest.raises(InvalidRequest, match="leaves no heartbeat"):
-        executor.execute_compaction(instant)
+        executor.compaction.execute(instant=instant)
     with pytest.raises(InvalidRequest, match="leaves no heartbeat"):
-        executor.execute_compaction()
-    assert executor.compact().instant is None
+        executor.compaction.execute()
+    assert executor.compaction.run().instant is None
     assert storage.head(stray) is not None
-    assert executor.execute_compaction(instant, abandoned=True).slices == 2
+    assert executor.compaction.execute(instant=instant, abandoned=True).slices == 2
     assert storage.head(stray) is None
     settled(storage, clock, MODEL)
 
@@ -333,7 +333,7 @@ def test_a_plan_without_a_slot_is_executed_all_the_same() -> None:
     path = timeline_of(storage).path(requested_name(time, "compaction"))
     storage.put(path, twin.get(timeline_of(twin).path(requested_name(instant, "compaction"))))
     clock.advance_ms(10_000)
-    done = table_of(storage, clock, "executor").execute_compaction()
+    done = table_of(storage, clock, "executor").compaction.execute()
     assert (done.instant, done.slices, done.epoch) == (time, 2, 1)
     settled(storage, clock, MODEL)
 
@@ -351,7 +351,7 @@ def test_log_files_are_merged_in_their_order_whatever_the_plans_is() -> None:
     assert turned != plan.slices
     storage.put(timeline.path(found.file_name), encode_compaction(replace(plan, slices=turned)))
     assert merged(storage, clock)["k0"] == 102
-    table_of(storage, clock, "executor").execute_compaction(instant)
+    table_of(storage, clock, "executor").compaction.execute(instant=instant)
     assert merged(storage, clock)["k0"] == 102
 
 

@@ -102,7 +102,7 @@ def test_a_compaction_between_announcement_and_catch_up_takes_no_record_from_an_
             compact()
 
     def compact() -> None:
-        assert table("compactor").compact_metadata().instant is not None
+        assert table("compactor").metadata.compact().instant is not None
 
     late = compact if compacts == "before its decision" else None
     beside = Beside(storage, 5 if rebuilds else 4, before, after, late)

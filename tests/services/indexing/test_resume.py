@@ -270,7 +270,7 @@ def test_a_torn_checkpoint_is_refused_and_the_build_can_be_cancelled() -> None:
     table.cancel(plan, reason="torn", force=True)
     assert storage.list(build_checkpoint.FOLDER) == []
     assert load_config(storage).metadata_partitions_inflight == ()
-    assert table.build_metadata(list(KEYS)).partitions == KEYS
+    assert table.indexing.run(partitions=list(KEYS)).partitions == KEYS
     assert faults_of(storage, clock) == []
 
 

@@ -150,7 +150,7 @@ class Changes:
         if self.table.config.table_type == "MERGE_ON_READ":
             self.table.compaction.run()
         self.table.clustering.run(sort_by=["value"])
-        self.table.compact_metadata()
+        self.table.metadata.compact()
 
 
 @each_definition
@@ -226,7 +226,7 @@ def test_a_table_that_another_program_has_written_is_read_without_the_index() ->
     pointer = Pointer.decode(metadata.extra)
     assert pointer is not None
     assert pointer.shared is False
-    for shared, asked in ((False, INDEX), (True, ""), (None, "")):
+    for shared, asked in ((False, INDEX), (True, "")):
         said = {**ours, POINTER_KEY: replace(pointer, shared=shared).encode()}
         storage.put(path, replace(metadata, extra=said).to_bytes())
         told = table_of(storage, ManualClock(AFTER_MS), "reader").scan(["id"], where=where).explain()

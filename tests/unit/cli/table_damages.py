@@ -135,7 +135,7 @@ def orphan(path: Path) -> None:
 def archive_early(path: Path) -> None:
     """A compaction, and an archiver that took all writes off, of which that of a log file completed after the compaction."""
     table = Table.open(str(path))
-    table.compact()
+    table.compaction.run()
     timeline = timeline_of(path)
     (compaction,) = (each for each in timeline.completed_writes if each.kind == "commit")
     leaving = [each for each in timeline.completed_writes if each.kind != "commit"]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from hudi_ops.config.logged_settings import settings_of
 from hudi_ops.config.table import METADATA_PARTITIONS, IndexKind, TableConfig, TableFacts
 from hudi_ops.files.base.base_file import stored_schema
 from hudi_ops.files.log.merge_rules import MergeRules
@@ -88,7 +89,16 @@ def say_index(path: Path, index: IndexKind) -> None:
     }
     held = read_slot(storage, 0)
     if held is None:
-        held = Properties(table_id="made", decision_id="adopt made", owner="a test", at_ms=0, facts=said["facts"])
+        held = Properties(
+            table_id="made",
+            decision_id="adopt made",
+            owner="a test",
+            at_ms=0,
+            properties_slot=-1,
+            archive_slot=-1,
+            facts=said["facts"],
+            settings=settings_of(config.raw),
+        )
     storage.put(slot_path(0), encode_entry(held.model_copy(update=said)))
 
 

@@ -36,7 +36,14 @@ from hudi_ops.timeline.state import TableState
 from tests.protocol.archived_history import put_history
 
 FIRST = Properties(
-    table_id="t", decision_id="create t", owner="o", at_ms=0, facts=TableFacts(buckets=1, hash_fields=("id",))
+    table_id="t",
+    decision_id="create t",
+    owner="o",
+    at_ms=0,
+    properties_slot=-1,
+    archive_slot=-1,
+    facts=TableFacts(buckets=1, hash_fields=("id",)),
+    settings={},
 )
 FILES = MetadataPartition.FILES
 INIT = "0" * 17

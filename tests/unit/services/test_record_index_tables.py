@@ -44,7 +44,7 @@ def test_a_key_is_one_row_whatever_partition_it_comes_in(tmp_path: Path, kind: L
 def test_a_table_without_partitions_has_no_statistics_of_them(tmp_path: Path) -> None:
     table = Table.create(str(tmp_path / "t"), name="t", record_key=["id"], schema=SCHEMA, index="record_index")
     with pytest.raises(InvalidRequest, match="no statistics of them") as refused:
-        table.build_metadata(["partition_stats"])
+        table.indexing.run(partitions=["partition_stats"])
     assert "column_stats" in refused.value.next_step
 
 
@@ -59,9 +59,9 @@ def test_its_record_index_cannot_be_dropped(tmp_path: Path) -> None:
     table = made(tmp_path / "t", "cow")
     for names in (["record_index"], None):
         with pytest.raises(InvalidRequest, match="is this table's index"):
-            table.drop_metadata(names, dry_run=True)
+            table.indexing.drop(names, dry_run=True)
         with pytest.raises(InvalidRequest, match="is this table's index") as refused:
-            table.drop_metadata(names)
+            table.indexing.drop(names)
         assert "index TABLE run record_index --rebuild" in refused.value.next_step
     table.ingest(rows(("k1", "p1", 7)))
     assert table.read().num_rows == 10
@@ -79,7 +79,7 @@ def partitions_named(table: Table, *keys: str) -> set[str]:
 @pytest.mark.parametrize("index", ["bucket", "bloom", "simple"])
 def test_a_delete_of_what_is_nowhere_leaves_the_record_of_its_key(tmp_path: Path, kind, index: IndexName) -> None:
     table = made(tmp_path / "t", kind, index)
-    table.build_metadata(["record_index"])
+    table.indexing.run(partitions=["record_index"])
     table.ingest(rows(("k1", "p1", 100)))
     table.ingest(rows(("k1", "p0", 0), ("k0", "p1", 0)), "delete")
     assert (table.read().num_rows, partitions_named(table, "k0"), partitions_named(table, "k1")) == (10, {"p0"}, {"p1"})
@@ -89,7 +89,7 @@ def test_a_delete_of_what_is_nowhere_leaves_the_record_of_its_key(tmp_path: Path
 @pytest.mark.parametrize("index", ["bucket", "simple"])
 def test_a_delete_of_where_a_key_was_before_leaves_its_record(tmp_path: Path, index: IndexName) -> None:
     table = made(tmp_path / "t", "mor", index)
-    table.build_metadata(["record_index"])
+    table.indexing.run(partitions=["record_index"])
     table.ingest(rows(("k0", "p0", 0)), "delete")
     table.ingest(rows(("k0", "p1", 1)))
     table.ingest(rows(("k0", "p0", 0)), "delete")
@@ -99,7 +99,7 @@ def test_a_delete_of_where_a_key_was_before_leaves_its_record(tmp_path: Path, in
 
 def test_a_record_of_a_key_that_a_log_file_deleted_is_no_fault_beside_another_index(tmp_path: Path) -> None:
     table = made(tmp_path / "t", "mor", "bucket")
-    table.build_metadata(["record_index"])
+    table.indexing.run(partitions=["record_index"])
     table.ingest(rows(("k0", "p0", 0)), "delete")
     assert partitions_named(table, "k0") == {"p0"}
     assert {one.severity for one in verify_table(table.context.storage, deep=True, index=True).findings} == {"info"}
@@ -124,8 +124,8 @@ def test_its_record_index_is_built_anew(tmp_path: Path, names: str | None) -> No
     with pytest.raises(Unsupported, match="which locates the rows of this table, cannot be read") as refused:
         table.ingest(rows(("k1", "p1", 7)))
     assert "index TABLE run record_index --rebuild" in refused.value.next_step
-    assert table.build_metadata(["record_index"]).instant is None
-    assert "record_index" in table.build_metadata(names, rebuild=True).partitions
+    assert table.indexing.run(partitions=["record_index"]).instant is None
+    assert "record_index" in table.indexing.run(partitions=names, rebuild=True).partitions
     table.ingest(rows(("k1", "p1", 7)))
     assert table.read().num_rows == 10
     assert verify_table(table.context.storage, deep=True, index=True).findings == ()
@@ -136,7 +136,7 @@ def test_a_build_without_names_has_the_record_index(tmp_path: Path) -> None:
     lost = [one for one in table.config.metadata_partitions if one != "record_index"]
     drop_metadata(table._session, ["record_index"], to_build=["record_index"])
     assert list(table.config.metadata_partitions) == lost
-    assert table.build_metadata().partitions == ("record_index",)
+    assert table.indexing.run().partitions == ("record_index",)
 
 
 @pytest.mark.parametrize("compacts", [False, True])
@@ -160,7 +160,7 @@ def test_a_record_that_outlives_its_file_group_is_in_nobodys_way(tmp_path: Path,
     table.ingest(pa.concat_tables([flagged("k0", "p0", 1, False), flagged("k1", "p0", 1, False)]))
     table.ingest(flagged("k0", "p0", 2, True))
     if compacts:
-        table.compact()
+        table.compaction.run()
     table.ingest(flagged("k1", "p0", 2, False), "insert_overwrite")
     assert partitions_named(table, "k0") == {"p0"}
     assert table.ingest(flagged("k0", "p1", 3, False)).inserted == 1

@@ -1,4 +1,4 @@
-"""Goal: what users of earlier versions call still works. Method: every old public name is imported, every old method called."""
+"""Calls of the public API with wrong keywords and with paths of several types."""
 
 from __future__ import annotations
 
@@ -7,17 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-import hudi_ops
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.table.table import Table
 
 ROWS = pa.table({"id": ["a", "b"], "city": ["x", "y"], "ts": [1, 1]})
-OLD_METHODS = {
-    *("adopt", "build_metadata", "changes", "close", "compact", "compact_metadata", "config", "context", "create"),
-    *("delete_partition", "drop_metadata", "execute_compaction", "explain_compaction", "ingest", "ingest_folder"),
-    *("open", "plan_compaction", "preview_folder", "protect_lock", "read", "recover", "repair_properties", "rollback"),
-    *("scan", "schema", "spark_frame", "truncate"),
-}
 
 
 @pytest.fixture
@@ -38,45 +31,20 @@ def table(tmp_path: Path) -> Table:
     return made
 
 
-def test_old_names_can_be_imported() -> None:
-    assert hudi_ops.Table is Table
-    assert issubclass(hudi_ops.HudiOpsError, Exception)
-    assert set(dir(Table)) >= OLD_METHODS
-
-
-def test_old_compaction_methods_do_what_the_new_ones_do(table: Table) -> None:
-    assert table.explain_compaction() == table.compaction.explain()
-    assert table.explain_compaction("count", threshold=1).counts["planned"] == 1
-    planned = table.plan_compaction("count", threshold=1).instant
-    assert table.compaction.plan(resume=True).instant == planned
-    assert table.execute_compaction(planned).instant == planned
-    assert table.compaction.execute().note == "no compaction is planned"
-    table.ingest(ROWS.slice(0, 1).set_column(2, "ts", pa.array([3])))
-    assert table.compact(engine="local").slices == 1
-    assert table.compaction.run().instant is None
-
-
-def test_old_metadata_methods_do_what_the_new_ones_do(table: Table) -> None:
-    assert table.build_metadata(["files"], engine="local").partitions == ("files",)
-    assert table.compact_metadata(dry_run=True) == table.metadata.compact(dry_run=True)
-    assert table.drop_metadata(dry_run=True) == table.indexing.drop(dry_run=True)
-    assert table.drop_metadata(["files"]).dropped == ("files",)
-
-
 @pytest.mark.parametrize("method", ["run", "execute"])
 def test_an_execution_has_no_dry_run(table: Table, method: str) -> None:
     with pytest.raises(InvalidRequest, match="dry_run shows a plan"):
         getattr(table.compaction, method)(dry_run=True)
-    assert table.explain_compaction().counts["planned"] == 1
+    assert table.compaction.explain().counts["planned"] == 1
 
 
 def test_misspelt_keywords_name_the_nearest(table: Table, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="did you mean 'max_bytes'"):
-        table.plan_compaction(max_byte=10)
+        table.compaction.plan(max_byte=10)
     with pytest.raises(InvalidRequest, match="did you mean 'min_age_s'"):
         table.ingest_folder(str(tmp_path), min_age=5)
     with pytest.raises(InvalidRequest, match="did you mean 'rebuild'"):
-        table.build_metadata(rebuidl=True)
+        table.indexing.run(rebuidl=True)
     with pytest.raises(InvalidRequest, match="did you mean 'since'"):
         table.spark_frame(sinse="earliest")  # codespell:ignore sinse
 

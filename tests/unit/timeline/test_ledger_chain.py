@@ -80,13 +80,15 @@ def test_long_links_stay_and_too_many_become_a_base(monkeypatch: pytest.MonkeyPa
     assert len(read(storage, path).taken) == 6 * LINKS_MAX
 
 
-def test_the_first_ledger_of_a_source_is_whole_and_so_are_those_of_older_releases() -> None:
+def test_the_first_ledger_of_a_source_is_whole() -> None:
     storage = MemoryStorage()
     path = Ledger(ID, URI).put_with(storage, [file(1), file(0)], instant(0))
     said = json.loads(storage.get(path))
     assert said == {
         "source": ID,
         "uri": URI,
+        "upon": [],
+        "retaken": {},
         "files": {
             "events/part-000000.csv": [1000, 1_700_000_000_000],
             "events/part-000001.csv": [1001, 1_700_000_000_000],
@@ -94,12 +96,6 @@ def test_the_first_ledger_of_a_source_is_whole_and_so_are_those_of_older_release
     }
     assert list(said["files"]) == sorted(said["files"])
     assert built_upon(storage, path) == ()
-
-
-def test_an_older_release_refuses_a_link() -> None:
-    storage, path = taken_one_by_one(9)
-    assert built_upon(storage, path)
-    assert "files" not in json.loads(storage.get(path)), "a release without links would take all other files again"
 
 
 @pytest.mark.parametrize("position", [0, 1])
@@ -123,6 +119,17 @@ def test_a_ledger_that_is_not_there_is_not_found() -> None:
 @pytest.mark.parametrize("upon", [["x"], [1], "12", [["1"]], [instant(8)]])
 def test_a_link_upon_something_else_is_refused(upon: object) -> None:
     storage, path = taken_one_by_one(12)
-    storage.put(path, json.dumps({"source": ID, "uri": URI, "upon": upon, "added": {}}).encode())
+    storage.put(path, json.dumps({"source": ID, "uri": URI, "upon": upon, "files": {}, "retaken": {}}).encode())
     with pytest.raises(Corrupt):
         read(storage, path)
+
+
+@pytest.mark.parametrize("name", ["upon", "files", "retaken"])
+def test_a_ledger_without_a_field_is_refused(name: str) -> None:
+    storage, path = taken_one_by_one(1)
+    said = json.loads(storage.get(path))
+    del said[name]
+    storage.put(path, json.dumps(said).encode())
+    with pytest.raises(Corrupt, match=f"{path} is not a source ledger") as refused:
+        read(storage, path)
+    assert name in refused.value.found

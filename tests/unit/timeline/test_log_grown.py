@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from hudi_ops.config.table import TableFacts
+from hudi_ops.timeline.cancel.policy import CancelPolicy
 from hudi_ops.timeline.log.commit_log import Log, extended
 from hudi_ops.timeline.log.entries import Archive, Cancel, Complete, Entry, Plan, Properties, Savepoint, Takeover, Void
 from tests.bounds import bound
@@ -30,6 +31,9 @@ FIRST = Properties.model_validate({
     "decision_id": "first",
     "owner": "o",
     "at_ms": 0,
+    "properties_slot": 0,
+    "archive_slot": -1,
+    "settings": {},
     "facts": TableFacts(buckets=1, hash_fields=("id",)),
 })
 
@@ -40,6 +44,8 @@ def entry(chance: random.Random, slot: int) -> Entry:
         "decision_id": f"d{slot}",
         "owner": "o",
         "at_ms": slot,
+        "properties_slot": 0,
+        "archive_slot": -1,
     }
     instant = str(20260101000000000 + chance.randrange(6))
     action = chance.choice(("commit", "compaction", "clean"))
@@ -49,7 +55,13 @@ def entry(chance: random.Random, slot: int) -> Entry:
         Complete.model_validate({**named, "action": action, "epoch": 0, "completion_time": completion, "payload": "p"}),
         Complete.model_validate({**named, "action": action, "epoch": 1, "completion_time": completion, "payload": "p"}),
         Cancel.model_validate({**named, "reason": "r"}),
-        Plan.model_validate({**named, "action": action, "payload": "p"}),
+        Plan.model_validate({
+            **named,
+            "action": action,
+            "payload": "p",
+            "footprint": "",
+            **CancelPolicy().entry_fields(),
+        }),
         Takeover.model_validate({**named, "epoch": chance.randrange(3)}),
         Void.model_validate({**common, "slot": chance.randrange(slot + 1), "reason": "r"}),
         FIRST.model_copy(update=common),

@@ -12,6 +12,7 @@ import pytest
 from hudi_ops.config.table import TableFacts
 from hudi_ops.errors import Corrupt, NotFound
 from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.timeline.cancel.policy import CancelPolicy
 from hudi_ops.timeline.log.commit_log import POINTER_KEY, Pointer, load_log, slot_path
 from hudi_ops.timeline.log.entries import (
     Archive,
@@ -22,6 +23,7 @@ from hudi_ops.timeline.log.entries import (
     Properties,
     Takeover,
     Void,
+    decode_entry,
     encode_entry,
 )
 from hudi_ops.timeline.log.head import newest_log, older_entries, reaching_back
@@ -33,11 +35,17 @@ MILLION = 1_000_000
 
 
 def common(slot: int, /, **where: int | str) -> dict[str, object]:
-    return {"table_id": "t", "decision_id": f"d{slot}", "owner": "o", "at_ms": slot, **where}
+    return {"table_id": "t", "decision_id": f"d{slot}", "owner": "o", "at_ms": slot, "archive_slot": -1, **where}
 
 
 def properties(slot: int = 0, **where: int | str) -> Properties:
-    return Properties.model_validate({**common(slot, **where), "facts": FACTS, "set": {"slot": str(slot)}})
+    said = {"properties_slot": 0 if slot else -1, **where}
+    return Properties.model_validate({
+        **common(slot, **said),
+        "facts": FACTS,
+        "set": {"slot": str(slot)},
+        "settings": {},
+    })
 
 
 def complete(slot: int, **where: int | str) -> Complete:
@@ -84,7 +92,7 @@ def test_a_million_slots_take_two_logarithms_of_gets() -> None:
 
     def make(slot: int) -> Entry:
         if slot in (0, 123_456):
-            return properties(slot, properties_slot=0 if slot else -1)
+            return properties(slot)
         if slot == 900_000:
             return entry_of(Archive, slot, boundary="20260101000000000", history="h")
         return complete(slot, **where)
@@ -108,12 +116,15 @@ def test_the_head_is_the_newest_slot(slots: int) -> None:
     assert log.entries[-1] == load_log(storage, None).entries[-1]  # type: ignore[union-attr]
 
 
+UNCANCELLED = CancelPolicy().entry_fields()
 TAILS: dict[str, list[Entry]] = {
     "complete": [],
     "void": [entry_of(Void, 4, slot=3, reason="r")],
     "cancel": [entry_of(Cancel, 4, instant="20260101000000000", reason="r")],
     "takeovers": [entry_of(Takeover, slot, instant="20260101000000000", epoch=slot) for slot in (4, 5, 6)],
-    "plan": [entry_of(Plan, 4, instant="20310101000000000", action="compaction", payload="p")],
+    "plan": [
+        entry_of(Plan, 4, instant="20310101000000000", action="compaction", payload="p", footprint="", **UNCANCELLED)
+    ],
 }
 
 
@@ -129,21 +140,21 @@ def test_what_may_be_unapplied_is_in_the_part_that_is_read(tail: str) -> None:
     assert [slot for slot, _ in log.completes()] == [newest]
 
 
-def test_logs_of_older_versions_say_nothing_and_still_open() -> None:
-    old = [complete(slot).model_copy(update={"properties_slot": -1}) for slot in range(1, 9)]
-    old[2] = properties(3)  # type: ignore[call-overload]
-    log = newest_log(stored(properties(), *old))
+def test_the_head_names_properties_and_archive_below_it() -> None:
+    said = entry_of(Archive, 3, boundary="20260101000000000", history="h")
+    above = [complete(slot, properties_slot=2, archive_slot=3) for slot in (4, 5)]
+    log = newest_log(stored(properties(), complete(1, properties_slot=0), properties(2), said, *above))
     assert log is not None
-    assert (log.head, log.properties_slot) == (8, 3)
-    assert log.properties.set == {"slot": "3"}
+    assert (log.properties_slot, log.properties.set) == (2, {"slot": "2"})
+    assert (log.archive_slot, log.boundary) == (3, "20260101000000000")
 
 
-def test_the_first_new_entry_above_an_old_log_knows_the_old_archive() -> None:
-    said = entry_of(Archive, 1, boundary="20260101000000000", history="h")
-    old = [said, *(complete(slot) for slot in (2, 3, 4))]
-    log = newest_log(stored(properties(), *old))
+@pytest.mark.parametrize("newest", [2, 3])
+def test_a_head_that_is_properties_or_archive_counts_itself(newest: int) -> None:
+    said = entry_of(Archive, 3, boundary="20260101000000000", history="h")
+    log = newest_log(stored(*[properties(), complete(1, properties_slot=0), properties(2), said][: newest + 1]))
     assert log is not None
-    assert (log.archive_slot, log.boundary) == (1, "20260101000000000")
+    assert (log.properties_slot, log.archive_slot) == ((2, -1) if newest == 2 else (0, 3))
 
 
 def test_what_a_table_that_is_gone_left_above_a_gap_is_not_the_head() -> None:
@@ -189,6 +200,45 @@ def test_what_lies_below_is_read_no_further_than_it_can_tell() -> None:
 
 def test_a_pointer_of_a_later_release_is_read_for_what_is_known() -> None:
     """Writers of two releases share a table while it is upgraded."""
-    pointer = Pointer("t", 7, 0, stranger="")
+    pointer = Pointer("t", 7, 0, -1, stranger="", may_double=None, shared=False)
     later = {**json.loads(pointer.encode()), "added_later": 1}
     assert Pointer.decode({POINTER_KEY: json.dumps(later)}) == pointer
+
+
+@pytest.mark.parametrize("name", ["slot", "properties_slot", "archive_slot", "stranger", "may_double", "shared"])
+def test_a_pointer_without_a_field_is_corrupt(name: str) -> None:
+    said = json.loads(Pointer("t", 7, 0, -1, stranger="", may_double=None, shared=False).encode())
+    del said[name]
+    with pytest.raises(Corrupt, match="damaged") as refused:
+        Pointer.decode({POINTER_KEY: json.dumps(said)}, "20260101000000000.commit")
+    assert "20260101000000000.commit" in refused.value.what
+
+
+@pytest.mark.parametrize(
+    ("entry", "name"),
+    [
+        (complete(7, properties_slot=0), "archive_slot"),
+        (complete(7, properties_slot=0), "properties_slot"),
+        (properties(7), "settings"),
+        (TAILS["plan"][0], "cancellable"),
+        (TAILS["plan"][0], "on_overlap"),
+        (TAILS["plan"][0], "footprint"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else one.kind,
+)
+def test_an_entry_without_a_field_is_corrupt(entry: Entry, name: str) -> None:
+    said = json.loads(encode_entry(entry))
+    del said[name]
+    with pytest.raises(Corrupt, match="is not a commit log entry") as refused:
+        decode_entry(json.dumps(said).encode(), slot_path(7))
+    assert slot_path(7) in refused.value.what
+    assert f"{name}: Field required" in refused.value.found
+
+
+def test_a_fact_of_a_later_release_is_refused_and_the_error_names_the_cure() -> None:
+    """A release that does not know a fact of the table must not write to it."""
+    said = json.loads(encode_entry(properties()))
+    said["facts"]["of_a_later_release"] = True
+    with pytest.raises(Corrupt, match="is not a commit log entry") as refused:
+        decode_entry(json.dumps(said).encode())
+    assert "upgrade" in refused.value.next_step

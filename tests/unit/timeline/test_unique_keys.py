@@ -34,7 +34,7 @@ def history(*writes: tuple[str, int | None], first: int = 1) -> tuple[CommitRead
             if inserts is None
             else (WriteStat(file_id="f", path=f"p/f_{time}.parquet", partition_path="p", num_inserts=inserts),)
         )
-        pointer = Pointer("t", number, 0, may_double=operation == "BULK_INSERT").encode()
+        pointer = Pointer("t", number, 0, -1, "", may_double=operation == "BULK_INSERT", shared=True).encode()
         extra = {POINTER_KEY: pointer} if inserts is None else {}
         storage.put(f"{FOLDER}/{name}", CommitMetadata(operation=operation, stats=stats, extra=extra).to_bytes())
         instants.append(Instant(time, "commit", State.COMPLETED, completed, name))
@@ -44,7 +44,16 @@ def history(*writes: tuple[str, int | None], first: int = 1) -> tuple[CommitRead
 def count(doubled: int, until: str) -> Properties:
     facts = TableFacts(index="record_index", buckets=0, hash_fields=("id",))
     return Properties(
-        table_id="t", decision_id="adopt t", owner="", at_ms=0, facts=facts, doubled_keys=doubled, counted_until=until
+        table_id="t",
+        decision_id="adopt t",
+        owner="",
+        at_ms=0,
+        properties_slot=-1,
+        archive_slot=-1,
+        facts=facts,
+        doubled_keys=doubled,
+        counted_until=until,
+        settings={},
     )
 
 

@@ -16,9 +16,9 @@ from tests.bounds import bound
 
 FOLDER = ".hoodie/timeline"
 CONFIG = TableConfig(name="t", version=9, layout=2, timeline_folder=FOLDER, raw={})
-COMMON = {"table_id": "t", "decision_id": "d", "owner": "o", "at_ms": 0}
+COMMON = {"table_id": "t", "decision_id": "d", "owner": "o", "at_ms": 0, "properties_slot": 0, "archive_slot": -1}
 FACTS = TableFacts(buckets=1, hash_fields=("id",))
-FIRST = Properties.model_validate({**COMMON, "facts": FACTS})
+FIRST = Properties.model_validate({**COMMON, "facts": FACTS, "settings": {}})
 
 
 class Table:

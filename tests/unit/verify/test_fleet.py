@@ -52,7 +52,14 @@ def test_a_rollback_right_after_its_target_was_requested_is_an_eager_one(ours, i
 def test_a_rollback_of_ours_that_apache_hudi_finished_is_no_sign(ours):
     first = entries(ours)[0]
     cancel = Cancel(
-        table_id=first.table_id, decision_id="test", owner="test", at_ms=FUTURE_MS, instant=UNDONE, reason=""
+        table_id=first.table_id,
+        decision_id="test",
+        owner="test",
+        at_ms=FUTURE_MS,
+        properties_slot=0,
+        archive_slot=-1,
+        instant=UNDONE,
+        reason="",
     )
     ours.put(slot_path(len(entries(ours))), encode_entry(cancel))
     roll_back(ours, UNDONE)

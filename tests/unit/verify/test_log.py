@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.timeline.cancel.policy import CancelPolicy
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.commit_log import POINTER_KEY, Pointer, slot_path
 from hudi_ops.timeline.log.entries import Cancel, Complete, Entry, Plan, Properties, Void, encode_entry
@@ -27,6 +28,7 @@ from tests.unit.verify.breaking import (
 )
 
 LATER = "20990101000000000"
+PLANNED = {"action": "clustering", "payload": "p", "footprint": "", **CancelPolicy().entry_fields()}
 
 
 def put_slot(storage: MemoryStorage, slot: int, entry: Entry) -> None:
@@ -34,7 +36,8 @@ def put_slot(storage: MemoryStorage, slot: int, entry: Entry) -> None:
 
 
 def common(storage: MemoryStorage) -> dict[str, object]:
-    return {"table_id": entries(storage)[0].table_id, "decision_id": "test", "owner": "test", "at_ms": 0}
+    slots = {"properties_slot": 0, "archive_slot": -1}
+    return {"table_id": entries(storage)[0].table_id, "decision_id": "test", "owner": "test", "at_ms": 0, **slots}
 
 
 def test_slot_missing_below_others(ours):
@@ -211,6 +214,6 @@ def test_ledger_broken(ours, body):
 
 
 def test_a_plan_decides_nothing_of_fate(ours):
-    put_slot(ours, len(entries(ours)), Plan(**common(ours), instant=LATER, action="clustering", payload="p"))
+    put_slot(ours, len(entries(ours)), Plan(**common(ours), **PLANNED, instant=LATER))
     assert found(ours) == []
     assert isinstance(entries(ours)[1], Complete)

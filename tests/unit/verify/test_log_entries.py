@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.timeline.cancel.policy import CancelPolicy
 from hudi_ops.timeline.log.commit_log import slot_path
 from hudi_ops.timeline.log.entries import Archive, Cancel, Complete, Entry, Plan, Takeover, encode_entry
 from hudi_ops.verify import verify_table
 from tests.unit.verify.breaking import complete_of, entries, errors, found, timeline_of, writes
 
 LATER = "20990101000000000"
+POLICY = CancelPolicy().entry_fields()
 
 
 def append(storage: MemoryStorage, kind: type[Entry], **fields: object) -> None:  # type: ignore[valid-type]
-    common = {"table_id": entries(storage)[0].table_id, "decision_id": "test", "owner": "test", "at_ms": 0}
+    slots = {"properties_slot": 0, "archive_slot": -1}
+    common = {"table_id": entries(storage)[0].table_id, "decision_id": "test", "owner": "test", "at_ms": 0, **slots}
     slot = len(entries(storage))
     storage.put(slot_path(slot), encode_entry(kind(**common, **fields)))  # type: ignore[operator]
 
 
 def test_a_plan_that_is_not_above_what_completed_before(ours):
-    append(ours, Plan, instant=writes(ours)[-1].time, action="clustering", payload="")
+    append(ours, Plan, instant=writes(ours)[-1].time, action="clustering", payload="", footprint="", **POLICY)
     assert ("error", "plan-order") in found(ours)
 
 

@@ -340,7 +340,7 @@ def announce(build: Build) -> None:
             facts=state.log.properties.facts,
             doubled_keys=build.doubled_keys,
             counted_until=counted_until(build.seen.state.timeline) if build.doubled_keys is not None else "",
-            settings=session.settings(state),
+            settings=state.log.properties.settings,
         )
 
     session.decide(prepare, "announce new partitions of the metadata table")
