@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -114,24 +115,22 @@ def test_types_become_what_a_table_holds(given, expected):
     assert not schema.field("c").metadata
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pa.uint64(),
-        pa.duration("s"),
-        pa.month_day_nano_interval(),
-        pa.time32("s"),
-        pa.time64("us"),
-        pa.null(),
-        pa.decimal256(39, 2),
-        pa.decimal128(5, -1),
-        pa.map_(pa.int32(), pa.string()),
-        pa.struct([]),
-        pa.dense_union([pa.field("a", pa.int32())]),
-        pa.uuid(),
-    ],
-    ids=str,
-)
+REFUSED = [
+    pa.uint64(),
+    pa.duration("s"),
+    pa.month_day_nano_interval(),
+    pa.time32("s"),
+    pa.time64("us"),
+    pa.null(),
+    pa.decimal256(39, 2),
+    pa.decimal128(5, -1),
+    pa.map_(pa.int32(), pa.string()),
+    pa.struct([]),
+    pa.dense_union([pa.field("a", pa.int32())]),
+    pa.uuid(),
+]
+
+
 @pytest.mark.parametrize(
     ("wrap", "named"),
     [
@@ -141,10 +140,15 @@ def test_types_become_what_a_table_holds(given, expected):
     ],
     ids=["plain", "in list and struct", "in map"],
 )
-def test_types_without_counterpart_are_refused_by_name(kind, wrap, named):
-    with pytest.raises(Unsupported, match=named) as error:
-        to_avro(pa.schema([("c", wrap(kind))]), "t")
-    assert error.value.found == str(kind)
+def test_types_without_counterpart_are_refused_by_name(wrap, named):
+    wrong = []
+    for kind in REFUSED:
+        try:
+            wrong.append((kind, to_avro(pa.schema([("c", wrap(kind))]), "t")))
+        except Unsupported as error:
+            if not re.search(named, str(error)) or error.found != str(kind):
+                wrong.append((kind, error))
+    assert wrong == []
 
 
 @pytest.mark.parametrize("name", ["", "a b", "1a", "a-b", "\u00fc", "a.b"])
@@ -165,13 +169,10 @@ def test_record_name_is_masked_as_hudi_masks_it():
     assert record_name("9 a") == ("____a_record", "hoodie.____a")
 
 
-@pytest.mark.parametrize("precision", range(1, 39))
-def test_decimal_size_is_the_smallest_that_holds_all_digits(precision):
-    size_bytes = decimal_size_bytes(precision)
-    (10**precision - 1).to_bytes(size_bytes, "big", signed=True)
-    if size_bytes > 1:
-        with pytest.raises(OverflowError):
-            (10**precision - 1).to_bytes(size_bytes - 1, "big", signed=True)
+def test_decimal_size_is_the_smallest_that_holds_all_digits():
+    # Of a signed number, the first bit is its sign.
+    least = {precision: (10**precision - 1).bit_length() // 8 + 1 for precision in range(1, 39)}
+    assert {precision: decimal_size_bytes(precision) for precision in least} == least
 
 
 def test_unions_in_either_order_and_of_several_types():

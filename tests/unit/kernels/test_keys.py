@@ -109,9 +109,11 @@ def test_many_distinct_pairs_take_the_sorting_way() -> None:
     assert paths(data, "a", "b") == [f"{i}/{i}" for i in range(3000)]
 
 
-@pytest.mark.parametrize(("value", "escaped"), VECTORS["escapes"])
-def test_url_encoding_equals_apache_hudis(value: str, escaped: str) -> None:
-    assert paths(pa.table({"p": [value]}), "p", hive=True, encode=True) == [f"p={escaped}"]
+def test_url_encoding_equals_apache_hudis() -> None:
+    escapes: dict[str, str] = dict(VECTORS["escapes"])
+    assert len(escapes) >= 299
+    found = {value: paths(pa.table({"p": [value]}), "p", hive=True, encode=True) for value in escapes}
+    assert {value: one for value, one in found.items() if one != [f"p={escapes[value]}"]} == {}
 
 
 @pytest.mark.parametrize("value", ["", "__HIVE_DEFAULT_PARTITION__"])

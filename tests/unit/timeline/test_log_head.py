@@ -107,13 +107,14 @@ def test_a_million_slots_take_two_logarithms_of_gets() -> None:
     assert (log.archive_slot, log.boundary) == (900_000, "20260101000000000")
 
 
-@pytest.mark.parametrize("slots", range(1, 70))
-def test_the_head_is_the_newest_slot(slots: int) -> None:
-    storage = stored(properties(), *(complete(slot, properties_slot=0) for slot in range(1, slots)))
-    log = newest_log(storage)
-    assert log is not None
-    assert log.head == slots - 1
-    assert log.entries[-1] == load_log(storage, None).entries[-1]  # type: ignore[union-attr]
+def test_the_head_is_the_newest_slot() -> None:
+    wrong = []
+    for slots in range(1, 70):
+        storage = stored(properties(), *(complete(slot, properties_slot=0) for slot in range(1, slots)))
+        log, whole = newest_log(storage), load_log(storage, None)
+        if log is None or whole is None or (log.head, log.entries[-1]) != (slots - 1, whole.entries[-1]):
+            wrong.append((slots, log))
+    assert wrong == []
 
 
 UNCANCELLED = CancelPolicy().entry_fields()
