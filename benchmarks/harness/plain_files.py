@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.harness.rows import ORDERING, PARTITION, PLAIN_COLUMNS, RECORD_KEY
-from hudi_ops.config.columns import COMMIT_SEQNO, IS_DELETED
-from hudi_ops.config.columns import RECORD_KEY as META_KEY
+from hudi_ops.config.columns import COMMIT_SEQNO, IS_DELETED, RECORD_KEY as META_KEY
 from hudi_ops.formats.parquet.bloom import BloomFilter, decode_filter
 
 FILTER, KIND = "org.apache.hudi.bloomfilter", "hoodie_bloom_filter_type_code"

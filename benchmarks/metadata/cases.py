@@ -7,8 +7,7 @@ from typing import Any
 
 from benchmarks.harness.comparison import Process
 from benchmarks.harness.goals import Goal
-from benchmarks.ingest.cases import SINGLE
-from benchmarks.ingest.cases import Case as IngestCase
+from benchmarks.ingest.cases import SINGLE, Case as IngestCase
 
 DEFAULT_PARTITIONS = ("files", "column_stats", "partition_stats")
 """Of a new table's metadata table, with Apache Hudi and with us."""

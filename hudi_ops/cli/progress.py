@@ -37,13 +37,13 @@ def watching(what: str, *, as_json: bool = False) -> Iterator[Tell]:
     from rich.progress import (
         BarColumn,
         DownloadColumn,
+        Progress as Bars,
         SpinnerColumn,
         Task,
         TextColumn,
         TimeRemainingColumn,
         TransferSpeedColumn,
     )
-    from rich.progress import Progress as Bars
     from rich.text import Text
 
     class Size(DownloadColumn):

@@ -32,8 +32,7 @@ from hudi_ops.timeline.content.plans import read_plan
 from hudi_ops.timeline.content.rollbacks import rollback_of
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.commit_log import Log, Pointer, read_slot
-from hudi_ops.timeline.log.entries import Cancel, Complete, cancel_of
-from hudi_ops.timeline.log.entries import Plan as PlanEntry
+from hudi_ops.timeline.log.entries import Cancel, Complete, Plan as PlanEntry, cancel_of
 from hudi_ops.timeline.log.head import reaching_back
 from hudi_ops.timeline.names import MERGING_ACTIONS, REWRITING_ACTIONS, WRITE_ACTIONS, State, inflight_name
 from hudi_ops.timeline.since import Since

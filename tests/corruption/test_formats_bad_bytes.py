@@ -12,15 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from hudi_ops.errors import Corrupt
 from hudi_ops.formats import partition_metadata, properties
-from hudi_ops.formats.avro import container as avro
-from hudi_ops.formats.avro import schema as avro_schema
-from hudi_ops.formats.parquet import bloom
-from hudi_ops.formats.parquet import footer as parquet_footer
+from hudi_ops.formats.avro import container as avro, schema as avro_schema
+from hudi_ops.formats.parquet import bloom, footer as parquet_footer
 from hudi_ops.formats.parquet.bloom import DYNAMIC_V0, SIMPLE, BloomFilter
 from hudi_ops.formats.timeline import timeline_schemas as schemas
 

@@ -17,8 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hudi_ops.errors import Corrupt, Unsupported
 from hudi_ops.formats.hfile.reader import HFile, HFileReader, read_hfile, write_hfile

@@ -11,8 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hudi_ops.errors import Corrupt, Unsupported
 from hudi_ops.files.log.log_file import LogFileReader

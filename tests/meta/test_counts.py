@@ -35,8 +35,7 @@ from tests.protocol.suite import SUITES
 from tests.protocol.sweep import CRASHES, CREATIONS, ERRORS
 from tests.services.archive import test_archivers
 from tests.services.cancel import test_simulated as simulated_cancels
-from tests.services.clean import test_crashes as crashed_cleans
-from tests.services.clean import test_simulated as simulated_cleans
+from tests.services.clean import test_crashes as crashed_cleans, test_simulated as simulated_cleans
 from tests.services.clustering import test_simulated as simulated_clusterings
 from tests.services.compaction import test_crashes, test_simulated
 from tests.services.indexing import test_simulated as simulated_builds

@@ -6,8 +6,7 @@ import itertools
 from unittest import mock
 
 import pyarrow as pa
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hudi_ops.context import TableContext
 from hudi_ops.engine.local import LocalEngine

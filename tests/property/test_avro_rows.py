@@ -6,8 +6,7 @@ import json
 from decimal import Context, localcontext
 
 import pyarrow as pa
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from hudi_ops.errors import Corrupt, Unsupported
 from hudi_ops.formats.avro.rows import AvroRows, encode_rows

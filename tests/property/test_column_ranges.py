@@ -12,8 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hudi_ops.files.statistics.column_ranges import ranges_of_base, ranges_of_rows
 from hudi_ops.files.statistics.statistics import ColumnRange

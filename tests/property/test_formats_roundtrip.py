@@ -7,14 +7,12 @@ import json
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hudi_ops.formats import partition_metadata, properties
 from hudi_ops.formats.avro import container as avro
 from hudi_ops.formats.avro.schema import normalise, to_arrow, to_avro
-from hudi_ops.formats.parquet import bloom
-from hudi_ops.formats.parquet import footer as parquet_footer
+from hudi_ops.formats.parquet import bloom, footer as parquet_footer
 from hudi_ops.formats.parquet.bloom import DYNAMIC_V0, BloomFilter
 from hudi_ops.formats.timeline import timeline_schemas as schemas
 from tests.bounds import examples

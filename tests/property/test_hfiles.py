@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hudi_ops.formats.hfile.reader import HFile, HFileReader, read_hfile, write_hfile
 from tests.bounds import examples

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.metadata.records.partitions import MetadataPartition

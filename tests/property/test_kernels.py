@@ -5,8 +5,7 @@ from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from hudi_ops.kernels.keys.hashing import bucket_hash_values, bucket_ids, java_string_hash
 from hudi_ops.kernels.keys.keys import KeySpec, PartitionSpec, partition_paths, record_keys

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from hudi_ops.config.write_settings import FileSizes
 from hudi_ops.errors import InvalidRequest

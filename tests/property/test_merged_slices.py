@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from hudi_ops.config.columns import COMMIT_TIME
 from hudi_ops.files.slice.slice_scan import open_scan

@@ -9,8 +9,7 @@ from functools import reduce
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from hudi_ops.files.statistics.statistics import ColumnRange, FileStatistics
 from hudi_ops.metadata.reader.merge import compacted, is_order_free, merge

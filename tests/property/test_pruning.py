@@ -13,8 +13,7 @@ from functools import cache
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from hudi_ops.kernels.condition import possible_units
 from hudi_ops.kernels.keys.keys import PartitionSpec, partition_paths

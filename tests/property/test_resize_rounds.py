@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hudi_ops.index.ring import HASHES, TOP, Child, Ring, initial_ring, is_inside, merge, split, with_children
 from hudi_ops.services.resize.nodes import Limits, choose_nodes

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from hudi_ops.errors import HudiOpsError, InvalidRequest
 from hudi_ops.files.base.base_file import conform

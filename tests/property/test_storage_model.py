@@ -3,8 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hudi_ops.errors import AlreadyExists, InvalidRequest, NotFound
 from hudi_ops.storage.local import LocalStorage

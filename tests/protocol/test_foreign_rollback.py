@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hudi_ops.commit.recover import dead_writers
-from hudi_ops.commit.recover import recover as recovery
+from hudi_ops.commit.recover import dead_writers, recover as recovery
 from hudi_ops.commit.recover.recover import recover
 from hudi_ops.commit.recover.sweep import notes_of
 from hudi_ops.commit.undo.rollback_files import metadata_bytes

@@ -13,16 +13,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from hudi_ops.commit import archive_boundary as boundary
-from hudi_ops.commit import checks
-from hudi_ops.commit import complete as commit
-from hudi_ops.commit.apply import decided as apply
-from hudi_ops.commit.apply import invalidate as void
-from hudi_ops.commit.apply import properties as fold
+from hudi_ops.commit import archive_boundary as boundary, checks, complete as commit
+from hudi_ops.commit.apply import decided as apply, invalidate as void, properties as fold
 from hudi_ops.commit.recover import recover
 from hudi_ops.commit.undo import rollback
-from hudi_ops.concurrency import attempt, contenders, transaction
-from hudi_ops.concurrency import attempt_status as standing
+from hudi_ops.concurrency import attempt, attempt_status as standing, contenders, transaction
 from hudi_ops.storage import claim
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.faults import Fault

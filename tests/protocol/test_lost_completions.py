@@ -30,8 +30,7 @@ from tests.protocol.archived_history import archive, put_history
 from tests.protocol.cleaning import clean
 from tests.protocol.log_actors import timeline_of
 from tests.protocol.metadata_table import table_of
-from tests.tables import DEFINITION, START_MS, TIMELINE, rows
-from tests.tables import by_key as shown
+from tests.tables import DEFINITION, START_MS, TIMELINE, by_key as shown, rows
 
 KINDS = pytest.mark.parametrize(
     ("kind", "metadata"), [("COPY_ON_WRITE", False), ("MERGE_ON_READ", False), ("MERGE_ON_READ", True)]

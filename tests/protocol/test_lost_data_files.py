@@ -21,16 +21,14 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
-from hudi_ops.timeline.log.commit_log import FOLDER as LOG_FOLDER
-from hudi_ops.timeline.log.commit_log import slot_path
+from hudi_ops.timeline.log.commit_log import FOLDER as LOG_FOLDER, slot_path
 from tests.definitions import create_table
 from tests.fault_plans import MoveBefore
 from tests.protocol.archived_history import archive
 from tests.protocol.cleaning import clean
 from tests.protocol.log_actors import timeline_of
 from tests.protocol.metadata_table import table_of
-from tests.tables import DEFINITION, START_MS, TIMELINE, rows
-from tests.tables import by_key as values
+from tests.tables import DEFINITION, START_MS, TIMELINE, by_key as values, rows
 
 KINDS = pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 Model = dict[str, int]

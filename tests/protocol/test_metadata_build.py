@@ -9,9 +9,11 @@ from hudi_ops.config.requests import IndexRequest
 from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
 from hudi_ops.services.indexing import service as metadata_service
-from hudi_ops.services.indexing.filling import build as metadata_build
-from hudi_ops.services.indexing.filling import catch_up as metadata_catch_up
-from hudi_ops.services.indexing.filling import diff as metadata_diff
+from hudi_ops.services.indexing.filling import (
+    build as metadata_build,
+    catch_up as metadata_catch_up,
+    diff as metadata_diff,
+)
 from hudi_ops.services.indexing.run import build_indexes
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault

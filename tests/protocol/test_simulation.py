@@ -7,8 +7,7 @@ import os
 import random
 
 import pytest
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import Phase, given, settings, strategies as st
 
 from hudi_ops.errors import Busy, InvalidRequest
 from hudi_ops.testing.choices import ALL_FAULTS, Drawn, RandomWalk, first

@@ -26,8 +26,7 @@ from hudi_ops.testing.simulated import NoBeats
 from hudi_ops.verify import verify_table
 from tests.definitions import Definition, create_table
 from tests.fault_plans import MoveBefore
-from tests.tables import PLAIN_SCHEMA as SCHEMA
-from tests.tables import by_key, plain_rows
+from tests.tables import PLAIN_SCHEMA as SCHEMA, by_key, plain_rows
 from tests.zookeeper.own_server import OwnServer
 
 BEFORE_THE_CHECK = "put:.hoodie/.commit_log/payload/"

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from itertools import count as count_up
-from itertools import pairwise
+from itertools import count as count_up, pairwise
 from typing import Final, NoReturn
 
 import numpy as np

@@ -8,8 +8,7 @@ results of rollbacks and of the newest clean, holds, and the folders of replaced
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterator, Mapping, Set as AbstractSet
 
 from hudi_ops.commit.holds import live_holds
 from hudi_ops.commit.session import Session

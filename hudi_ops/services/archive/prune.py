@@ -15,11 +15,9 @@ from hudi_ops.commit.ledger import pointers
 from hudi_ops.commit.session import Session
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
-from hudi_ops.timeline.content.ledger_chain import FOLDER as LEDGERS
-from hudi_ops.timeline.content.ledger_chain import built_upon, writer_of_ledger
+from hudi_ops.timeline.content.ledger_chain import FOLDER as LEDGERS, built_upon, writer_of_ledger
 from hudi_ops.timeline.content.undone import restored_over
-from hudi_ops.timeline.log.commit_log import FOLDER as LOG
-from hudi_ops.timeline.log.commit_log import SAVEPOINT_SUFFIX
+from hudi_ops.timeline.log.commit_log import FOLDER as LOG, SAVEPOINT_SUFFIX
 from hudi_ops.timeline.log.entries import Complete
 from hudi_ops.timeline.names import is_instant
 from hudi_ops.timeline.state import TableState

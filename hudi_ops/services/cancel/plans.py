@@ -15,8 +15,7 @@ from hudi_ops.timeline.cancel.aborted import AbortedPlan, read_aborted
 from hudi_ops.timeline.cancel.aborted_history import load_aborted
 from hudi_ops.timeline.cancel.policy import CancelPolicy
 from hudi_ops.timeline.content.footprint import inputs_of
-from hudi_ops.timeline.content.plans import Plan as PlanContent
-from hudi_ops.timeline.content.plans import read_plan
+from hudi_ops.timeline.content.plans import Plan as PlanContent, read_plan
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import fate_of
 from hudi_ops.timeline.log.entries import Plan, cancel_of

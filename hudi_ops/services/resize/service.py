@@ -5,8 +5,7 @@ Source: docs/protocol.md §14, §27, §29; docs/format.md §10.3.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Sequence, Set as AbstractSet
 from dataclasses import replace
 from typing import Any, cast
 

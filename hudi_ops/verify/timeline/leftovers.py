@@ -6,8 +6,7 @@ Readers that list storage show the rows of a data file once its instant is compl
 
 from __future__ import annotations
 
-from hudi_ops.concurrency.lease.lease import EXPIRY_MS
-from hudi_ops.concurrency.lease.lease import FOLDER as LEASE_FOLDER
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS, FOLDER as LEASE_FOLDER
 from hudi_ops.concurrency.markers import FOLDER as MARKER_FOLDER
 from hudi_ops.files.names import writer_of_child_log
 from hudi_ops.timeline.cancel.aborted import QUEUE

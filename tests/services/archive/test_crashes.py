@@ -9,8 +9,7 @@ import pytest
 
 from hudi_ops.config.requests import ArchiveRequest
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.services.archive import levels
-from hudi_ops.services.archive import run as service
+from hudi_ops.services.archive import levels, run as service
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultyStorage

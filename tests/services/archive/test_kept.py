@@ -19,8 +19,7 @@ from hudi_ops.timeline.content.archived import load_history
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.verify import verify_table
 from tests.fault_plans import DiesBefore, MoveBefore
-from tests.protocol.archived_history import MODEL, PLAIN
-from tests.protocol.archived_history import made as made_late
+from tests.protocol.archived_history import MODEL, PLAIN, made as made_late
 from tests.protocol.cleaning import clean
 from tests.protocol.log_actors import session_of, timeline_of
 from tests.services.archive.archived_tables import (

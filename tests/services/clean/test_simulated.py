@@ -16,8 +16,7 @@ import pytest
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Busy, HudiOpsError, InvalidRequest
-from hudi_ops.services.clean import draft as module
-from hudi_ops.services.clean import inputs
+from hudi_ops.services.clean import draft as module, inputs
 from hudi_ops.services.clean.keepers import Keepers
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table

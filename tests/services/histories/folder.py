@@ -18,11 +18,9 @@ from hudi_ops.services.archive.prune import ledgers_kept, payloads_kept
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.timeline.active import Timeline
-from hudi_ops.timeline.cancel.aborted_history import FOLDER as ABORTED
-from hudi_ops.timeline.cancel.aborted_history import load_aborted
+from hudi_ops.timeline.cancel.aborted_history import FOLDER as ABORTED, load_aborted
 from hudi_ops.timeline.content.archived import VERSION_FILE, load_history_of, manifest_parts
-from hudi_ops.timeline.content.plans import Savepoint as SavepointFile
-from hudi_ops.timeline.content.plans import read_result
+from hudi_ops.timeline.content.plans import Savepoint as SavepointFile, read_result
 from hudi_ops.timeline.log.cancelled import MARKS
 from hudi_ops.timeline.log.commit_log import FOLDER as LOG
 from hudi_ops.timeline.log.entries import Cancel, Complete, Plan, Restore, Savepoint

@@ -17,8 +17,7 @@ from dataclasses import replace
 import pytest
 
 from hudi_ops.commit.apply import metadata_delta
-from hudi_ops.services.indexing.filling import build as module
-from hudi_ops.services.indexing.filling import catch_up
+from hudi_ops.services.indexing.filling import build as module, catch_up
 from hudi_ops.services.indexing.filling.catch_up import CatchUp
 from hudi_ops.testing.faults import Fault
 from hudi_ops.testing.steps import Event

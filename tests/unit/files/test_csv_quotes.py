@@ -9,8 +9,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.sources import csv_quotes, text_source

@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.sources import source as source_module
-from hudi_ops.sources import text_source
+from hudi_ops.sources import source as source_module, text_source
 from hudi_ops.sources.parquet_source import groups_of_part
 from hudi_ops.sources.source import parts_of, read_runs
 from hudi_ops.storage.local import LocalStorage

@@ -13,8 +13,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from hudi_ops.errors import Corrupt, InvalidRequest, Unsupported
 from hudi_ops.formats.log.blocks import BlockKind, scan_blocks

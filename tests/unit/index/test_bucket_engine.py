@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from hudi_ops.config.table import TableFacts
 from hudi_ops.errors import Internal, InvalidRequest, Unsupported

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from hudi_ops.index import bucket_fit
 from hudi_ops.index.bucket_fit import KeySample, chosen_groups, first_misfit, fitting_counts, other_hash_fields

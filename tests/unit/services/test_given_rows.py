@@ -139,8 +139,7 @@ def test_a_stream_is_read_once_however_often_the_commit_tries(tmp_path: Path, mo
 def test_a_stream_is_not_written_by_rules_that_changed_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hudi_ops.services.write import batch as batch_module
-    from hudi_ops.services.write import ingest as ingest_module
+    from hudi_ops.services.write import batch as batch_module, ingest as ingest_module
 
     table = on_disk(tmp_path)
     spec_of, seen = batch_module.tag_spec, []

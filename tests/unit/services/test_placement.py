@@ -14,8 +14,7 @@ from hudi_ops.config.write_settings import FileSizes
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.services.base.slices import live_slices
-from hudi_ops.services.write.routing import locators
-from hudi_ops.services.write.routing import lookup as placement
+from hudi_ops.services.write.routing import locators, lookup as placement
 from hudi_ops.view.slices import Slice
 from tests.tables import PLAIN_SCHEMA as SCHEMA
 

@@ -16,8 +16,7 @@ from hudi_ops.metadata.reader.table import open_metadata
 from hudi_ops.read.plan import Opened
 from hudi_ops.services.indexing.drop import drop_metadata
 from hudi_ops.verify import verify_table
-from tests.tables import PLAIN_SCHEMA as SCHEMA
-from tests.tables import plain_rows as rows
+from tests.tables import PLAIN_SCHEMA as SCHEMA, plain_rows as rows
 
 
 def made(path: Path, kind: Literal["cow", "mor"], index: IndexName = "record_index") -> Table:

@@ -12,8 +12,7 @@ from hudi_ops.services.base.slices import live_slices
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS, Footprint
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.state import TableState
-from hudi_ops.view.partitions import choose as choose_partitions
-from hudi_ops.view.partitions import plain_paths
+from hudi_ops.view.partitions import choose as choose_partitions, plain_paths
 from hudi_ops.view.slices import Slice, is_partitioned
 
 

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.files.base.repeated_columns import decode_columns
