@@ -136,7 +136,6 @@ if TYPE_CHECKING:
     from hudi_ops.table.reading import ReadApi as ReadApi
     from hudi_ops.table.repairs import RepairsApi as RepairsApi
     from hudi_ops.table.table import Table as Table
-    from hudi_ops.verify.invariants import verify_table as verify_table
     from hudi_ops.verify.report import (
         Finding as Finding,
         Report as Report,
@@ -203,7 +202,6 @@ _PLACES = {
     "table.reading": "ReadApi",
     "table.repairs": "RepairsApi",
     "table.table": "Table",
-    "verify.invariants": "verify_table",
     "verify.report": "Finding Report",
 }
 """Module -> names that come from it. DAG files import this package for its settings; pyarrow comes with a table."""
