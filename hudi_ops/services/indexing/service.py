@@ -24,7 +24,6 @@ from hudi_ops.metadata.definitions import secondary_columns, statistics_of
 from hudi_ops.metadata.reader.layout import load_index_definitions
 from hudi_ops.metadata.records.partitions import in_build_order, is_secondary
 from hudi_ops.metadata.writer.building import Building
-from hudi_ops.services.base.choice import Choice
 from hudi_ops.services.base.cost import Cost
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.base.service import Run, TableService, register
@@ -89,7 +88,7 @@ def run_nothing(task: NoTask) -> None:
     """Run no task."""
 
 
-class IndexBuild(TableService[IndexRequest, IndexPlan, IndexInputs, NoTask, None, IndexResult]):
+class IndexBuild(TableService[IndexRequest, IndexChoice, IndexPlan, IndexInputs, NoTask, None, IndexResult]):
     """Build partitions of the metadata table while writers run."""
 
     action = "indexing"
@@ -114,13 +113,13 @@ class IndexBuild(TableService[IndexRequest, IndexPlan, IndexInputs, NoTask, None
         """Choose the partitions of the request that are neither built nor planned."""
         return choose(session, state, request)
 
-    def draft(self, session: Session, state: TableState, choice: Choice) -> Draft:
+    def draft(self, session: Session, state: TableState, choice: IndexChoice) -> Draft:
         """Return the draft, which is checked and not changed under the lock."""
-        return draft_of(session, state, cast("IndexChoice", choice))
+        return draft_of(session, state, choice)
 
-    def estimate(self, choice: Choice, engine: Engine) -> Cost:
+    def estimate(self, choice: IndexChoice, engine: Engine) -> Cost:
         """Return the time to read the table's files."""
-        size = max(cast("IndexChoice", choice).bytes_to_read.values(), default=0)
+        size = max(choice.bytes_to_read.values(), default=0)
         return Cost(size, 0, round(size / _READ_BYTES_PER_S, 3), None)
 
     def refuse_plan(self, session: Session, state: TableState, plan: IndexPlan, instant: str) -> None:

@@ -1,4 +1,4 @@
-"""Goal: what users of earlier versions call still works. Method: every old public name is imported, every old method called."""
+"""Goal: public names stay. Method: import each of them, and call the methods of the metadata table."""
 
 from __future__ import annotations
 
