@@ -5,23 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.clean.job import Job
-from benchmarks.harness.hudi_options import versions
-from benchmarks.harness.serve import arguments, serve
-from benchmarks.harness.session import start_session
+from benchmarks.harness.hudi import ApacheHudiBase, serve_hudi
 
 
-class ApacheHudi:
+class ApacheHudi(ApacheHudiBase):
     """One session; the table is entered into its catalog before each command, outside the measured call."""
-
-    def __init__(self, spark: Any, jar: str) -> None:
-        self._spark = spark
-        self._jar = jar
-        for key in ("hoodie.metadata.enable", "hoodie.archive.automatic", "hoodie.clean.automatic"):
-            spark.conf.set(key, "false")
-
-    def versions(self) -> dict[str, str]:
-        """Bundle, Spark and Java."""
-        return versions(self._spark, self._jar)
 
     def enter(self, job: Job) -> None:
         """Enter the table into the catalog: the procedures of clean and archive take names."""
@@ -49,21 +37,6 @@ class ApacheHudi:
         call = f"CALL rollback_to_savepoint(table => 'measured', instant_time => '{job.savepoint}')"
         return {"rows": [str(row) for row in self._spark.sql(call).collect()]}
 
-    def close(self) -> None:
-        """Stop Spark."""
-        self._spark.stop()
-
-
-def main() -> None:
-    options = arguments(__doc__ or "").parse_args()
-    if options.jar is None:
-        raise SystemExit("--jar is needed: Apache Hudi's Spark bundle")
-
-    def start() -> ApacheHudi:
-        return ApacheHudi(start_session("apache-hudi", options.jar, options.work, options.driver_memory), options.jar)
-
-    serve(start, Job)
-
 
 if __name__ == "__main__":
-    main()
+    serve_hudi(ApacheHudi, Job, __doc__)

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Any
 
-import pyarrow as pa
-
 from benchmarks.clean.job import Job
-from benchmarks.harness.serve import arguments, serve
+from benchmarks.harness.ours import OursBase, serve_ours
 from hudi_ops import Table
 
 
-class Ours:
+class Ours(OursBase):
     """One process."""
-
-    def versions(self) -> dict[str, str]:
-        """hudi_ops and pyarrow."""
-        return {"hudi_ops": version("hudi-ops"), "pyarrow": pa.__version__}
 
     def clean(self, job: Job) -> dict[str, Any]:
         """Plan and execute a clean."""
@@ -40,14 +33,6 @@ class Ours:
         with_table.close()
         return {}
 
-    def close(self) -> None:
-        """Nothing was started."""
-
-
-def main() -> None:
-    arguments(__doc__ or "").parse_args()
-    serve(Ours, Job)
-
 
 if __name__ == "__main__":
-    main()
+    serve_ours(Ours, Job, __doc__)

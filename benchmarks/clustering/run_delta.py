@@ -11,12 +11,8 @@ from benchmarks.harness import delta
 from benchmarks.harness.serve import arguments, serve
 
 
-class DeltaRs:
+class DeltaRs(delta.DeltaBase):
     """A commit a source file, so that each partition has as many files."""
-
-    def versions(self) -> dict[str, str]:
-        """Of delta-rs."""
-        return {"delta_rs": deltalake.__version__}
 
     def prepare(self, job: Job) -> None:
         """The rows."""
@@ -29,14 +25,7 @@ class DeltaRs:
         """Sort along the z-order curve, within each partition."""
         deltalake.DeltaTable(job.table).optimize.z_order(job.columns, writer_properties=delta.TUNED)
 
-    def close(self) -> None:
-        """Nothing was started."""
-
-
-def main() -> None:
-    arguments(__doc__ or "").parse_args()
-    serve(DeltaRs, Job)
-
 
 if __name__ == "__main__":
-    main()
+    arguments(__doc__ or "").parse_args()
+    serve(DeltaRs, Job)

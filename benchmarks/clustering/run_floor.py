@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from benchmarks.clustering.job import Job
 from benchmarks.harness.plain_files import (
+    FloorBase,
     bases_of,
     filter_of,
     in_threads,
@@ -25,15 +26,11 @@ from benchmarks.harness.rows import RECORD_KEY
 from benchmarks.harness.serve import arguments, serve
 
 
-class Floor:
+class Floor(FloorBase):
     """Two threads over the partitions, one within each."""
 
     def __init__(self, has_filter: bool) -> None:
         self._has_filter = has_filter
-
-    def versions(self) -> dict[str, str]:
-        """Of pyarrow."""
-        return {"pyarrow": pa.__version__}
 
     def prepare(self, job: Job) -> None:
         """Base files with the five meta columns."""
@@ -53,9 +50,6 @@ class Floor:
         rows = pa.concat_tables([read_whole(source) for source in sources])
         rows = with_file_name(rows.sort_by([(name, "ascending") for name in columns]), path)
         write_file(path, rows, filter_of(rows, rows[RECORD_KEY], None) if self._has_filter else None)
-
-    def close(self) -> None:
-        """Nothing was started."""
 
 
 def main() -> None:

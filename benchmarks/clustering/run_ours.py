@@ -2,51 +2,26 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
-from pathlib import Path
-from typing import Any
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.clustering.job import Job
-from benchmarks.harness.rows import ORDERING, PARTITION, RECORD_KEY
-from benchmarks.harness.serve import arguments, serve
-from benchmarks.harness.session import start_session
+from benchmarks.harness.ours import OursBase, serve_ours
 from hudi_ops import Table
 from hudi_ops.config.requests import ClusteringRequest
 from hudi_ops.config.write_settings import FileSizes
 
 
-class Ours:
+class Ours(OursBase):
     """Each command opens the table anew, as a scheduled job would."""
-
-    def __init__(self, schema: pa.Schema, session: Any | None = None) -> None:
-        self._schema = schema
-        self._session = session
-        self._engine = None
-        if session is not None:
-            from hudi_ops.engine.spark import SparkEngine
-
-            self._engine = SparkEngine(session)
-
-    def versions(self) -> dict[str, str]:
-        """hudi_ops, pyarrow and, where it takes part, Spark."""
-        spark = {"spark": self._session.version} if self._session is not None else {}
-        return {"hudi_ops": version("hudi-ops"), "pyarrow": pa.__version__, **spark}
 
     def prepare(self, job: Job) -> None:
         """Make the table, with `job.files` files in each partition, by the local engine."""
-        made = Table.create(
+        made = self.create_trips(
             job.table,
-            name="trips",
-            record_key=[RECORD_KEY],
-            schema=self._schema,
-            partition_by=[PARTITION] if job.partitioned else [],
-            ordering=ORDERING,
+            partitioned=job.partitioned,
             table_type="cow",
             index="bloom",
-            metadata=False,
         )
         made.close()
         writer = Table.open(job.table, file_sizes=FileSizes(small_bytes=0))
@@ -68,31 +43,12 @@ class Ours:
             sort_by=job.columns,
             order=job.curve,
             target_bytes=target_bytes,
-            engine="local" if self._engine is None else "spark",
+            engine=self.engine_name,
             memory_bytes=job.memory_bytes,
         )
         opened.close()
         assert done.files == done.groups * job.outputs, done
 
-    def close(self) -> None:
-        """Stop Spark, where it runs."""
-        if self._session is not None:
-            self._session.stop()
-
-
-def main() -> None:
-    parser = arguments(__doc__ or "")
-    parser.add_argument("--engine", choices=("local", "spark"), required=True)
-    options = parser.parse_args()
-    schema = pq.read_schema(min(Path(options.schema_of).glob("*.parquet"))).remove_metadata()
-
-    def start() -> Ours:
-        if options.engine == "local":
-            return Ours(schema)
-        return Ours(schema, start_session("ours", options.jar, options.work, options.driver_memory))
-
-    serve(start, Job)
-
 
 if __name__ == "__main__":
-    main()
+    serve_ours(Ours, Job, __doc__, may_run_on_spark=True)

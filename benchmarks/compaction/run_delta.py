@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import deltalake
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,12 +13,8 @@ from benchmarks.harness.rows import ORDERING, RECORD_KEY
 from benchmarks.harness.serve import arguments, serve
 
 
-class DeltaRs:
+class DeltaRs(delta.DeltaBase):
     """A MERGE takes each key once; it rewrites the files that hold one of them, which are all."""
-
-    def versions(self) -> dict[str, str]:
-        """Of delta-rs."""
-        return {"delta_rs": deltalake.__version__}
 
     def prepare(self, job: Job) -> None:
         """The base rows alone; the batches stay as their source files."""
@@ -41,9 +36,6 @@ class DeltaRs:
             .execute()
         )
 
-    def close(self) -> None:
-        """Nothing was started."""
-
 
 def _rows(job: Job, folders: list[str]) -> pa.Table:
     return pa.concat_tables([pq.read_table(file) for folder in folders for file in job.files(folder)])
@@ -55,10 +47,6 @@ def _newest(rows: pa.Table) -> pa.Table:
     return rows.take(pa.array(order[np.flatnonzero(np.append(np.diff(codes[order]), 1))]))
 
 
-def main() -> None:
+if __name__ == "__main__":
     arguments(__doc__ or "").parse_args()
     serve(DeltaRs, Job)
-
-
-if __name__ == "__main__":
-    main()

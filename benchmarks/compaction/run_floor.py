@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from benchmarks.compaction.job import Job
 from benchmarks.harness.plain_files import (
+    FloorBase,
     add_log,
     bases_of,
     carried_filter,
@@ -27,12 +28,8 @@ from benchmarks.harness.rows import RECORD_KEY
 from benchmarks.harness.serve import arguments, serve
 
 
-class Floor:
+class Floor(FloorBase):
     """One base file a group, replaced in place; two threads over the groups, one within each."""
-
-    def versions(self) -> dict[str, str]:
-        """Of pyarrow."""
-        return {"pyarrow": pa.__version__}
 
     def prepare(self, job: Job) -> None:
         """Base files, and a log file a batch and group, which holds updates and deletes."""
@@ -53,9 +50,6 @@ class Floor:
 
         in_threads([one(path) for path in bases_of(Path(job.table))])
 
-    def close(self) -> None:
-        """Nothing was started."""
-
 
 def _groups(job: Job, folder: str) -> list[tuple[Path, pa.Table]]:
     rows = read_source(job.files(folder))
@@ -71,10 +65,6 @@ def _compact(path: Path) -> None:
         log.unlink()
 
 
-def main() -> None:
+if __name__ == "__main__":
     arguments(__doc__ or "").parse_args()
     serve(Floor, Job)
-
-
-if __name__ == "__main__":
-    main()

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.compaction.job import Job
-from benchmarks.harness.hudi_options import versions, write_options
-from benchmarks.harness.serve import arguments, serve
-from benchmarks.harness.session import start_session
+from benchmarks.harness.hudi import ApacheHudiBase, serve_hudi
+from benchmarks.harness.hudi_options import write_options
 
 _PROCEDURE_OPTIONS = {
     "hoodie.metadata.enable": "false",
@@ -19,18 +18,8 @@ _PROCEDURE_OPTIONS = {
 """What a procedure must be told anew: it does not know the options of the writes."""
 
 
-class ApacheHudi:
+class ApacheHudi(ApacheHudiBase):
     """One long-lived session."""
-
-    def __init__(self, spark: Any, jar: str) -> None:
-        self._spark = spark
-        self._jar = jar
-        for key in ("hoodie.metadata.enable", "hoodie.archive.automatic", "hoodie.clean.automatic"):
-            spark.conf.set(key, "false")
-
-    def versions(self) -> dict[str, str]:
-        """Bundle, Spark and Java."""
-        return versions(self._spark, self._jar)
 
     def prepare(self, job: Job) -> None:
         """The base rows, then a delta commit a batch: rows marked as deletes become delete blocks of the same log files."""
@@ -48,10 +37,6 @@ class ApacheHudi:
         found = self._procedure(job, "run")
         assert len(found) == 1, found
 
-    def close(self) -> None:
-        """Stop Spark."""
-        self._spark.stop()
-
     def _procedure(self, job: Job, step: str) -> list[Any]:
         told = ",".join(f"{key}={value}" for key, value in _PROCEDURE_OPTIONS.items())
         call = f"CALL run_compaction(op=>'{step}', path=>'{job.table}', options=>'{told}')"
@@ -63,16 +48,5 @@ class ApacheHudi:
         self._spark.read.parquet(folder).write.format("hudi").options(**options).mode(mode).save(job.table)
 
 
-def main() -> None:
-    options = arguments(__doc__ or "").parse_args()
-    if options.jar is None:
-        raise SystemExit("--jar is needed: Apache Hudi's Spark bundle")
-
-    def start() -> ApacheHudi:
-        return ApacheHudi(start_session("apache-hudi", options.jar, options.work, options.driver_memory), options.jar)
-
-    serve(start, Job)
-
-
 if __name__ == "__main__":
-    main()
+    serve_hudi(ApacheHudi, Job, __doc__)

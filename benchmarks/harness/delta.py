@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import ColumnProperties, DeltaTable, WriterProperties, write_deltalake
@@ -14,6 +15,17 @@ TUNED = WriterProperties(
     compression_level=1,
     column_properties={name: ColumnProperties(dictionary_enabled=False) for name in PLAIN_COLUMNS},
 )
+
+
+class DeltaBase:
+    """A process of delta-rs."""
+
+    def versions(self) -> dict[str, str]:
+        """Of delta-rs."""
+        return {"delta_rs": deltalake.__version__}
+
+    def close(self) -> None:
+        """Nothing was started."""
 
 
 def append(table: str, rows: pa.Table, *, partitioned: bool) -> None:

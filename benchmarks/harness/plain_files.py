@@ -26,6 +26,17 @@ _HEADROOM = 1.5
 _PLAIN = {COMMIT_SEQNO, META_KEY, *PLAIN_COLUMNS}
 
 
+class FloorBase:
+    """A process of pyarrow alone."""
+
+    def versions(self) -> dict[str, str]:
+        """Of pyarrow."""
+        return {"pyarrow": pa.__version__}
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
 def in_threads(calls: Sequence[Callable[[], None]]) -> None:
     """Run all of them, a thread a core."""
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from benchmarks.harness.hudi_options import versions, write_options
+from benchmarks.harness.hudi import ApacheHudiBase, serve_hudi
+from benchmarks.harness.hudi_options import write_options
 from benchmarks.harness.rows import RECORD_KEY
-from benchmarks.harness.serve import arguments, serve
-from benchmarks.harness.session import start_session
 from benchmarks.index.job import Job
 
 _CLUSTERING = "org.apache.hudi.client.clustering"
 _BUCKETS_MAX = 1_024
 
 
-class ApacheHudi:
+class ApacheHudi(ApacheHudiBase):
     """One long-lived session."""
-
-    def __init__(self, spark: Any, jar: str) -> None:
-        self._spark = spark
-        self._jar = jar
-        for key in ("hoodie.metadata.enable", "hoodie.archive.automatic", "hoodie.clean.automatic"):
-            spark.conf.set(key, "false")
-
-    def versions(self) -> dict[str, str]:
-        """Bundle, Spark and Java."""
-        return versions(self._spark, self._jar)
 
     def prepare(self, job: Job) -> None:
         """The rows as base files, the updates as log files."""
@@ -63,10 +50,6 @@ class ApacheHudi:
         assert len(found) == 1, found
         return int(found[0]["input_group_size"])
 
-    def close(self) -> None:
-        """Stop Spark."""
-        self._spark.stop()
-
 
 def _ring(job: Job) -> dict[str, str]:
     return {
@@ -78,16 +61,5 @@ def _ring(job: Job) -> dict[str, str]:
     }
 
 
-def main() -> None:
-    options = arguments(__doc__ or "").parse_args()
-    if options.jar is None:
-        raise SystemExit("--jar is needed: Apache Hudi's Spark bundle")
-
-    def start() -> ApacheHudi:
-        return ApacheHudi(start_session("apache-hudi", options.jar, options.work, options.driver_memory), options.jar)
-
-    serve(start, Job)
-
-
 if __name__ == "__main__":
-    main()
+    serve_hudi(ApacheHudi, Job, __doc__)

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
-from pathlib import Path
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.harness.serve import arguments, serve
+from benchmarks.harness.ours import OursBase, serve_ours
 from benchmarks.index.job import Job
 from benchmarks.index.tables import create_ringed
 from hudi_ops import Table
 
 
-class Ours:
+class Ours(OursBase):
     """Each command opens the table anew, as a scheduled job would."""
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
-
-    def versions(self) -> dict[str, str]:
-        """hudi_ops and pyarrow."""
-        return {"hudi_ops": version("hudi-ops"), "pyarrow": pa.__version__}
 
     def prepare(self, job: Job) -> None:
         """The rows as base files, the updates as log files."""
@@ -40,15 +30,6 @@ class Ours:
         opened.close()
         return done.splits
 
-    def close(self) -> None:
-        """Nothing was started."""
-
-
-def main() -> None:
-    options = arguments(__doc__ or "").parse_args()
-    schema = pq.read_schema(min(Path(options.schema_of).glob("*.parquet"))).remove_metadata()
-    serve(lambda: Ours(schema), Job)
-
 
 if __name__ == "__main__":
-    main()
+    serve_ours(Ours, Job, __doc__)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -11,12 +10,8 @@ from benchmarks.harness.serve import arguments, serve
 from benchmarks.ingest.job import Job
 
 
-class DeltaRs:
+class DeltaRs(delta.DeltaBase):
     """MERGE by key; a bulk insert appends to a table that is made by it."""
-
-    def versions(self) -> dict[str, str]:
-        """Of delta-rs."""
-        return {"delta_rs": deltalake.__version__}
 
     def prepare(self, job: Job) -> None:
         """The base rows into a new table."""
@@ -33,18 +28,11 @@ class DeltaRs:
             merge = merge.when_matched_update_all()
         merge.when_not_matched_insert_all().execute()
 
-    def close(self) -> None:
-        """Nothing was started."""
-
 
 def _rows(job: Job) -> pa.Table:
     return pa.concat_tables([pq.read_table(file) for file in job.files])
 
 
-def main() -> None:
+if __name__ == "__main__":
     arguments(__doc__ or "").parse_args()
     serve(DeltaRs, Job)
-
-
-if __name__ == "__main__":
-    main()

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.harness.plain_files import (
+    FloorBase,
     add_log,
     carried_filter,
     filter_of,
@@ -25,12 +26,8 @@ from benchmarks.harness.serve import arguments, serve
 from benchmarks.ingest.job import Job
 
 
-class Floor:
+class Floor(FloorBase):
     """One file a group, replaced in place, or log files beside it; two threads over the groups, one within each."""
-
-    def versions(self) -> dict[str, str]:
-        """Of pyarrow."""
-        return {"pyarrow": pa.__version__}
 
     def prepare(self, job: Job) -> None:
         """The base rows, as files."""
@@ -48,9 +45,6 @@ class Floor:
 
         in_threads([one(path, fresh) for path, fresh in groups])
 
-    def close(self) -> None:
-        """Nothing was started."""
-
 
 def _rewrite(path: Path, fresh: pa.Table, has_meta: bool) -> None:
     keys = fresh[RECORD_KEY]
@@ -66,10 +60,6 @@ def _rewrite(path: Path, fresh: pa.Table, has_meta: bool) -> None:
     write_file(path, rows, filter_of(rows, keys, carried))
 
 
-def main() -> None:
+if __name__ == "__main__":
     arguments(__doc__ or "").parse_args()
     serve(Floor, Job)
-
-
-if __name__ == "__main__":
-    main()

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
+from benchmarks.harness.hudi import serve_hudi
 from benchmarks.harness.hudi_options import write_options
-from benchmarks.harness.serve import arguments, serve
-from benchmarks.harness.session import start_session
 from benchmarks.ingest.run_hudi import ApacheHudi
 from benchmarks.metadata.job import Job
 
@@ -87,17 +85,5 @@ def _with_metadata(job: Job) -> Job:
     return replace(job, options={**job.options, "metadata": job.metadata})
 
 
-def main() -> None:
-    options = arguments(__doc__ or "").parse_args()
-    if options.jar is None:
-        raise SystemExit("--jar is needed: Apache Hudi's Spark bundle")
-
-    def start() -> Any:
-        session = start_session("apache-hudi", options.jar, options.work, options.driver_memory)
-        return ApacheHudiWithMetadata(session, options.jar)
-
-    serve(start, Job)
-
-
 if __name__ == "__main__":
-    main()
+    serve_hudi(ApacheHudiWithMetadata, Job, __doc__)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
-import pyarrow.parquet as pq
-
+from benchmarks.harness.ours import serve_ours
 from benchmarks.harness.rows import RECORD_KEY
-from benchmarks.harness.serve import arguments, serve
 from benchmarks.ingest.run_ours import Ours
 from benchmarks.metadata.job import Job
 from hudi_ops import Table
@@ -50,11 +47,5 @@ def _build(job: Job, partitions: list[str]) -> None:
     assert set(result.partitions) == set(partitions), result
 
 
-def main() -> None:
-    options = arguments(__doc__ or "").parse_args()
-    schema = pq.read_schema(min(Path(options.schema_of).glob("*.parquet"))).remove_metadata()
-    serve(lambda: OursWithMetadata(schema), Job)
-
-
 if __name__ == "__main__":
-    main()
+    serve_ours(OursWithMetadata, Job, __doc__)

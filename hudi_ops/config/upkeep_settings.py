@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hudi_ops.config.requests import ArchiveRequest, CancelSettings, CleanRequest, PolicyName
+from hudi_ops.config.requests.services import KEEP_MAX, KEEP_MIN
 
 AUTOMATIC = ("clean", "archive")
 """Services that writers may run after a commit."""
@@ -40,8 +41,8 @@ class ArchiveSettings(_Settings):
     """How many writes archives keep on the timeline, where a request does not say it."""
 
     automatic: bool | None = Field(default=None, description=_AUTOMATIC)
-    keep_min: int = Field(default=20, ge=1, description="Completed writes that stay on the timeline.")
-    keep_max: int = Field(default=30, ge=1, description="Archive once there are more than this.")
+    keep_min: int = KEEP_MIN
+    keep_max: int = KEEP_MAX
 
     @model_validator(mode="after")
     def _bounds_agree(self) -> ArchiveSettings:

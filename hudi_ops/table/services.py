@@ -61,7 +61,7 @@ class ServiceApi(Generic[Q, R]):
     A subclass names the service and the class of its requests.
     """
 
-    service: ClassVar[TableService[Any, Any, Any, Any, Any, Any]]
+    service: ClassVar[TableService[Any, Any, Any, Any, Any, Any, Any]]
     request_type: ClassVar[type[Any]]
 
     def __init__(self, session: Session) -> None:

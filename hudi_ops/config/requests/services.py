@@ -179,23 +179,24 @@ class IngestRequest(Request):
     )
 
 
+KEEP_MIN: int = Field(
+    default=20, ge=1, title="Keep at least", description="Completed writes that stay on the timeline."
+)
+KEEP_MAX: int = Field(
+    default=30,
+    ge=1,
+    title="Archive above",
+    description="Archive once the timeline has more completed writes than this.",
+)
+
+
 class ArchiveRequest(Request):
     """How many writes stay on the timeline when older instants are archived."""
 
     checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
 
-    keep_min: int = Field(
-        default=20,
-        ge=1,
-        title="Keep at least",
-        description="Completed writes that stay on the timeline.",
-    )
-    keep_max: int = Field(
-        default=30,
-        ge=1,
-        title="Archive above",
-        description="Archive once the timeline has more completed writes than this.",
-    )
+    keep_min: int = KEEP_MIN
+    keep_max: int = KEEP_MAX
     dry_run: bool = Field(default=False, title="Dry run", description="Show what would be archived; change nothing.")
 
 

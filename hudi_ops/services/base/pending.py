@@ -17,7 +17,7 @@ from hudi_ops.timeline.log.entries import Complete, cancel_of
 from hudi_ops.timeline.names import State
 from hudi_ops.timeline.state import TableState
 
-Service = TableService[Any, Any, Any, Any, Any, Any]
+Service = TableService[Any, Any, Any, Any, Any, Any, Any]
 
 
 def next_pending(session: Session, service: Service, state: TableState, *, abandoned: bool = False) -> Instant | None:

@@ -49,6 +49,7 @@ class Sized(Protocol):
 
 
 Request = TypeVar("Request")
+Chosen = TypeVar("Chosen", bound=Choice)
 Plan = TypeVar("Plan")
 Inputs = TypeVar("Inputs", bound=Sized)
 Task = TypeVar("Task", bound=Sized)
@@ -146,7 +147,7 @@ class Run(Generic[Plan, Inputs, Task, Outcome]):
         return Cost(bytes_in, bytes_out, round(self.seconds, 3), peak_bytes if is_seen else None)
 
 
-class TableService(ABC, Generic[Request, Plan, Inputs, Task, Outcome, Result]):
+class TableService(ABC, Generic[Request, Chosen, Plan, Inputs, Task, Outcome, Result]):
     """One kind of planned table service.
 
     Attributes:
@@ -186,19 +187,19 @@ class TableService(ABC, Generic[Request, Plan, Inputs, Task, Outcome, Result]):
         """
 
     @abstractmethod
-    def empty_choice(self, request: Request) -> Choice:
+    def empty_choice(self, request: Request) -> Chosen:
         """Return the choice of a request without candidates."""
 
     @abstractmethod
-    def choose(self, session: Session, state: TableState, request: Request) -> Choice:
+    def choose(self, session: Session, state: TableState, request: Request) -> Chosen:
         """Choose the candidates of a plan, with reasons. Takes no lock and changes nothing."""
 
     @abstractmethod
-    def draft(self, session: Session, state: TableState, choice: Choice) -> Draft:
+    def draft(self, session: Session, state: TableState, choice: Chosen) -> Draft:
         """Return the plan's bytes and footprint, and how they are revised under the lock."""
 
     @abstractmethod
-    def estimate(self, choice: Choice, engine: Engine) -> Cost:
+    def estimate(self, choice: Chosen, engine: Engine) -> Cost:
         """Return the expected cost of executing a choice."""
 
     @abstractmethod
@@ -234,7 +235,7 @@ class TableService(ABC, Generic[Request, Plan, Inputs, Task, Outcome, Result]):
     def prepare(self, session: Session) -> None:
         """Do what comes before a plan is chosen, after a recovery, without the lock."""
 
-    def refuse_nothing(self, state: TableState, choice: Choice) -> None:
+    def refuse_nothing(self, state: TableState, choice: Chosen) -> None:
         """Refuse a choice without candidates. By default it is not refused: its note says enough."""
 
     def check(self, session: Session, state: TableState, attempt: Attempt, plan: Plan) -> None:
@@ -290,10 +291,10 @@ class TableService(ABC, Generic[Request, Plan, Inputs, Task, Outcome, Result]):
         return found.kind == completes_as(self.action)
 
 
-REGISTRY: dict[str, TableService[Any, Any, Any, Any, Any, Any]] = {}
+REGISTRY: dict[str, TableService[Any, Any, Any, Any, Any, Any, Any]] = {}
 """Service kinds by name. Cancel finds a kind here and imports none."""
 
-S = TypeVar("S", bound=TableService[Any, Any, Any, Any, Any, Any])
+S = TypeVar("S", bound=TableService[Any, Any, Any, Any, Any, Any, Any])
 
 
 def register(service: S) -> S:

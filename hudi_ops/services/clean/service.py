@@ -6,7 +6,6 @@ Source: docs/protocol.md §14, §20; docs/format.md §3.2.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
 from hudi_ops.commit.completion import Body
 from hudi_ops.commit.holds import drop_expired_holds
@@ -16,7 +15,6 @@ from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.config.requests import CleanRequest
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.files.names import data_path
-from hudi_ops.services.base.choice import Choice
 from hudi_ops.services.base.cost import Cost
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.base.service import Run, TableService, register
@@ -55,7 +53,7 @@ def delete_files(task: DeleteTask) -> int:
     return len(task.paths)
 
 
-class Clean(TableService[CleanRequest, CleanPlan, CleanInputs, DeleteTask, int, CleanOutcome]):
+class Clean(TableService[CleanRequest, CleanChoice, CleanPlan, CleanInputs, DeleteTask, int, CleanOutcome]):
     """Delete files of old slices."""
 
     action = "clean"
@@ -85,14 +83,13 @@ class Clean(TableService[CleanRequest, CleanPlan, CleanInputs, DeleteTask, int, 
         """Choose by the request's policy."""
         return choose(session, state, request)
 
-    def draft(self, session: Session, state: TableState, choice: Choice) -> Draft:
+    def draft(self, session: Session, state: TableState, choice: CleanChoice) -> Draft:
         """Return the draft, which is checked and not changed under the lock."""
-        return CleanDraft(session, state, cast("CleanChoice", choice)).draft()
+        return CleanDraft(session, state, choice).draft()
 
-    def estimate(self, choice: Choice, engine: Engine) -> Cost:
+    def estimate(self, choice: CleanChoice, engine: Engine) -> Cost:
         """Return the time of the deletions; nothing is read or written."""
-        files = len(choice.dropped) if isinstance(choice, CleanChoice) else 0
-        return Cost(0, 0, round(files * _SECONDS_PER_FILE, 3), None)
+        return Cost(0, 0, round(len(choice.dropped) * _SECONDS_PER_FILE, 3), None)
 
     def refuse_plan(self, session: Session, state: TableState, plan: CleanPlan, instant: str) -> None:
         """Refuse a plan that names a file which must stay: once it is begun, it cannot be cancelled."""

@@ -6,7 +6,7 @@ Source: docs/protocol.md §14, §28; docs/format.md §6.12.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 
@@ -19,7 +19,6 @@ from hudi_ops.config.requests import ClusteringRequest
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.files.base.base_file import WriterSettings, stored_schema
 from hudi_ops.index.resizes import is_resize
-from hudi_ops.services.base.choice import Choice
 from hudi_ops.services.base.cost import Cost, tasks_at_a_time
 from hudi_ops.services.base.merging import merging_of
 from hudi_ops.services.base.planned.instant_files import files_of_instant
@@ -43,7 +42,11 @@ from hudi_ops.view.schema import table_schema
 ClusteringRun = Run[ReplacePlan, PlanInputs, ClusterTask, RewrittenGroup]
 
 
-class Clustering(TableService[ClusteringRequest, ReplacePlan, PlanInputs, ClusterTask, RewrittenGroup, ClusterResult]):
+class Clustering(
+    TableService[
+        ClusteringRequest, ClusteringChoice, ReplacePlan, PlanInputs, ClusterTask, RewrittenGroup, ClusterResult
+    ]
+):
     """Rewrite file groups, one task for each plan group; leave out groups that writes touched."""
 
     action = "clustering"
@@ -69,13 +72,13 @@ class Clustering(TableService[ClusteringRequest, ReplacePlan, PlanInputs, Cluste
         """Choose by the request's order and sizes."""
         return choose(session, state, request)
 
-    def draft(self, session: Session, state: TableState, choice: Choice) -> Draft:
+    def draft(self, session: Session, state: TableState, choice: ClusteringChoice) -> Draft:
         """Return a draft that leaves out groups which others touch while the plan is made."""
-        return ClusteringDraft(session, state, _own(choice)).draft()
+        return ClusteringDraft(session, state, choice).draft()
 
-    def estimate(self, choice: Choice, engine: Engine) -> Cost:
+    def estimate(self, choice: ClusteringChoice, engine: Engine) -> Cost:
         """Return the cost of rewriting the chosen groups."""
-        return estimate([group.bytes_in for group in _own(choice).groups], tasks_at_a_time(engine))
+        return estimate([group.bytes_in for group in choice.groups], tasks_at_a_time(engine))
 
     def refuse_plan(self, session: Session, state: TableState, plan: ReplacePlan, instant: str) -> None:
         """Refuse a plan whose strategy is not known."""
@@ -156,11 +159,6 @@ class Clustering(TableService[ClusteringRequest, ReplacePlan, PlanInputs, Cluste
         """Return whether a completed replace commit was a clustering."""
         metadata = session.commits.metadata(state.timeline, found) if found.kind == "replacecommit" else None
         return metadata is not None and metadata.operation == "CLUSTER" and metadata.made_groups is None
-
-
-def _own(choice: Choice) -> ClusteringChoice:
-    """Return a choice, which the base passes through, as the type that this service made."""
-    return cast("ClusteringChoice", choice)
 
 
 CLUSTERING = register(Clustering())

@@ -8,15 +8,14 @@ Source: docs/protocol.md §17.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from hudi_ops.commit.session import Session
-from hudi_ops.services.base.choice import Candidate, Choice, Measured
+from hudi_ops.services.base.choice import Candidate, Measured
 from hudi_ops.services.base.planned.late_logs import Key, join_logs
 from hudi_ops.services.base.planned.revise import NewestDraft, completed_between, other_plans, refuse_none_left
 from hudi_ops.services.base.publish import Draft
-from hudi_ops.timeline.cancel.policy import NEVER
+from hudi_ops.services.compaction.choose import CompactionChoice
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS, Footprint
 from hudi_ops.timeline.content.plan_bytes import encode_compaction, slice_metrics
 from hudi_ops.timeline.content.plans import CompactionPlan, PlannedSlice
@@ -25,21 +24,21 @@ from hudi_ops.timeline.state import TableState
 
 @dataclass
 class CompactionDraft:
-    """Plan of the slices `chosen` from the state `begun`.
-
-    `unplanned` are partitions with log files that were not chosen; `choice` is the whole choice, for the result.
-    """
+    """Plan of a choice from the state `begun`."""
 
     session: Session
     begun: TableState
-    chosen: Sequence[Candidate]
-    unplanned: Iterable[str] = ()
-    choice: Choice | None = None
+    choice: CompactionChoice
     _newest: NewestDraft[Draft] = field(default_factory=NewestDraft)
+
+    @property
+    def chosen(self) -> dict[Key, Candidate]:
+        """Slices of the choice."""
+        return {found.candidate.key: found.candidate for found in self.choice.planned}
 
     def draft(self) -> Draft:
         """Return the draft of the slices as they were chosen."""
-        return self._draft({group.key: group for group in self.chosen}, {})
+        return self._draft(self.chosen, {})
 
     def revise(self, state: TableState) -> Draft:
         """Return the draft for a later state.
@@ -47,7 +46,7 @@ class CompactionDraft:
         Raises:
             Conflict: others took every group, or a completed write was undone or can no longer be read.
         """
-        groups = {group.key: group for group in self.chosen}
+        groups = self.chosen
         left: dict[Key, str] = {}
         for other, metadata in completed_between(self.session, self.begun, state):
             left |= join_logs(groups, other, metadata)
@@ -63,11 +62,10 @@ class CompactionDraft:
         return self._newest.of((groups, left), lambda: self._made(groups, left))
 
     def _made(self, groups: dict[Key, Candidate], left: dict[Key, str]) -> Draft:
-        unplanned = {*self.unplanned, *(partition for partition, _ in left)}
-        cancel = self.choice.cancel if self.choice is not None else NEVER
+        unplanned = {*self.choice.unplanned(), *(partition for partition, _ in left)}
         slices = tuple(map(planned_slice, groups.values()))
-        plan = CompactionPlan(slices, cancel.extra(), tuple(sorted(unplanned)))
-        added = sum(len(groups[group.key].logs) - len(group.logs) for group in self.chosen if group.key in groups)
+        plan = CompactionPlan(slices, self.choice.cancel.extra(), tuple(sorted(unplanned)))
+        added = sum(len(groups[key].logs) - len(group.logs) for key, group in self.chosen.items() if key in groups)
         return Draft(
             encode_compaction(plan),
             Footprint.of_groups(groups),
@@ -76,13 +74,11 @@ class CompactionDraft:
             choice=self._choice(groups, left),
             log_files_added=added,
             groups_dropped=len(left),
-            cancel=cancel,
+            cancel=self.choice.cancel,
         )
 
-    def _choice(self, groups: dict[Key, Candidate], left: dict[Key, str]) -> Choice | None:
-        """Return the choice without the slices that others took; None if there was no choice."""
-        if self.choice is None:
-            return None
+    def _choice(self, groups: dict[Key, Candidate], left: dict[Key, str]) -> CompactionChoice:
+        """Return the choice without the slices that others took."""
         chosen = self.choice.planned
         kept = [
             Measured(groups[found.candidate.key], found.measure) for found in chosen if found.candidate.key in groups

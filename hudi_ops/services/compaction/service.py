@@ -15,7 +15,6 @@ from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.config.requests import CompactionRequest
 from hudi_ops.engine.protocol import Engine
-from hudi_ops.services.base.choice import Choice
 from hudi_ops.services.base.cost import Cost, tasks_at_a_time
 from hudi_ops.services.base.planned.instant_files import files_of_instant
 from hudi_ops.services.base.publish import Draft
@@ -42,7 +41,9 @@ CompactionRun = Run[CompactionPlan, PlanInputs, CompactTask, CompactedSlice]
 
 
 class Compaction(
-    TableService[CompactionRequest, CompactionPlan, PlanInputs, CompactTask, CompactedSlice, CompactResult]
+    TableService[
+        CompactionRequest, CompactionChoice, CompactionPlan, PlanInputs, CompactTask, CompactedSlice, CompactResult
+    ]
 ):
     """Merge log files into base files, one task for each file slice."""
 
@@ -67,16 +68,15 @@ class Compaction(
         """Choose by the request's strategy, threshold and limit."""
         return choose(session, state, request)
 
-    def refuse_nothing(self, state: TableState, choice: Choice) -> None:
+    def refuse_nothing(self, state: TableState, choice: CompactionChoice) -> None:
         """Refuse if the only due log files cannot be merged."""
         refuse_unmergeable(state, choice)
 
-    def draft(self, session: Session, state: TableState, choice: Choice) -> Draft:
+    def draft(self, session: Session, state: TableState, choice: CompactionChoice) -> Draft:
         """Return a draft that adds log files which complete while the plan is made."""
-        unplanned = choice.unplanned() if isinstance(choice, CompactionChoice) else set()
-        return CompactionDraft(session, state, [found.candidate for found in choice.planned], unplanned, choice).draft()
+        return CompactionDraft(session, state, choice).draft()
 
-    def estimate(self, choice: Choice, engine: Engine) -> Cost:
+    def estimate(self, choice: CompactionChoice, engine: Engine) -> Cost:
         """Return the cost of merging the chosen slices."""
         sizes = [(found.candidate.base_bytes, found.candidate.log_bytes) for found in choice.planned]
         return estimate(sizes, tasks_at_a_time(engine))

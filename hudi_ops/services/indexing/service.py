@@ -24,7 +24,6 @@ from hudi_ops.metadata.definitions import secondary_columns, statistics_of
 from hudi_ops.metadata.reader.layout import load_index_definitions
 from hudi_ops.metadata.records.partitions import in_build_order, is_secondary
 from hudi_ops.metadata.writer.building import Building
-from hudi_ops.services.base.choice import Choice
 from hudi_ops.services.base.cost import Cost
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.base.service import Run, TableService, register
@@ -86,7 +85,7 @@ def run_nothing(task: NoTask) -> None:
     """Run no task."""
 
 
-class IndexBuild(TableService[IndexRequest, IndexPlan, IndexInputs, NoTask, None, IndexResult]):
+class IndexBuild(TableService[IndexRequest, IndexChoice, IndexPlan, IndexInputs, NoTask, None, IndexResult]):
     """Build partitions of the metadata table while writers run."""
 
     action = "indexing"
@@ -111,11 +110,11 @@ class IndexBuild(TableService[IndexRequest, IndexPlan, IndexInputs, NoTask, None
         """Choose the partitions of the request that are neither built nor planned."""
         return choose(session, state, request)
 
-    def draft(self, session: Session, state: TableState, choice: Choice) -> Draft:
+    def draft(self, session: Session, state: TableState, choice: IndexChoice) -> Draft:
         """Return the draft, which is checked and not changed under the lock."""
-        return draft_of(session, state, cast("IndexChoice", choice))
+        return draft_of(session, state, choice)
 
-    def estimate(self, choice: Choice, engine: Engine) -> Cost:
+    def estimate(self, choice: IndexChoice, engine: Engine) -> Cost:
         """Return no cost: `explain_indexes` measures what a build reads."""
         return Cost(0, 0, 0.0, None)
 

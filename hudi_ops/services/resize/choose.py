@@ -22,7 +22,8 @@ from hudi_ops.index.ring_files import RingReader
 from hudi_ops.services.base.choice import Candidate, Choice, Measured, Strategy, cancel_policy, count_of
 from hudi_ops.services.base.engine import choose_by_bytes
 from hudi_ops.services.base.merging import merging_of
-from hudi_ops.services.base.planned.choosing import naming, slices_of, standing_plans
+from hudi_ops.services.base.planned.choosing import naming, slices_of
+from hudi_ops.services.base.planned.revise import other_plans
 from hudi_ops.services.base.planned.rings import refuse_lost_ring, refuse_record_index, refuse_stray_groups
 from hudi_ops.services.resize.child_names import ChildNames
 from hudi_ops.services.resize.nodes import Limits, NodeChoice, choose_nodes
@@ -240,7 +241,7 @@ def _bucketed(
         InvalidRequest: a partition that the table does not have.
         Corrupt: a ring cannot be read, or a file group belongs to no node of its ring.
     """
-    plans = list(standing_plans(session, state, ACTION))
+    plans = list(other_plans(session, state, ACTION, reach_back=True))
     plan_of = naming(plans)
     resized = {
         path: f"{instant.action} {instant.time}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set as AbstractSet
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from hudi_ops.commit.apply.metadata_delta import wanted_facts
 from hudi_ops.commit.session import Session
@@ -23,7 +23,6 @@ from hudi_ops.files.base.base_file import stored_schema
 from hudi_ops.index.bucket_engine import ring_engine_of
 from hudi_ops.index.resizes import changes_of, is_resize
 from hudi_ops.index.ring_files import resize_extra
-from hudi_ops.services.base.choice import Choice
 from hudi_ops.services.base.cost import Cost, tasks_at_a_time
 from hudi_ops.services.base.merging import merging_of
 from hudi_ops.services.base.pending import cancel_advice
@@ -50,7 +49,9 @@ from hudi_ops.view.schema import table_schema
 ResizeRun = Run[ReplacePlan, PlanInputs, ResizeTask, RewrittenGroup]
 
 
-class Resize(TableService[ResizeRequest, ReplacePlan, PlanInputs, ResizeTask, RewrittenGroup, ResizeResult]):
+class Resize(
+    TableService[ResizeRequest, ResizeChoice, ReplacePlan, PlanInputs, ResizeTask, RewrittenGroup, ResizeResult]
+):
     """Rewrite buckets into others, one task for each plan group.
 
     It does not conflict with writes that put their rows into the child groups, too. Groups that other writes touched are left out.
@@ -81,13 +82,13 @@ class Resize(TableService[ResizeRequest, ReplacePlan, PlanInputs, ResizeTask, Re
         """Choose by the request's sizes."""
         return choose(session, state, request)
 
-    def draft(self, session: Session, state: TableState, choice: Choice) -> Draft:
+    def draft(self, session: Session, state: TableState, choice: ResizeChoice) -> Draft:
         """Return a draft that leaves out groups which others rewrite while the plan is made."""
-        return ResizeDraft(session, state, _own(choice)).draft()
+        return ResizeDraft(session, state, choice).draft()
 
-    def estimate(self, choice: Choice, engine: Engine) -> Cost:
+    def estimate(self, choice: ResizeChoice, engine: Engine) -> Cost:
         """Return the cost of rewriting the chosen groups."""
-        return estimate(_own(choice), tasks_at_a_time(engine))
+        return estimate(choice, tasks_at_a_time(engine))
 
     def refuse_plan(self, session: Session, state: TableState, plan: ReplacePlan, instant: str) -> None:
         """Refuse a plan that does not say its child groups, or a table with a record index."""
@@ -262,11 +263,6 @@ def _named(
         for stat in metadata.stats
         if (child := (stat.partition_path, stat.file_id)) in children and f"_{attempt.instant}.log." in stat.file_name
     ]
-
-
-def _own(choice: Choice) -> ResizeChoice:
-    """Return a choice, which the base passes through, as the type that this service made."""
-    return cast("ResizeChoice", choice)
 
 
 RESIZE = register(Resize())

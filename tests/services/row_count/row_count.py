@@ -56,7 +56,7 @@ class CountResult(ServiceResult):
     rows: int = 0
 
 
-class RowCount(TableService[int, CleanPlan, Inputs, CountTask, int, CountResult]):
+class RowCount(TableService[int, Choice, CleanPlan, Inputs, CountTask, int, CountResult]):
     """Count rows. The request is the smallest size of a base file that is counted, in bytes."""
 
     action, command, plan_type, result_type = "clean", "row-count", CleanPlan, CountResult

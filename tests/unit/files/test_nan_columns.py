@@ -148,7 +148,7 @@ def test_floats_within_structs_are_read() -> None:
 
 @pytest.mark.parametrize("value", [None, "not json", "{}", "[1]", "7"], ids=repr)
 def test_a_file_that_does_not_say_it_is_read(value: str | None) -> None:
-    """Files of earlier releases and of other programs, and keys in a form that a later release may choose."""
+    """Files of other programs, and damaged keys."""
     table = pa.table({"c": [1.0, NAN]})
     body = with_keys(table, {} if value is None else {NAN_COLUMNS_KEY: value})
     assert named(body) is None
@@ -208,7 +208,7 @@ def test_no_column_chunk_is_read() -> None:
     assert 0 < storage.read_bytes <= 64 * 1024  # what Arrow reads of a file's end to find its footer
     assert told(found.ranges) == told(ranges_of_rows([table], table.schema, ["a", "b", "c"]))
     assert repr(found.ranges[2].greatest[0].as_py()) == "nan"
-    # A file of an earlier release says nothing, and its columns are read.
+    # Columns of a file without the key are read.
     storage.put(PATH, body.replace(NAN_COLUMNS_KEY.encode(), b"hudi_ops.another_one"))
     storage.read_bytes = 0
     read = statistics_of_file(task)

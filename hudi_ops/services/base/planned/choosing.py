@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from hudi_ops.commit.session import Session
-from hudi_ops.concurrency.pending import pending_inputs
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.services.base.planned.outrank import outranked
+from hudi_ops.services.base.planned.revise import other_plans
 from hudi_ops.services.base.slices import live_slices
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS, Footprint
 from hudi_ops.timeline.instant import Instant
@@ -43,23 +42,12 @@ def slices_of(session: Session, state: TableState, wanted: Sequence[str]) -> tup
     return [slice_ for slice_ in found if slice_.partition_path in chosen], found
 
 
-def standing_plans(session: Session, state: TableState, action: str) -> Iterator[tuple[Instant, Footprint | None]]:
-    """Yield pending plans that stay beside a plan of `action`, with inputs; None: unreadable.
-
-    Plans that were cancelled, or that a plan of `action` may cancel, are left out.
-    """
-    lower = outranked(session, state, action, reach_back=True)
-    for instant, inputs in pending_inputs(session.ctx, state):
-        if instant.time not in lower and not session.was_cancelled(state, instant.time):
-            yield instant, inputs
-
-
 def pending_plans(session: Session, state: TableState, action: str) -> Callable[[Slice], str | None]:
     """Return a function that names the pending plan of a slice, or None.
 
     Plans that a plan of `action` may cancel do not count.
     """
-    return naming(standing_plans(session, state, action))
+    return naming(other_plans(session, state, action, reach_back=True))
 
 
 def naming(plans: Iterable[tuple[Instant, Footprint | None]]) -> Callable[[Slice], str | None]:

@@ -29,7 +29,7 @@ FIRST_WAIT_S = 0.1
 """First wait for a running write; each further one is twice as long."""
 
 AnyRun = Run[Any, Any, Any, Any]
-Service = TableService[Any, Any, Any, Any, Any, Any]
+Service = TableService[Any, Any, Any, Any, Any, Any, Any]
 
 
 class Waits:

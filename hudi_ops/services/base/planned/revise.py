@@ -62,12 +62,14 @@ def completed_between(
         yield other, metadata
 
 
-def other_plans(session: Session, state: TableState, action: str) -> Iterator[tuple[Instant, Footprint | None]]:
+def other_plans(
+    session: Session, state: TableState, action: str, *, reach_back: bool = False
+) -> Iterator[tuple[Instant, Footprint | None]]:
     """Yield pending plans that stay beside a plan of `action`, with inputs; None: unreadable.
 
-    Plans that were cancelled, or that a plan of `action` may cancel, are left out.
+    Plans that were cancelled, or that a plan of `action` may cancel, are left out. `reach_back`: as in `outranked`.
     """
-    lower = outranked(session, state, action)
+    lower = outranked(session, state, action, reach_back=reach_back)
     for instant, inputs in pending_inputs(session.ctx, state):
         if instant.time not in lower and not session.was_cancelled(state, instant.time):
             yield instant, inputs
