@@ -146,7 +146,7 @@ def before_each(patch: pytest.MonkeyPatch, moves: dict[str, Callable[[], None]])
 EACH = [(version, writer, kind) for version in (9, 8) for writer in WRITERS for kind in ("cow", "mor")]
 
 
-@pytest.mark.rotate(shares=8)
+@pytest.mark.rotate(shares=16)
 @pytest.mark.parametrize(("version", "writer", "kind"), EACH)
 def test_apache_hudi_writes_in_each_phase_of_a_build(
     tmp_path: Path,
