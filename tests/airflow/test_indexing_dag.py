@@ -97,6 +97,7 @@ def test_a_run_that_is_triggered_with_the_old_name_rebuilds_if_it_says_so(
         assert request_of(IndexRequest, known).rebuild is rebuilds
 
 
+@pytest.mark.soak("compactions prove `plan_and_execute`, which all services share, by a run of their DAG in full")
 def test_a_dag_run_builds_what_was_asked_for_once(tables_file: Path, airflow_home: Path) -> None:
     from hudi_ops import Table
     from hudi_ops.storage.open import open_storage

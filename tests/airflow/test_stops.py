@@ -272,7 +272,12 @@ def resize_of(world: World) -> str:
 
 
 @pytest.mark.parametrize(
-    ("service", "planned"), [("clustering", clustering_of), ("resize", resize_of)], ids=["clustering", "resize"]
+    ("service", "planned"),
+    [
+        pytest.param("clustering", clustering_of, marks=pytest.mark.soak("full has Airflow kill a resize, in one DAG")),
+        ("resize", resize_of),
+    ],
+    ids=["clustering", "resize"],
 )
 def test_a_plan_that_airflow_killed_is_executed_by_the_next_try(
     world: World, service: str, planned: Callable[[World], str]
