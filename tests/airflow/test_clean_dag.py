@@ -71,6 +71,7 @@ def fares(path: Path) -> dict[str, float]:
     return dict(zip(rows["id"].to_pylist(), rows["fare"].to_pylist(), strict=True))
 
 
+@pytest.mark.soak("compactions prove `plan_and_execute`, which all services share, by a run of their DAG in full")
 def test_a_dag_run_plans_and_executes_and_the_next_skips(trips: Path, airflow_home: Path) -> None:
     before, files = len(asset_events(airflow_home)), set(trips.glob("**/*.parquet"))
     chosen = '{"table": "trips", "retain": 1}'
@@ -91,6 +92,7 @@ def test_a_dag_run_plans_and_executes_and_the_next_skips(trips: Path, airflow_ho
     assert asset_events(airflow_home)[before:] == [("hudi://trips", event)]
 
 
+@pytest.mark.soak("full has this of compactions")
 def test_a_plan_that_was_left_is_executed_once(trips: Path, airflow_home: Path) -> None:
     from hudi_ops import Table
 
@@ -103,6 +105,7 @@ def test_a_plan_that_was_left_is_executed_once(trips: Path, airflow_home: Path) 
     assert (again.instant, again.deleted, again.note) == (planned, 0, "it was completed before")
 
 
+@pytest.mark.soak("full kills the same tasks of index builds")
 def test_each_task_can_be_killed_and_tried_again(
     trips: Path, tables_file: Path, airflow_home: Path, tmp_path: Path
 ) -> None:

@@ -76,6 +76,7 @@ def trips(clustered_file: Path) -> Path:
     return path
 
 
+@pytest.mark.soak("compactions prove `plan_and_execute`, which all services share, by a run of their DAG in full")
 def test_a_dag_run_merges_and_sorts_on_executors(trips: Path, airflow_home: Path) -> None:
     before = len(asset_events(airflow_home))
     given = {"table": "trips", "sort_by": "fare", "engine": "spark"}
@@ -91,6 +92,7 @@ def test_a_dag_run_merges_and_sorts_on_executors(trips: Path, airflow_home: Path
     assert asset_events(airflow_home)[before:] == [("hudi://trips", event)]
 
 
+@pytest.mark.soak("full has this of compactions")
 def test_execute_run_alone_takes_the_oldest_plan_and_names_what_it_left_out(trips: Path, airflow_home: Path) -> None:
     table = Table.open(str(trips))
     older = table.clustering.plan().instant

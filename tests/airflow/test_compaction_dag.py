@@ -27,6 +27,7 @@ def mor_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
+@pytest.mark.quick
 def test_the_dag_keeps_the_house_rules(mor_file: Path, load_dag) -> None:
     dag = load_dag("compaction").dag
     assert (dag.dag_id, dag.max_active_runs, dag.catchup, dag.schedule) == ("compaction", 1, False, None)
@@ -202,6 +203,7 @@ def test_a_plan_that_was_left_is_executed_on_executors_and_once(trips: Path, air
     assert (again.instant, again.slices, again.note) == (planned, 0, "it was completed before")
 
 
+@pytest.mark.soak("runs of the DAG in full have this task")
 def test_the_plan_task_runs_alone(trips: Path, airflow_home: Path) -> None:
     run = airflow(
         airflow_home, "tasks", "test", "compaction", "plan", "2026-03-01", "--task-params", '{"table": "trips"}'

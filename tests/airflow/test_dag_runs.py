@@ -39,7 +39,9 @@ def rows(path: Path) -> list[dict]:
         table.close()
 
 
-@pytest.mark.parametrize("engine", ["local", "spark"])
+@pytest.mark.parametrize(
+    "engine", ["local", pytest.param("spark", marks=pytest.mark.soak("a compaction runs on executors in full"))]
+)
 def test_a_dag_run_takes_each_file_once(trips: Path, airflow_home: Path, engine: str) -> None:
     from hudi_ops import Table
 

@@ -67,6 +67,7 @@ def test_the_form_refuses_bad_values(tables_file: Path, load_dag, name: str, val
         params[name] = value
 
 
+@pytest.mark.soak("compactions prove `plan_and_execute`, which all services share, by a run of their DAG in full")
 def test_a_dag_run_builds_what_was_asked_for_once(tables_file: Path, airflow_home: Path) -> None:
     from hudi_ops import Table
     from hudi_ops.storage.open import open_storage

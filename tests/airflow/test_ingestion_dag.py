@@ -88,6 +88,7 @@ def test_a_schedule_is_a_setting(tables_file: Path, load_dag, monkeypatch: pytes
     assert load_dag().dag.schedule == "*/10 * * * *"
 
 
+@pytest.mark.quick
 def test_the_form_offers_the_tables_of_tables_yaml(tables_file: Path, load_dag) -> None:
     schema = load_dag().dag.params.get_param("table").schema
     assert schema["enum"] == ["trips", "riders"]

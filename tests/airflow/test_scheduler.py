@@ -172,6 +172,18 @@ COMPACTION = Case(
 LEFT = [INDEX, index_at(".deltacommit"), index_at("hoodie.properties"), SORT, RESIZE]
 
 
+def each(in_full: Case) -> pytest.MarkDecorator:
+    """Return the mark of a test of all stops: full has this one."""
+    soak = pytest.mark.soak("repeats with another service what full does with one")
+    return pytest.mark.parametrize(
+        "case",
+        [
+            pytest.param(case, id=f"{case.table} at {case.where}", marks=[] if case is in_full else [soak])
+            for case in LEFT
+        ],
+    )
+
+
 def stopped(world: World, case: Case, stop: Callable[[str, str, str], None]) -> tuple[str, str]:
     """Hold an execution, stop its task, and wait until its application is gone; return the run, and the plan's instant."""
     case.create(world)
@@ -197,7 +209,7 @@ def check(world: World, case: Case, instant: str) -> None:
         assert verify_table(table.context.storage, deep=True, index=True).findings == ()
 
 
-@pytest.mark.parametrize("case", LEFT, ids=lambda case: f"{case.table} at {case.where}")
+@each(in_full=INDEX)
 def test_a_task_that_is_cleared_while_it_executes_goes_on(world: World, case: Case) -> None:
     run, instant = stopped(world, case, world.airflow.clear)
     last = world.airflow.wait(case.dag, run, "execute", "success", "failed", "skipped")
@@ -206,7 +218,7 @@ def test_a_task_that_is_cleared_while_it_executes_goes_on(world: World, case: Ca
     check(world, case, instant)
 
 
-@pytest.mark.parametrize("case", LEFT, ids=lambda case: f"{case.table} at {case.where}")
+@each(in_full=SORT)
 def test_a_task_that_is_marked_as_failed_leaves_its_plan_to_the_next_run(world: World, case: Case) -> None:
     run, instant = stopped(world, case, world.airflow.mark_failed)
     with closing(Table.open(str(world.folder / case.table))) as table:

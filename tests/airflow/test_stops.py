@@ -275,7 +275,12 @@ def resize_of(world: World) -> str:
 
 @pytest.mark.parametrize(
     ("dag", "app", "planned"),
-    [("clustering", "cluster", clustering_of), ("resizing", "resize", resize_of)],
+    [
+        pytest.param(
+            "clustering", "cluster", clustering_of, marks=pytest.mark.soak("full has Airflow kill a resize, in one DAG")
+        ),
+        ("resizing", "resize", resize_of),
+    ],
     ids=["clustering", "resize"],
 )
 def test_a_plan_that_airflow_killed_is_executed_by_the_next_try(

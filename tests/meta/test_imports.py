@@ -118,3 +118,15 @@ def test_what_programs_outside_the_package_import_is_there(folder: str) -> None:
                         missing.append(f"{file.name}:{node.lineno} {node.module}.{one.name}")
     assert seen
     assert missing == []
+
+
+def test_no_test_imports_airflow_while_it_is_collected() -> None:
+    """Airflow takes seconds to import, in each process that collects tests."""
+    early = [
+        f"{file.relative_to(ROOT)}:{node.lineno}"
+        for file in sorted((ROOT / "tests").rglob("*.py"))
+        for node in ast.parse(file.read_text(encoding="utf-8")).body
+        if (isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "airflow")
+        or (isinstance(node, ast.Import) and any(name.name.split(".")[0] == "airflow" for name in node.names))
+    ]
+    assert early == []
