@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from hudi_ops.config.table import TableType
 from hudi_ops.storage.memory import MemoryStorage
@@ -17,6 +17,13 @@ from tests.protocol.metadata_table import faults_of, read_rows, table_of
 from tests.tables import DEFINITION, START_MS
 
 KEYS = st.integers(0, 11)
+REBUILT = [
+    *(("build", ["record_index"]), *[("upsert", [(key, 0, False)]) for key in (0, 0, 11)], ("drop", ["record_index"])),
+    *(("drop", ["record_index"]), ("build", ["files", "column_stats", "record_index"]), ("delete_partition", None)),
+    ("upsert", [(0, 0, False)]),
+]
+"""An index that is built anew begins below the completion of the last write to the dropped one, whose logs are gone."""
+
 BATCHES = st.lists(
     st.tuples(KEYS, st.integers(0, 99), st.booleans()), min_size=1, max_size=6, unique_by=lambda one: one[0]
 )
@@ -30,6 +37,7 @@ STEPS = st.one_of(
 
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@example(steps=REBUILT, after=1)
 @given(steps=st.lists(STEPS, min_size=4, max_size=12), after=st.sampled_from([1, 2, 3]))
 def test_the_metadata_table_says_what_the_files_say(table_type: TableType, steps, after: int) -> None:
     clock = ManualClock(START_MS, tick_ms=1)
