@@ -117,8 +117,8 @@ def _check_inputs(subject: Subject, instant: Instant, plan: CompactionPlan, find
 def _logs_by_group(subject: Subject) -> dict[tuple[str, str], list[NamedFile]]:
     found: dict[tuple[str, str], list[NamedFile]] = defaultdict(list)
     for named in subject.named.values():
-        # A dropped index took its log files along. One that is built again has groups of the same names, and its base files may begin
-        # below the completion of the last write to the dropped one.
+        # A drop of an index deleted its log files. If it is built again, its groups have the same names, and its base files may
+        # begin below the completion of the last write to the dropped index.
         if subject.is_metadata_table and named.path not in subject.sizes:
             continue
         # Log files written ahead of a resize carry the instant of its plan, which makes them visible.
