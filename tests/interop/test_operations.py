@@ -122,6 +122,7 @@ def story(request: pytest.FixtureRequest, tmp_path: Path) -> Story:
     return Story(tmp_path, *request.param)
 
 
+@pytest.mark.rotate(shares=2)
 def test_each_operation_by_us_then_by_apache_hudi(story: Story, apache_hudi: HudiPeer, hudi_rs: HudiRsReader) -> None:
     readers = (apache_hudi.read, hudi_rs)
     partitioned = story._partitioned

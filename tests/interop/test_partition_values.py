@@ -80,6 +80,7 @@ def test_values_are_shown_as_files_hold_them_and_apache_hudi_shows_what_the_path
         assert set(hudi.read(tmp_path, columns=["id"], where=where)["id"].to_pylist()) == _keys_of("", None), where
 
 
+@pytest.mark.rotate(shares=2)
 def test_values_that_only_the_path_tells_are_not_decoded_where_they_were_not_encoded(
     tmp_path: Path, peer: tuple[HudiPeer, int]
 ) -> None:
