@@ -28,7 +28,7 @@ class ManualClock:
 
     @property
     def state(self) -> tuple[int, int, int]:
-        """Return wall time, elapsed time and tick, in ms; asking moves no clock."""
+        """Return wall time, elapsed time and tick, in ms, without a move of the clock."""
         with self._lock:
             return self._wall_ms, self._elapsed_ms, self._tick_ms
 

@@ -78,7 +78,7 @@ class FaultPlan:
 
 @dataclass(frozen=True)
 class _LateCall:
-    """Late call: its effect lands at the operation of a number."""
+    """Call that takes effect at a later operation; `effect` has its path and body."""
 
     at: int
     point: str
@@ -147,7 +147,7 @@ class FaultyStorage:
 
     @property
     def late_calls(self) -> Sequence[tuple[str, bytes]]:
-        """Return point and body of each call whose effect has not landed yet, the oldest first."""
+        """Return point and body of each call that has not landed yet, the oldest first."""
         with self._lock:
             return tuple((late.point, b"".join(map(bytes, late.effect.args[1:]))) for late in self._late)
 
