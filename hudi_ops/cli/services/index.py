@@ -35,8 +35,13 @@ NAMES are files, column_stats, partition_stats, bloom_filters and record_index; 
 secondary_index_NAME=COLUMN, or secondary_index_COLUMN, and needs the record index. Others may write all the while: once an index
 is announced, writers keep it up to date, and readers use it when nothing is missing in it.
 
+With --rebuild, indexes that are damaged or behind are dropped and built anew; without names, all. drop without NAMES drops the
+whole metadata table; at a terminal you are asked first, elsewhere --yes is needed. Apache Hudi's default writers build files,
+column_stats and partition_stats again.
+
 \b
 hudi-ops index flights run record_index bloom_filters
+hudi-ops index flights run record_index --rebuild
 hudi-ops index flights plan record_index
 hudi-ops index flights run secondary_index_by_tail=tail_number
 hudi-ops index flights execute --instant 20261121101500123 --timeout 1h

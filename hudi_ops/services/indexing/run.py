@@ -86,26 +86,20 @@ def build_indexes(
     restored = dropped_before(state)
     done = [] if request.rebuild else _execute_left(session, how, restored)
     dropped: tuple[str, ...] = ()
-    note, left = "", request
-    while True:
+    left: IndexRequest | None = request
+    while left is not None:
         planned, wanted = _plan(session, session.loader.load(), left, waits=False)
         dropped += wanted.dropped
-        if planned.instant is None:
-            note = planned.note
-            break
-        with errors_name_dropped(session, dropped or restored):
-            done.append(execute_build(session, planned.instant, how))
-        if LATER not in planned.counts:
-            break
-        left = wanted.request(request)
+        if planned.instant is not None:
+            with errors_name_dropped(session, dropped or restored):
+                done.append(execute_build(session, planned.instant, how))
+        left = wanted.request(request) if planned.instant is not None and LATER in planned.counts else None
     if not done:
-        return IndexResult(state.config.name, None, note=note, rebuilt=dropped)
+        return IndexResult(state.config.name, None, note=planned.note, rebuilt=dropped)
+    result = _joined(done)
     if restored and not request.rebuild:
-        note = f"restores what a rebuild dropped and did not build: {', '.join(restored)}"
-    else:
-        note = "" if any(one.partitions for one in done) else note or done[-1].note
-    took_s = session.ctx.clock.monotonic_s() - started_s
-    return replace(_joined(done), rebuilt=dropped, note=note, seconds=round(took_s, 3))
+        result = replace(result, note=f"restores what a rebuild dropped and did not build: {', '.join(restored)}")
+    return replace(result, rebuilt=dropped, seconds=round(session.ctx.clock.monotonic_s() - started_s, 3))
 
 
 def plan_build(session: Session, request: IndexRequest) -> PlanResult:
