@@ -50,16 +50,16 @@ def longest_first(files: Iterable[str], tier: str) -> dict[str, tuple[float, str
 def thirds() -> dict[str, int]:
     """Deal all test files to three parts of about the same wall seconds, those that need one kind of session evenly."""
     files = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py"))
-    of_kind: dict[tuple[int, str], float] = defaultdict(float)
+    of_group: dict[tuple[int, str], float] = defaultdict(float)
     of_third: dict[int, float] = defaultdict(float)
     dealt = {}
-    for file in sorted(files, key=lambda file: -COSTS.wall_s(file, "full")):
-        group = group_of_file(file)
-        kind = "one file" if group == file else group
-        third = min(range(THIRDS), key=lambda third: (of_kind[third, kind], of_third[third]))
+    # Files that share a session come first, each third gets as much of them; the other files then even out the sums.
+    for file in sorted(files, key=lambda file: (group_of_file(file) == file, -COSTS.wall_s(file, "full"))):
+        group, seconds = group_of_file(file), max(COSTS.wall_s(file, "full"), 0.1)
+        third = min(range(THIRDS), key=lambda third: (of_group[third, group], of_third[third]))
         dealt[file] = third
-        of_kind[third, kind] += max(COSTS.wall_s(file, "full"), 0.1)
-        of_third[third] += COSTS.wall_s(file, "full")
+        of_group[third, group] += seconds
+        of_third[third] += seconds
     return dealt
 
 
