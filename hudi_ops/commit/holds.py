@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from hudi_ops.commit.checks import completed_write
 from hudi_ops.commit.session import Session
+from hudi_ops.config.stored_forms import HOLD, HoldForm, refuse_newer
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Corrupt, InvalidRequest, NotFound
 from hudi_ops.storage.protocol import Storage
@@ -35,6 +36,7 @@ class _HoldFile(BaseModel):
     instant: str
     until_ms: int
     owner: str
+    form: HoldForm = HOLD
     reason: str = ""
 
 
@@ -120,10 +122,13 @@ def list_holds(storage: Storage) -> list[Hold]:
         if not info.name.endswith(_SUFFIX):
             continue
         try:
-            said = _HoldFile.model_validate_json(storage.get(info.path))
+            body = storage.get(info.path)
         except NotFound:
             continue  # released meanwhile
+        try:
+            said = _HoldFile.model_validate_json(body)
         except ValidationError as error:
+            refuse_newer(body, HOLD, info.path)
             raise Corrupt(
                 f"{info.path} is not a hold",
                 expected="a JSON object with instant, until_ms and owner",

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from hudi_ops.clock import Clock
 from hudi_ops.concurrency.ended import begins, has_ended
 from hudi_ops.concurrency.lock.locks import lock_of_table
+from hudi_ops.config.stored_forms import FORM, LEASE, is_known_form
 from hudi_ops.context import Owner, TableContext
 from hudi_ops.errors import AlreadyExists, HudiOpsError, NotFound, OutcomeUnknown
 from hudi_ops.storage.protocol import Storage
@@ -205,7 +206,8 @@ def read_lease(storage: Storage, instant: str) -> Lease | None:
         said = json.loads(body)
         # The storage's clock may lag behind, so the later of its time and the writer's counts.
         beaten_ms = max(info.modified_ms, int(said.get("beaten_ms", 0)))
-        owner = Owner(**said["owner"])
+        # A newer release may say in another way who the owner is.
+        owner = Owner(**(said["owner"] if is_known_form(said, LEASE) else {}))
         return Lease(
             instant=instant,
             owner=owner,
@@ -234,4 +236,4 @@ def _is_ours(storage: Storage, instant: str, facts: Mapping[str, Any]) -> bool:
 
 def _content(facts: Mapping[str, Any], now_ms: int, taken: str = "") -> bytes:
     times = {"beaten_ms": now_ms, "expires_ms": now_ms + EXPIRY_MS}
-    return json.dumps({**facts, **times, "taken": taken}).encode()
+    return json.dumps({FORM: LEASE, **facts, **times, "taken": taken}).encode()

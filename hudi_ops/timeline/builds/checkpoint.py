@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from hudi_ops.config.stored_forms import CHECKPOINT, CheckpointForm, refuse_newer
 from hudi_ops.errors import Corrupt
 from hudi_ops.storage.protocol import Storage
 
@@ -21,6 +22,7 @@ class BuildCheckpoint(BaseModel):
     """State of one execution of an index build.
 
     Attributes:
+        form: number of the form in which it is stored.
         plan: instant of the plan on the data table's timeline.
         epoch: epoch of the executor.
         built_at: instant of the build on the metadata table's timeline.
@@ -47,6 +49,7 @@ class BuildCheckpoint(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
+    form: CheckpointForm = CHECKPOINT
     plan: str
     epoch: int
     built_at: str
@@ -111,8 +114,9 @@ def checkpoints_of(storage: Storage, plan: str) -> list[BuildCheckpoint]:
     found = []
     for info in storage.list(f"{FOLDER}/{plan}"):
         try:
-            found.append(BuildCheckpoint.model_validate_json(storage.get(info.path)))
+            found.append(BuildCheckpoint.model_validate_json(body := storage.get(info.path)))
         except ValidationError as error:
+            refuse_newer(body, CHECKPOINT, info.path)
             raise Corrupt(
                 f"{info.path} is not the checkpoint of an index build",
                 instant=plan,

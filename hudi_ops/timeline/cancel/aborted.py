@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from hudi_ops.config.stored_forms import ABORTED_PLAN, CANCEL_REQUEST, FORM, AbortedPlanForm, refuse_newer
 from hudi_ops.errors import Corrupt, InvalidRequest
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
@@ -38,6 +39,7 @@ class AbortedPlan:
         rollback: the rollback instant that removed its files; empty: there were none.
         files: data files that its executors had announced, and that were deleted.
         plan: bytes of its requested file, in base64.
+        form: number of the form in which it is stored.
     """
 
     table_id: str
@@ -53,6 +55,7 @@ class AbortedPlan:
     rollback: str = ""
     files: tuple[str, ...] = ()
     plan: str = ""
+    form: AbortedPlanForm = ABORTED_PLAN
 
     @classmethod
     def of(cls, plan: Instant, slot: int, cancel: Cancel, body: bytes, **facts: Any) -> AbortedPlan:
@@ -108,6 +111,7 @@ def parse_aborted(body: bytes, path: str, instant: str) -> AbortedPlan:
     try:
         found = _ADAPTER.validate_json(body)
     except ValidationError as error:
+        refuse_newer(body, ABORTED_PLAN, path)
         raise Corrupt(
             f"{path} is not the record of an aborted plan",
             instant=instant,
@@ -157,4 +161,4 @@ def queue_path(instant: str) -> str:
 
 def queue_cancel(storage: Storage, table_id: str, instant: str, slot: int) -> None:
     """Put the file that shows a requested cancel; every caller writes the same bytes."""
-    storage.put(queue_path(instant), json.dumps({"table_id": table_id, "slot": slot}).encode())
+    storage.put(queue_path(instant), json.dumps({FORM: CANCEL_REQUEST, "table_id": table_id, "slot": slot}).encode())

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+from hudi_ops.config.stored_forms import FORM, LEDGER, is_known_form, refuse_newer
 from hudi_ops.errors import Corrupt, NotFound
 from hudi_ops.formats.json_text import load_json
 from hudi_ops.storage.protocol import Storage
@@ -126,7 +127,7 @@ def link_bytes(link: Link, source_id: str, uri: str) -> bytes:
     files = {path: list(version) for path, version in sorted(link.taken.items())}
     retaken = {path: [list(one) for one in versions] for path, versions in sorted(link.retaken.items())}
     record = {"source": source_id, "uri": uri, "upon": list(link.upon), "files": files, "retaken": retaken}
-    return json.dumps(record).encode()
+    return json.dumps({FORM: LEDGER, **record}).encode()
 
 
 def _read(storage: Storage, path: str) -> Link:
@@ -136,6 +137,9 @@ def _read(storage: Storage, path: str) -> Link:
 def _decoded(data: bytes, path: str) -> Link:
     record = load_json(data, path, "a source ledger", _NEXT_STEP)
     try:
+        if not is_known_form(record, LEDGER):
+            refuse_newer(data, LEDGER, path)
+            raise ValueError(f"{FORM} {record[FORM]}")
         upon = tuple(record["upon"])
         taken = {name: (size, changed) for name, (size, changed) in record["files"].items()}
         retaken = {

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from hudi_ops.config.stored_forms import SLOT, SlotForm, refuse_newer
 from hudi_ops.config.table import TableFacts
 from hudi_ops.errors import Corrupt
 from hudi_ops.timeline.cancel.policy import OnOverlap
@@ -34,6 +35,7 @@ class _Entry(BaseModel):
     at_ms: int
     properties_slot: int
     archive_slot: int
+    form: SlotForm = SLOT
 
 
 class Plan(_Entry):
@@ -246,16 +248,18 @@ def decode_entry(data: bytes, path: str = "") -> Entry:
 
     Raises:
         Corrupt: the bytes are no whole entry of a kind that this release knows; later decisions would not be safe.
+        Unsupported: a newer release wrote it.
     """
     try:
         return _ADAPTER.validate_json(data)
     except ValidationError as error:
+        refuse_newer(data, SLOT, path or "a commit log slot")
         wrong = error.errors()[0]
         raise Corrupt(
             f"{path or 'a commit log slot'} is not a commit log entry",
             expected="a JSON object with a known kind and all fields of it",
             found=f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}, in {data[:80]!r}",
-            next_step="if a newer hudi-ops wrote it, upgrade; otherwise run `hudi-ops verify`",
+            next_step="run `hudi-ops verify`; if a newer hudi-ops wrote it, upgrade",
         ) from error
 
 
