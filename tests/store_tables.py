@@ -1,7 +1,7 @@
 """Write the tables that later releases must read: `python -m tests.store_tables` packs them into tests/fixtures/stored-tables.
 
-An archive is never written again: a change of a stored form adds archives, named by the commit that wrote them. Each holds a table in
-which every kind of file that this library alone stores occurs, and `rows.json` with its rows.
+An archive is never written again: a change of a stored form adds archives, named by the commit that wrote them. Each holds a
+table with the kinds of files that this library alone stores, and `rows.json` with its rows.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def rows(ids: range, at: int) -> pa.Table:
     return pa.table({"id": [f"k{number:02d}" for number in ids], "city": cities, "fare": fares, "at": [at] * len(ids)})
 
 
+DEFINITION = {"record_key": "id", "partition_by": "city", "ordering": "at", "schema": rows(range(1), 1).schema}
+
+
 def copy_on_write(folder: Path, landing: Path) -> Table:
-    """Make a table with a metadata table and its indexes, a ledger of a folder, a cancelled and a pending clustering, and a savepoint."""
-    table = Table.create(
-        folder, name="rides", record_key="id", partition_by="city", ordering="at", schema=rows(range(1), 1).schema,
-        table_type="cow", buckets=2, table_version=9,
-    )  # fmt: skip
+    """Make a table with indexes, a ledger of a folder, a cancelled and a pending clustering, and a savepoint."""
+    table = Table.create(folder, name="rides", table_type="cow", buckets=2, **DEFINITION)
     pq.write_table(rows(range(20), 1), landing / "one.parquet")
     table.ingest_folder(str(landing))
     pq.write_table(rows(range(5, 25), 2), landing / "two.parquet")
@@ -50,15 +50,14 @@ def copy_on_write(folder: Path, landing: Path) -> Table:
 def merge_on_read(folder: Path, landing: Path) -> Table:
     """Make a table with hash rings, log files, a completed resize, a hold and a pending compaction."""
     table = Table.create(
-        folder, name="rings", record_key="id", partition_by="city", ordering="at", schema=rows(range(1), 1).schema,
-        table_type="mor", bucket_engine="consistent", buckets=2, buckets_max=8,
-    )  # fmt: skip
+        folder, name="rings", table_type="mor", bucket_engine="consistent", buckets=2, buckets_max=8, **DEFINITION
+    )
     table.ingest(rows(range(30), 1))
     table.ingest(rows(range(10, 30), 2))
     table.compaction.run(strategy="count", threshold=1)
     table.resize.run(split_bytes=1_000, merge_bytes=0)
-    table.ingest(rows(range(20, 40), 3))
-    table.hold(seconds=3600)
+    written = table.ingest(rows(range(20, 40), 3)).instant
+    table.holds.take(written, seconds=3600, owner="store_tables")
     table.compaction.plan(strategy="count", threshold=1)
     return table
 
@@ -68,9 +67,8 @@ KINDS = {"cow": copy_on_write, "mor": merge_on_read}
 
 def main() -> int:
     """Write an archive of each kind, named by the commit that is checked out; returns the exit code."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short=8", "HEAD"], capture_output=True, text=True, check=True
-    ).stdout.strip()
+    asked = ["git", "rev-parse", "--short=8", "HEAD"]
+    commit = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
     FOLDER.mkdir(exist_ok=True)
     for kind, make in KINDS.items():
         with tempfile.TemporaryDirectory() as place:

@@ -35,9 +35,9 @@ def test_a_stored_table_is_read_verified_and_continued(archive: Path, tmp_path: 
     assert table.verify(deep=True, index=True).errors == ()
     (plan,) = table.plans()
     service = table.clustering if plan.action == "clustering" else table.compaction
-    assert service.execute(plan.instant).instant == plan.instant
+    assert service.execute(instant=plan.instant).instant == plan.instant
     assert shows(model)
     table.ingest(rows(range(50), 9))
     assert shows({row["id"]: row for row in rows(range(50), 9).to_pylist()})
-    table.clean.run(retain=1)
+    table.clean.run(policy="commits", retain=1)
     assert table.verify(deep=True, index=True).errors == ()
