@@ -134,18 +134,20 @@ def least_states(history: Sequence[str], numbers: Sequence[int], fault: Fault) -
 class JudgedStates:
     """States that a judge has had, and how many points left them.
 
-    Sweeps may share one if their loops do the same to equal states.
+    Sweeps may share one if their loops do the same to equal states. A loop that sweeps again from each state takes `every` point:
+    the sweeps within it judge each of their states once.
     """
 
+    every: bool = False
     states: set[Hashable] = field(default_factory=set)
     points: int = 0
 
-    def is_new(self, state: Hashable) -> bool:
-        """Count a point, and return whether no other left its state."""
+    def takes(self, state: Hashable) -> bool:
+        """Count a point, and return whether the judge takes it: whether no other left its state, or each one counts."""
         known = len(self.states)
         self.points += 1
         self.states.add(state)
-        return len(self.states) > known
+        return self.every or len(self.states) > known
 
 
 @dataclass(frozen=True)
@@ -200,7 +202,7 @@ def fault_sweep(
         base: the state before, or what makes it.
         run: what goes wrong. A crash may raise nothing else, and an undisturbed run nothing at all.
         fault: the way in which it goes wrong.
-        what: names the sweep in what it prints; empty: it prints nothing.
+        what: names the sweep in what it prints; empty: one of many that go on after another, whose states the test counts.
         points: storage operations of an undisturbed run, at least: a sweep that visits fewer has gone blind.
         writes: how many of them change something, at least.
         runs: how many are visited, at least; half as many in the quick tier.
@@ -227,16 +229,16 @@ def fault_sweep(
     for number in numbers:
         left = attempts.disturbed(number)
         found.add(state := state_of(left))
-        if judged.is_new(state):
+        if judged.takes(state):
             new += 1
             yield left
     changing = len(changes(history))
     if what:
         wrong = f"wrong at {len(numbers)} of {len(history)} operations, of which {changing} write"
         print(f"{what}, {fault.name}: {wrong}; {len(found)} states are left, {new} of them judged here")
+        assert len(found) >= least_states(history, numbers, fault), "`state_of` takes different states for one"
     assert len(history) >= points
     assert changing >= writes
     assert len(numbers) * STRIDE >= runs
-    assert len(found) >= least_states(history, numbers, fault), "`state_of` takes different states for one"
-    if step is not None and judged.is_new(state_of(undisturbed)):
+    if step is not None and judged.takes(state_of(undisturbed)):
         yield undisturbed

@@ -95,11 +95,11 @@ def test_crash_at_every_storage_operation(source: Path, fault: Fault, job: Job) 
 @pytest.mark.full("goes wrong at each of many points")
 @pytest.mark.parametrize(("job", "fault"), sweeps(TWICE), ids=str)
 def test_crash_again_at_every_operation_of_the_recovery(source: Path, fault: Fault, job: Job) -> None:
-    judged = JudgedStates()
+    every, judged = JudgedStates(every=True), JudgedStates()
     base = make_base(source, job.rows, job.table_type)
     # A prime step visits different kinds of first crash points; the soak visits all of them.
-    step = 1 if SOAK else 7 if job is UPSERT else 23
-    for left in fault_sweep(base, first(job, source), fault, str(job), points=1, step=step, first=2):
+    step = 1 if SOAK else 11 if job is UPSERT else 23
+    for left in fault_sweep(base, first(job, source), fault, str(job), points=1, step=step, first=2, judged=every):
         if not left.story:
             continue
         again = fault_sweep(

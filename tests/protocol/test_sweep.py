@@ -80,7 +80,7 @@ def put_twice(storage: FaultyStorage, clock: ManualClock) -> None:
 
 
 def swept(fault: Fault, judged: JudgedStates | None = None) -> list[list[str]]:
-    left = fault_sweep(MemoryStorage("swept"), put_twice, fault, step=1, judged=judged)
+    left = fault_sweep(MemoryStorage("swept"), put_twice, fault, "puts", step=1, judged=judged)
     return [[info.path for info in one.storage.list()] for one in left]
 
 
@@ -91,6 +91,7 @@ def test_each_state_is_yielded_once_and_each_point_is_counted() -> None:
     assert swept(Fault.CRASH_AFTER, judged) == []
     assert swept(Fault.CRASH_AFTER) == [["a"], ["a", "b"]]
     assert judged.points == 10
+    assert len(swept(Fault.CRASH_BEFORE, JudgedStates(every=True))) == 5
 
 
 def test_a_blind_sweep_does_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from hudi_ops.services.archive import levels, run as service
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
+from tests.bounds import bound
 from tests.definitions import Definition
 from tests.fault_plans import DiesBefore
 from tests.protocol.log_actors import timeline_of
@@ -102,11 +103,15 @@ def test_a_merge_of_levels_that_goes_wrong_anywhere_is_continued(monkeypatch, fa
 
 def test_the_second_archiver_dies_too() -> None:
     base, model, times = _base(DEFINITION)
-    for left in fault_sweep(base, run, CRASHES[0], most=6):
+    judged = JudgedStates()
+    for left in fault_sweep(base, run, CRASHES[0], most=6, judged=JudgedStates(every=True)):
         left.resume()
         later = partial(ManualClock, left.clock.now_ms())
-        for second in fault_sweep(left.storage, run, CRASHES[0], most=6, clock=later):
+        for second in fault_sweep(left.storage, run, CRASHES[0], most=6, clock=later, judged=judged):
             assert_resumed(second, model, times)
+    print(f"the second archiver: {judged.points} points, {len(judged.states)} states")
+    assert judged.points >= bound(12, 60, 60)
+    assert len(judged.states) >= bound(8, 25, 25)
 
 
 @pytest.mark.parametrize("listing", ["storage", "metadata"])

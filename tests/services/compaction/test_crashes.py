@@ -117,13 +117,20 @@ def test_an_error_at_every_storage_operation_leaves_rows_and_plan(phase: str, fa
 @pytest.mark.full("goes wrong at each of many points")
 @pytest.mark.parametrize("fault", CRASHES)
 def test_the_second_executor_is_crashed_too(fault: Fault) -> None:
-    judged = JudgedStates()
+    every, judged = JudgedStates(every=True), JudgedStates()
 
     def second(storage: FaultyStorage, clock: ManualClock) -> None:
         do(storage, clock, "second", "execute")
 
     for left in fault_sweep(
-        base_for("execute"), first("execute"), fault, "an execution", points=60, step=1 if SOAK else 13, first=3
+        base_for("execute"),
+        first("execute"),
+        fault,
+        "an execution",
+        points=60,
+        step=3 if SOAK else 17,
+        first=3,
+        judged=every,
     ):
         if not left.story:
             continue
