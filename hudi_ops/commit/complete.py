@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 from hudi_ops.commit.apply.metadata_delta import WriteDeltaMaker
-from hudi_ops.commit.apply.observed import observed_completions
 from hudi_ops.commit.checks import refuse_changed_columns, refuse_unfit
 from hudi_ops.commit.completion import decide_made, entry_of, landed, make_delta_of
 from hudi_ops.commit.ledger import newest_extra, pointers
@@ -27,8 +28,9 @@ from hudi_ops.timeline.log.commit_log import POINTER_KEY, Pointer
 from hudi_ops.timeline.log.entries import Complete, Entry
 from hudi_ops.timeline.log.reserve import newest_known
 from hudi_ops.timeline.log.unique_keys import may_double, newest_count, why_doubtful
-from hudi_ops.timeline.names import REWRITING_ACTIONS, WRITE_ACTIONS, completes_as
+from hudi_ops.timeline.names import REWRITING_ACTIONS, WRITE_ACTIONS, completes_as, instant_of_ms, ms_of_instant
 from hudi_ops.timeline.state import TableState
+from hudi_ops.timeline.unlogged import unlogged_since
 from hudi_ops.view.schema import schema_text, table_schema
 
 
@@ -237,3 +239,23 @@ def _is_shared(session: Session, state: TableState, foreign: str, before: Mappin
         return True
     pointer = Pointer.decode(before)
     return pointer is not None and pointer.shared
+
+
+SEEN_MS = 10 * 60 * 1000
+SEEN_MAX = 64
+"""Span in ms below the completion time, and largest number, of observed completions in a COMPLETE."""
+
+
+def observed_completions(state: TableState, completion_time: str) -> dict[str, Any]:
+    """Return what a write's decider saw, from which appliers detect later completions.
+
+    Completions in the log are not repeated. If a clock lags by more than ten minutes, or more than `SEEN_MAX` foreign writes
+    completed in that time, appliers detect fewer later completions, but raise no false alarms. Source: docs/protocol.md §6.
+    """
+    since = instant_of_ms(ms_of_instant(completion_time) - SEEN_MS)
+    newest_first = (write for write in unlogged_since(state, since) if write.completion_time > since)
+    recent = sorted((write.completion_time, write.time) for write in islice(newest_first, SEEN_MAX + 1))
+    if len(recent) > SEEN_MAX:
+        since = recent[0][0]
+    plans = [instant.time for instant in state.timeline.pending if instant.action in REWRITING_ACTIONS]
+    return {"seen": (*(time for _, time in recent[-SEEN_MAX:]), *plans), "seen_from": since}

@@ -1,4 +1,4 @@
-"""Offer a table service to users: plan, explain, execute, run."""
+"""Offer table services to users: plan, explain, execute, run."""
 
 from __future__ import annotations
 
@@ -6,13 +6,31 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from hudi_ops.commit.session import Session
-from hudi_ops.config.requests import merged
+from hudi_ops.config.requests import (
+    ArchiveRequest,
+    CleanRequest,
+    ClusteringRequest,
+    CompactionRequest,
+    ResizeRequest,
+    merged,
+)
 from hudi_ops.engine.progress import Progress
 from hudi_ops.errors import InvalidRequest
+from hudi_ops.services.archive.result import ArchiveResult
+from hudi_ops.services.archive.run import archive, explain
 from hudi_ops.services.base.execute import execute, plan_and_execute
 from hudi_ops.services.base.plan import left_plan, left_plan_result, plan, preview
 from hudi_ops.services.base.result import PlanResult, ServiceResult
 from hudi_ops.services.base.service import Execution, TableService
+from hudi_ops.services.clean.result import CleanOutcome
+from hudi_ops.services.clean.service import CLEAN
+from hudi_ops.services.clustering.result import ClusterResult
+from hudi_ops.services.clustering.service import CLUSTERING
+from hudi_ops.services.compaction.result import CompactResult
+from hudi_ops.services.compaction.service import COMPACTION
+from hudi_ops.services.resize.result import ResizeResult
+from hudi_ops.services.resize.service import RESIZE
+from hudi_ops.services.write.automatic import recorded_services
 
 
 class ServiceRequest(Protocol):
@@ -175,3 +193,87 @@ class ServiceApi(Generic[Q, R]):
 
 def _how(request: ServiceRequest, progress: Callable[[Progress], None]) -> Execution:
     return Execution(request.engine, request.memory_bytes, request.abandoned, progress, request)
+
+
+class CompactionApi(ServiceApi[CompactionRequest, CompactResult]):
+    """Plans and executes compactions."""
+
+    service = COMPACTION
+    request_type = CompactionRequest
+
+
+class ClusteringApi(ServiceApi[ClusteringRequest, ClusterResult]):
+    """Plans and executes clusterings."""
+
+    service = CLUSTERING
+    request_type = ClusteringRequest
+
+
+class ResizeApi(ServiceApi[ResizeRequest, ResizeResult]):
+    """Plans and executes resizes."""
+
+    service = RESIZE
+    request_type = ResizeRequest
+
+
+class CleanApi(ServiceApi[CleanRequest, CleanOutcome]):
+    """Plans and executes cleans."""
+
+    service = CLEAN
+    request_type = CleanRequest
+
+    def _merged(self, request: CleanRequest | None, keywords: dict[str, Any]) -> CleanRequest:
+        settings = self._session.upkeep.upon(recorded_services(self._session))
+        return settings.clean.completed(super()._merged(request, keywords))
+
+    def explain(self, request: CleanRequest | None = None, **keywords: Any) -> PlanResult:
+        """Return the reason for and against each file of the table, or of `files`; change nothing.
+
+        Args:
+            request: the policy; `files` names some files by path or pattern.
+            keywords: fields of the request.
+
+        Raises:
+            InvalidRequest: a wrong request.
+            Unsupported: the table cannot be cleaned.
+        """
+        return self.plan(request, **{**keywords, "dry_run": True, "full": True})
+
+
+class ArchiveApi:
+    """Moves old instants from the timeline into the history.
+
+    Each method takes a request, or its fields as keywords, or both.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def run(self, request: ArchiveRequest | None = None, **keywords: Any) -> ArchiveResult:
+        """Archive down to `keep_min` completed writes, once there are more than `keep_max`.
+
+        After a failure the same call continues.
+
+        Args:
+            request: how many writes stay; a dry run changes nothing.
+            keywords: fields of the request.
+
+        Raises:
+            InvalidRequest: a wrong number, or `keep_min` above `keep_max`.
+            Unsupported: the table cannot be written, or its timeline has another layout.
+            Busy: the lock was not free in time.
+            Conflict: others changed the timeline again and again.
+            Corrupt: the history is damaged; nothing was archived.
+        """
+        return archive(self._session, self._merged(request, keywords))
+
+    def explain(self, request: ArchiveRequest | None = None, **keywords: Any) -> ArchiveResult:
+        """Return for each instant why it stays on the timeline, or that it can be archived.
+
+        It is the same as `run` with `dry_run`.
+        """
+        return explain(self._session, self._merged(request, keywords))
+
+    def _merged(self, request: ArchiveRequest | None, keywords: dict[str, Any]) -> ArchiveRequest:
+        settings = self._session.upkeep.upon(recorded_services(self._session))
+        return settings.archive.completed(merged(ArchiveRequest, request, keywords))

@@ -33,16 +33,13 @@ from hudi_ops.services.write.automatic import recorded_services, written
 from hudi_ops.services.write.operations import DELETE_PARTITION, TRUNCATE, WriteOperation
 from hudi_ops.services.write.remove import RemovalResult, preview_removal, remove
 from hudi_ops.storage.open import open_storage
-from hudi_ops.table.archive import ArchiveApi
-from hudi_ops.table.cleaning import CleanApi
-from hudi_ops.table.clustering import ClusteringApi, ResizeApi
-from hudi_ops.table.compaction import CompactionApi
 from hudi_ops.table.indexing import IndexingApi, MetadataApi
 from hudi_ops.table.ingestion import IngestApi
 from hudi_ops.table.plans import PlansApi
 from hudi_ops.table.reading import ReadApi
 from hudi_ops.table.repairs import RepairsApi
 from hudi_ops.table.savepoints import HoldApi, SavepointApi
+from hudi_ops.table.services import ArchiveApi, CleanApi, ClusteringApi, CompactionApi, ResizeApi
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.timeline.settings.settings_check import refuse_unopenable
 from hudi_ops.view.schema import row_schema, table_schema

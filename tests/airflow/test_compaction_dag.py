@@ -75,7 +75,7 @@ def test_a_schedule_is_a_setting(mor_file: Path, load_dag, monkeypatch: pytest.M
 
 
 def test_the_form_offers_merge_on_read_tables_and_every_strategy(mor_file: Path, load_dag) -> None:
-    from hudi_ops.services.compaction.strategies import STRATEGIES
+    from hudi_ops.services.compaction.choose import STRATEGIES
 
     params = load_dag("compaction").dag.params
     assert params.get_param("table").schema["enum"] == ["trips"]

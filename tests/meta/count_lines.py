@@ -25,7 +25,6 @@ PARTS = {
         "hudi_ops/cli/services/compact.py",
         "spark_apps/compact.py",
         "dags/compaction.py",
-        "hudi_ops/table/compaction.py",
     ),
 }
 

@@ -15,13 +15,6 @@ from hudi_ops.cli.arguments import (
 )
 from hudi_ops.cli.options import with_options
 from hudi_ops.cli.output import write, write_json, write_table
-from hudi_ops.cli.tables.table_options import (
-    TimeFormatOption,
-    TimeInputOption,
-    TimeOutputOption,
-    TimeUnitOption,
-    time_of,
-)
 from hudi_ops.config.definition import TableDefinition, WriterOptions
 from hudi_ops.config.upkeep_settings import ArchiveSettings, CleanSettings
 from hudi_ops.errors import InvalidRequest
@@ -30,6 +23,47 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from hudi_ops.config.tables_file import TableLocation
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hudi_ops.config.key_generators import TimePartition
+
+
+TimeInputOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="EPOCHMILLISECONDS|EPOCHMICROSECONDS|UNIX_TIMESTAMP|SCALAR|DATE_STRING",
+        help="For --key-generator timestamp: what the partition column holds.",
+    ),
+]
+TimeOutputOption = Annotated[
+    str | None, typer.Option(metavar="PATTERN", help="Its folders as a Java date pattern. Default: yyyy-MM-dd.")
+]
+TimeUnitOption = Annotated[str | None, typer.Option(metavar="UNIT", help="Unit of a SCALAR. Default: DAYS.")]
+TimeFormatOption = Annotated[str | None, typer.Option(metavar="PATTERN", help="Java date pattern of a DATE_STRING.")]
+
+
+def time_of(**settings: str | None) -> TimePartition | None:
+    """Return the settings of the time-based key generator; None if no option sets any.
+
+    Raises:
+        InvalidRequest: a value that is not allowed.
+    """
+    from pydantic import ValidationError
+
+    from hudi_ops.config.key_generators import TimePartition
+
+    given = {name: value.upper() if name in {"input", "unit"} else value for name, value in settings.items() if value}
+    try:
+        return TimePartition.model_validate(given) if given else None
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InvalidRequest(
+            f"--time-{first['loc'][0]} cannot be {first['input']!r}",
+            expected=first["msg"].removeprefix("Input should be "),
+            found=repr(first["input"]),
+        ) from error
+
 
 CREATE_HELP = """Make an empty table.
 

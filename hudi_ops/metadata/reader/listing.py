@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import compress
+from collections.abc import Iterator, Sequence
+from itertools import compress, groupby, pairwise
 from typing import Literal, get_args
+
+import pyarrow as pa
 
 from hudi_ops.config.table import TableConfig
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.files.names import data_path, parse_data_file
-from hudi_ops.metadata.reader.folded_files import folded_files
+from hudi_ops.formats.large_arrays import joined
 from hudi_ops.metadata.reader.table import MetadataTable
-from hudi_ops.metadata.records.keys import ALL_PARTITIONS_KEY, partition_name
+from hudi_ops.metadata.records.file_lists import file_maps
+from hudi_ops.metadata.records.keys import ALL_PARTITIONS_KEY, partition_name, partition_path
 from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, rebuild_command
+from hudi_ops.metadata.records.records import Records
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.timeline.active import Timeline
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.listing import Keep, Listing, StorageListing, Walked
 from hudi_ops.view.slices import is_partitioned
@@ -86,11 +89,8 @@ def open_listing(
     metadata: MetadataTable | None,
     choice: ListingChoice = "auto",
     engine: LocalEngine | None = None,
-    timeline: Timeline | None = None,
 ) -> Listing:
     """Return the listing that a read uses; `engine` limits the folders listed at a time.
-
-    `timeline` is that of the table, if it was read before: see `StorageListing`.
 
     Raises:
         Unsupported: the metadata table was requested, and none can be used.
@@ -106,7 +106,7 @@ def open_listing(
             found=f"version {config.version}, partitions: {', '.join(config.metadata_partitions) or 'none'}",
             next_step=f"read with listing=auto, or run {rebuild_command()}",
         )
-    return StorageListing(storage, is_partitioned=is_partitioned(config), engine=engine, timeline=timeline)
+    return StorageListing(storage, is_partitioned=is_partitioned(config), engine=engine)
 
 
 def listing_choice(text: str) -> ListingChoice:
@@ -140,3 +140,49 @@ def _data_files(partition: str, sizes: dict[str, int]) -> list[DataFile]:
             path = data_path(partition, file)
             found.append(DataFile(partition, path, name.file_id, name.instant, sizes[file], name.is_log))
     return found
+
+
+_Entries = tuple[list[str], list[int], list[bool]]
+"""Names, sizes, and whether they are deleted."""
+
+
+def folded_files(parts: Sequence[Records], where: str) -> dict[str, dict[str, int]]:
+    """Return sizes by file name by partition path, from parts of the one group, oldest first.
+
+    A file that is deleted and added again exists; of two sizes the larger one counts. Source: docs/format.md §14.7.
+
+    Raises:
+        Corrupt: a value does not follow its schema.
+    """
+    held: dict[str, dict[str, int]] = {}
+    for part, entries in zip(parts, _entries(parts, where), strict=True):
+        for key in part.deletes.to_pylist():
+            held.pop(key, None)
+        for key, (names, sizes, flags) in zip(part.keys.to_pylist(), entries, strict=True):
+            files = held.get(key)
+            if files is None:
+                held[key] = {
+                    name: size for name, size, is_deleted in zip(names, sizes, flags, strict=True) if not is_deleted
+                }
+                continue
+            for name, size, is_deleted in zip(names, sizes, flags, strict=True):
+                if is_deleted:
+                    files.pop(name, None)
+                else:
+                    files[name] = max(size, files.get(name, 0))
+    partitions = held.pop(ALL_PARTITIONS_KEY, {})
+    return {partition_path(name): held.get(name, {}) for name in sorted(partitions)}
+
+
+def _entries(parts: Sequence[Records], where: str) -> Iterator[list[_Entries]]:
+    """Yield the entries of each part, in order, decoding records of one schema together."""
+    for schema, alike in groupby(parts, key=lambda part: part.schema):
+        same = list(alike)
+        _, maps = file_maps(joined([part.values for part in same], pa.binary()), schema, where)
+        names, offsets = maps.keys.to_pylist(), maps.offsets.to_pylist()
+        sizes, flags = (maps.items.field(at).to_pylist() for at in (0, 1))
+        said = [(names[start:stop], sizes[start:stop], flags[start:stop]) for start, stop in pairwise(offsets)]
+        first = 0
+        for part in same:
+            yield said[first : first + len(part.keys)]
+            first += len(part.keys)

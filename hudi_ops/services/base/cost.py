@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hudi_ops.engine.local import LocalEngine
@@ -12,6 +12,8 @@ ARROW_PER_STORED = 5.0
 """Bytes of rows in memory for each byte of compressed files."""
 COPIES = 2.0
 """Copies of the rows in memory while they are merged and encoded."""
+PLAN_S = 0.2
+"""Further cost of each execution: takeover, inflight, decision."""
 FOLDED_MAX = 20
 """The first rows are sampled if this many times the memory expected from file sizes exceeds the limit."""
 
@@ -45,13 +47,22 @@ def tasks_at_a_time(engine: Engine) -> int:
     return engine.threads if isinstance(engine, LocalEngine) else 1
 
 
-def peak_memory(sizes: Iterable[int], at_a_time: int, memory_bytes: int | None = None) -> int:
-    """Return the memory of the largest tasks that run at a time, from their stored bytes.
+def cost_of_tasks(
+    seconds: Sequence[float], sizes: Sequence[int], bytes_out: int, parallel: int, memory_bytes: int | None
+) -> Cost:
+    """Return the cost of tasks, `parallel` at a time, from seconds and bytes read of each.
 
-    A task that would take more than `memory_bytes` streams its rows and stays within this limit.
+    A task that would take more than `memory_bytes` streams its rows and stays within this limit. No task is split: the whole takes
+    at least as long as the longest.
     """
+    at_a_time = max(1, min(parallel, len(sizes)))
     held = sorted((memory_of(size) for size in sizes), reverse=True)[:at_a_time]
-    return sum(held if memory_bytes is None else (min(one, memory_bytes) for one in held))
+    return Cost(
+        bytes_in=sum(sizes),
+        bytes_out=bytes_out,
+        seconds=round(PLAN_S + max(sum(seconds) / at_a_time, *seconds), 3) if sizes else 0.0,
+        memory_bytes=sum(held if memory_bytes is None else (min(one, memory_bytes) for one in held)),
+    )
 
 
 def error_of(expected: Cost, was: Cost) -> CostError:

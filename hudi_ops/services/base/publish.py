@@ -21,7 +21,7 @@ from hudi_ops.concurrency.pending import pending_inputs
 from hudi_ops.concurrency.transaction import First
 from hudi_ops.errors import Busy, Cancelled, Conflict, Internal
 from hudi_ops.services.base.choice import Choice
-from hudi_ops.services.base.planned.outrank import outranked
+from hudi_ops.services.base.planned.revise import outranked
 from hudi_ops.timeline.cancel.policy import NEVER, CancelPolicy
 from hudi_ops.timeline.content.footprint import Footprint, encode_footprint, footprint_of
 from hudi_ops.timeline.log.entries import Entry, Plan

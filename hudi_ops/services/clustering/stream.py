@@ -20,7 +20,7 @@ from hudi_ops.formats.large_arrays import joined
 from hudi_ops.kernels.sorting.curves import curve_keys
 from hudi_ops.kernels.sorting.cuts import ends_of_shares
 from hudi_ops.kernels.sorting.order import SortOrder
-from hudi_ops.kernels.sorting.ranks import ranks_among
+from hudi_ops.kernels.sorting.sort import ranks_among
 from hudi_ops.services.base.cost import ARROW_PER_STORED
 from hudi_ops.services.clustering.disk_sort import DiskSort, sampled
 

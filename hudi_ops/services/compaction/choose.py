@@ -10,17 +10,43 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from hudi_ops.commit.session import Session
-from hudi_ops.config.requests import CompactionRequest
-from hudi_ops.errors import InvalidRequest, Unsupported
-from hudi_ops.services.base.choice import Candidate, Choice, Measured, cancel_policy, measured, within
+from hudi_ops.config.requests import CompactionRequest, checked_strategy
+from hudi_ops.errors import Corrupt, InvalidRequest, NotFound, Unsupported
+from hudi_ops.files.log.log_file import LogFileReader
+from hudi_ops.files.log.visible_blocks import BlockInstants, visible_blocks
+from hudi_ops.files.names import parse_data_file
+from hudi_ops.services.base.choice import Candidate, Choice, Measured, Strategy, cancel_policy, measured, within
 from hudi_ops.services.base.planned.choosing import pending_plans, slices_of
 from hudi_ops.services.base.planned.starvation import held_back, release
-from hudi_ops.services.compaction.partitions import partitions_to_plan
-from hudi_ops.services.compaction.strategies import parse_strategy
-from hudi_ops.services.compaction.unmergeable import unmergeable
+from hudi_ops.timeline.content.plans import CompactionPlan, read_plan
+from hudi_ops.timeline.log.commit_log import Pointer
 from hudi_ops.timeline.names import ms_of_instant
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.slices import Slice
+
+STRATEGIES = {
+    strategy.name: strategy
+    for strategy in (
+        Strategy("size", lambda group, now_ms: group.log_bytes, "bytes", 1),
+        Strategy("count", lambda group, now_ms: len(group.logs), "log files", 5),
+        Strategy("commits", lambda group, now_ms: group.commits, "delta commits", 5),
+        Strategy("age", lambda group, now_ms: (now_ms - group.oldest_ms) / 1000, "s", 3600),
+    )
+}
+"""Strategies by name; the first is the default. The largest measure comes first.
+
+A new one also needs its name in `config.requests.StrategyName`, its unit in `cli/services/compact.py: _amount`, and its row in
+docs/tables.md.
+"""
+
+
+def parse_strategy(name: str) -> Strategy:
+    """Return the strategy of that name.
+
+    Raises:
+        InvalidRequest: no strategy has this name.
+    """
+    return STRATEGIES[checked_strategy(name)]
 
 
 class LeftReason(StrEnum):
@@ -172,3 +198,65 @@ def _candidate(state: TableState, slice_: Slice) -> Candidate:
     oldest = min(times) if len(times) == len(writers) and all(times) else min(writers)
     oldest_ms = ms_of_instant(oldest, state.zone)
     return Candidate(*slice_.key, slice_.base, slice_.logs, max(commits, len(writers)), oldest_ms)
+
+
+def partitions_to_plan(session: Session, state: TableState) -> set[str]:
+    """Return partitions that the newest compaction left out, and those with log files since.
+
+    They come from the timeline, as in Apache Hudi's incremental planner: nothing is listed. Without a completed compaction, all
+    writes on the timeline count.
+
+    Source: docs/format.md §3.2.
+    """
+    found: set[str] = set()
+    merges = [instant for instant in state.timeline.completed_writes if instant.action == "compaction"]
+    newest = max(merges, key=lambda instant: instant.completion_time, default=None)
+    if newest is not None:
+        plan = read_plan(session.ctx.storage, state.timeline, newest)
+        found |= set(plan.unplanned) if isinstance(plan, CompactionPlan) else set()
+    for instant in state.timeline.completed_writes:
+        metadata = session.commits.metadata(state.timeline, instant)
+        if metadata is None or (newest is not None and instant.completion_time < newest.time):
+            continue
+        for stat in metadata.stats:
+            name = parse_data_file(stat.file_name)
+            if name is not None and name.is_log:
+                found.add(stat.partition_path)
+    return found
+
+
+def unmergeable(session: Session, state: TableState, candidates: Sequence[Candidate]) -> dict[tuple[str, str], str]:
+    """Return the file groups that an execution would refuse, with the reason, by their keys.
+
+    Only block headers are read, and only of log files of foreign writers: ours hold whole rows and deletes alone.
+
+    Source: docs/format.md §9.8.
+    """
+    ours = _ours(session, state, {log.instant for group in candidates for log in group.logs})
+    foreign = [group for group in candidates if any(log.instant not in ours for log in group.logs)]
+    instants = BlockInstants.of(state.config, state.timeline)
+
+    def reason(group: Candidate) -> str:
+        try:
+            # All log files of the group: a rollback block in one file takes back blocks of another.
+            blocks = [block for log in group.logs for block in LogFileReader(session.ctx.storage, log.path).blocks]
+            visible_blocks(blocks, instants, group.partition_path or ".", state.config.name)
+        except (Corrupt, NotFound) as error:
+            return error.what
+        except Unsupported as error:
+            return error.found or error.what
+        return ""
+
+    reasons = zip(foreign, session.ctx.local_engine.map(reason, foreign), strict=True)
+    return {group.key: found for group, found in reasons if found}
+
+
+def _ours(session: Session, state: TableState, writers: set[str]) -> set[str]:
+    """Return the writers whose commits are in the commit log."""
+    found = set()
+    for time in writers:
+        instant = state.timeline.find(time)
+        metadata = session.commits.metadata(state.timeline, instant) if instant and instant.is_completed else None
+        if metadata is not None and Pointer.decode(metadata.extra) is not None:
+            found.add(time)
+    return found

@@ -18,9 +18,9 @@ from hudi_ops.services.base.choice import Choice, Reason, Strategy, Verdict
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.indexing.rebuild import dropped_before
 from hudi_ops.services.indexing.wanted import refuse_unbuildable, wanted_partitions
-from hudi_ops.timeline.builds.plan_bytes import encode_index_plan
 from hudi_ops.timeline.cancel.policy import CancelPolicy
 from hudi_ops.timeline.content.footprint import Footprint
+from hudi_ops.timeline.content.plan_bytes import encode_index_plan
 from hudi_ops.timeline.content.plans import IndexPlan, read_plan
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import State

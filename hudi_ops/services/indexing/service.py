@@ -39,7 +39,7 @@ from hudi_ops.services.indexing.filling.tasks import FactReader
 from hudi_ops.services.indexing.result import IndexResult
 from hudi_ops.services.indexing.wanted import partition_named, refuse_unbuildable
 from hudi_ops.timeline.builds.checkpoint import drop_checkpoint, drop_checkpoints
-from hudi_ops.timeline.builds.plan_bytes import encode_index_result
+from hudi_ops.timeline.content.plan_bytes import encode_index_result
 from hudi_ops.timeline.content.plans import IndexPlan
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.timeline.state import TableState

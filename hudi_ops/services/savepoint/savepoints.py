@@ -20,6 +20,7 @@ from hudi_ops.metadata.reader.table import MetadataTable
 from hudi_ops.read.prune import with_metadata
 from hudi_ops.services.base.result import Result
 from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.content.plan_bytes import encode_savepoint
 from hudi_ops.timeline.content.plans import (
     CleanPlan,
     CleanResult,
@@ -28,7 +29,6 @@ from hudi_ops.timeline.content.plans import (
     read_plan,
     read_result,
 )
-from hudi_ops.timeline.content.savepoint_bytes import encode_savepoint
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.commit_log import SAVEPOINT_SUFFIX
 from hudi_ops.timeline.log.entries import Entry, Savepoint

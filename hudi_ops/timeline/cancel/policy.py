@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, TypedDict
+from typing import Any, Literal, TypeAlias
 
 CANCELLABLE_KEY = "hudi_ops.cancellable"
 HOURS_KEY = "hudi_ops.cancel_after_hours"
@@ -17,16 +17,6 @@ OnOverlap: TypeAlias = Literal["pass", "shrink", "cancel"]
 `pass`: both complete. `shrink`: the write completes, and the plan leaves out the touched groups. `cancel`: the write first cancels
 the plan.
 """
-
-
-class PolicyFields(TypedDict):
-    """Fields of a PLAN entry."""
-
-    cancellable: bool
-    cancel_after_hours: float | None
-    cancel_after_instants: int | None
-    on_overlap: OnOverlap
-    cancel_wait_s: float
 
 
 @dataclass(frozen=True)
@@ -49,15 +39,15 @@ class CancelPolicy:
     on_overlap: OnOverlap = "pass"
     wait_s: float = 0.0
 
-    def entry_fields(self) -> PolicyFields:
+    def entry_fields(self) -> dict[str, Any]:
         """Return the fields of the PLAN entry."""
-        return PolicyFields(
-            cancellable=self.cancellable,
-            cancel_after_hours=self.hours,
-            cancel_after_instants=self.instants,
-            on_overlap=self.on_overlap,
-            cancel_wait_s=self.wait_s,
-        )
+        return {
+            "cancellable": self.cancellable,
+            "cancel_after_hours": self.hours,
+            "cancel_after_instants": self.instants,
+            "on_overlap": self.on_overlap,
+            "cancel_wait_s": self.wait_s,
+        }
 
     def extra(self) -> dict[str, str]:
         """Return the entries of the plan's extra metadata; none for a plan that is not cancellable."""

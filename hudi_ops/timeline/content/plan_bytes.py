@@ -1,16 +1,17 @@
-"""Encoding of plans that this library publishes: the reverse of `timeline.content.plans`.
+"""Encode plans, savepoints and results of index builds for `timeline.content.plans`.
 
-Source: docs/format.md §2.4, §3.2.
+Source: docs/format.md §2.4, §3.2, §14.10.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hudi_ops.formats.avro import container as avro
-from hudi_ops.formats.timeline.timeline_schemas import COMPACTION_PLAN, REQUESTED_REPLACE_METADATA
-from hudi_ops.timeline.content.plans import CompactionPlan, PlannedGroup, PlannedSlice, ReplacePlan
+from hudi_ops.formats.timeline.service_schemas import INDEX_COMMIT_METADATA, INDEX_PLAN
+from hudi_ops.formats.timeline.timeline_schemas import COMPACTION_PLAN, REQUESTED_REPLACE_METADATA, SAVEPOINT_METADATA
+from hudi_ops.timeline.content.plans import CompactionPlan, PlannedGroup, PlannedSlice, ReplacePlan, Savepoint
 
 NEW_BASE_BYTES = 120 << 20
 """Expected size of a first base file in Apache Hudi's plans: its default for new files, in bytes."""
@@ -133,3 +134,48 @@ def _slice_info(one: PlannedSlice) -> dict[str, Any]:
         "bootstrapFilePath": "",
         "version": CLUSTERING_VERSION,
     }
+
+
+SAVEPOINT_VERSION = 1
+
+
+def encode_savepoint(savepoint: Savepoint) -> bytes:
+    """Encode the completed file of a savepoint; equal savepoints give equal bytes."""
+    return avro.write_one(
+        SAVEPOINT_METADATA,
+        {
+            "savepointedBy": savepoint.made_by,
+            "savepointedAt": savepoint.at_ms,
+            "comments": savepoint.comments,
+            "partitionMetadata": {
+                path: {"partitionPath": path, "savepointDataFile": list(names)}
+                for path, names in sorted(savepoint.files.items())
+            },
+            "version": SAVEPOINT_VERSION,
+        },
+    )
+
+
+INDEX_VERSION = 1
+"""Version of plans, results and their partitions."""
+
+
+def encode_index_plan(partitions: Mapping[str, str]) -> bytes:
+    """Encode the requested file of an index build.
+
+    `partitions` maps each partition of the metadata table to the last completed instant before the first pending one.
+    """
+    return avro.write_one(INDEX_PLAN, {"version": INDEX_VERSION, "indexPartitionInfos": _infos(partitions)})
+
+
+def encode_index_result(partitions: Mapping[str, str]) -> bytes:
+    """Encode the completed file of an index build; arguments as of `encode_index_plan`."""
+    record = {"version": INDEX_VERSION, "operationType": None, "indexPartitionInfos": _infos(partitions)}
+    return avro.write_one(INDEX_COMMIT_METADATA, record)
+
+
+def _infos(partitions: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [
+        {"version": INDEX_VERSION, "metadataPartitionPath": name, "indexUptoInstant": upto, "extraMetadata": {}}
+        for name, upto in partitions.items()
+    ]

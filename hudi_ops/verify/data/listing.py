@@ -10,7 +10,6 @@ from hudi_ops.metadata.reader.listing import open_listing
 from hudi_ops.metadata.reader.table import open_metadata
 from hudi_ops.read.plan import Opened
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.listing import Listing
 from hudi_ops.view.slices import Slice, visible_slices
 
@@ -50,14 +49,14 @@ class ListingCheck:
         return "\n".join([*lines, same if self.is_same else "the listings differ"])
 
 
-def check_listing(storage: Storage, commits: CommitReader | None = None) -> ListingCheck:
+def check_listing(storage: Storage) -> ListingCheck:
     """Compare both listings of a table.
 
     Raises:
         Unsupported: the table has no metadata table.
         Corrupt: a file of the metadata table does not follow its format.
     """
-    opened = Opened.of(storage, commits)
+    opened = Opened.of(storage)
     metadata = open_metadata(storage, opened.config, opened.timeline)
     named = _seen(opened, open_listing(storage, opened.config, metadata, "metadata"))
     stored = _seen(opened, open_listing(storage, opened.config, None, "storage"))

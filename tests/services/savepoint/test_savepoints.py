@@ -13,8 +13,8 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.content.plan_bytes import encode_savepoint
 from hudi_ops.timeline.content.plans import Savepoint as SavepointFile, read_result
-from hudi_ops.timeline.content.savepoint_bytes import encode_savepoint
 from hudi_ops.timeline.log.entries import Savepoint
 from hudi_ops.verify import verify_table
 from tests.fault_plans import MoveBefore

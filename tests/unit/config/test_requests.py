@@ -16,7 +16,7 @@ from hudi_ops.config.requests import (
 )
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.metadata.records.partitions import MetadataPartition
-from hudi_ops.services.compaction.strategies import STRATEGIES
+from hudi_ops.services.compaction.choose import STRATEGIES
 from hudi_ops.services.write.operations import INGESTING
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from hudi_ops.kernels.keys.key_widths import with_fixed_width
-from hudi_ops.kernels.merging.merge import pairs
+from hudi_ops.kernels.merging.merge import pairs, with_fixed_width
 
 SAME = pa.array(["aa", "bb", "é", "cc"])
 """Two bytes each, also where that is one letter."""

@@ -17,8 +17,7 @@ from hudi_ops.errors import InvalidRequest
 from hudi_ops.files.base.repeated_columns import decode_columns
 from hudi_ops.kernels.sorting.cuts import choose_cuts, ends_of_shares, sampled_positions
 from hudi_ops.kernels.sorting.order import UNSORTED, SortOrder
-from hudi_ops.kernels.sorting.ranks import ranks, ranks_among
-from hudi_ops.kernels.sorting.sort import sort_indices
+from hudi_ops.kernels.sorting.sort import ranks, ranks_among, sort_indices
 from tests.bounds import examples
 
 FLOATS = [0.0, -0.0, 1.5, -1.5, math.nan, math.inf, -math.inf, 5e-324]
