@@ -1,4 +1,4 @@
-"""Number of the form of each kind of file that this library alone stores (docs/compatibility.md).
+"""Number the forms of files that this library alone stores (docs/compatibility.md).
 
 A file without a number has form 1. A reader refuses a number above its own: a newer release wrote the file, and what it says may
 not be ignored.
@@ -24,13 +24,13 @@ AbortedPlanForm = Annotated[int, Field(ge=1, le=ABORTED_PLAN)]
 
 
 def is_known_form(record: dict[str, Any], newest: int) -> bool:
-    """Return whether the number in a JSON object is one that this release reads; a record without a number has form 1."""
+    """Return whether this release reads a JSON object; one without a number has form 1."""
     form = record.get(FORM, 1)
     return isinstance(form, int) and 1 <= form <= newest
 
 
 def refuse_newer(data: bytes, newest: int, path: str) -> None:
-    """Refuse a file whose form is newer than this release reads; call it when the file could not be decoded.
+    """Refuse a file of a newer form; call it when the file could not be decoded.
 
     Raises:
         Unsupported: its number is above `newest`.
