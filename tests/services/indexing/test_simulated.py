@@ -174,6 +174,7 @@ SUITE = Suite(
     PROOFS,
     soak_times=2,
     always=(ABORTED, EXECUTOR),
+    soak_cases=(SILENT,),
     quick_proof="the announcement",
 )
 
