@@ -107,6 +107,7 @@ class Suite:
         floors: the cases.
         proofs: what the searches find without a guard.
         always: two cases whose schedules every full run explores; quick explores those of the first, which takes the shortest.
+        soak_cases: cases of the soak alone, which take a minute each.
         quick_proof: name of the proof that quick has, if any.
         soak_times: so many times the runs that two preemptions take, at least.
     """
@@ -115,6 +116,7 @@ class Suite:
     floors: Sequence[tuple[Searched, int]] = ()
     proofs: Sequence[Proof] = ()
     always: Sequence[Searched] = ()
+    soak_cases: Sequence[Searched] = ()
     soak_times: int = 6
     quick_proof: str = ""
 
@@ -138,10 +140,9 @@ class Suite:
     @property
     def rotated(self) -> list[ParameterSet]:
         """Return each case with its floor, for a test that rotates: marks keep those of `always`."""
-        kept = {
-            id(case): mark
-            for case, mark in zip(self.always, (pytest.mark.quick, pytest.mark.full(SEARCHES)), strict=False)
-        }
+        marks = (pytest.mark.quick, pytest.mark.full(SEARCHES))
+        kept = {id(case): mark for case, mark in zip(self.always, marks, strict=False)}
+        kept |= {id(case): pytest.mark.soak(SEARCHES) for case in self.soak_cases}
         return [
             pytest.param(case, floor, id=case.name, marks=[kept[id(case)]] if id(case) in kept else [])
             for case, floor in self.floors

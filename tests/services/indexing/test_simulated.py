@@ -173,6 +173,7 @@ SUITE = Suite(
     PROOFS,
     soak_times=2,
     always=(ABORTED, EXECUTOR),
+    soak_cases=(SILENT,),
     quick_proof="the announcement",
 )
 
