@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from hudi_ops.commit.checks import completed_write
 from hudi_ops.commit.session import Session
-from hudi_ops.formats.stored_forms import HOLD, HoldForm, refuse_newer
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Corrupt, InvalidRequest, NotFound
+from hudi_ops.formats.stored_forms import HOLD, HoldForm, refuse_newer
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.content.plans import CleanPlan, CleanResult, read_plan, read_result

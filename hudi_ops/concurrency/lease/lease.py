@@ -16,9 +16,9 @@ from typing import Any, Literal
 from hudi_ops.clock import Clock
 from hudi_ops.concurrency.ended import begins, has_ended
 from hudi_ops.concurrency.lock.locks import lock_of_table
-from hudi_ops.formats.stored_forms import FORM, LEASE, is_known_form
 from hudi_ops.context import Owner, TableContext
 from hudi_ops.errors import AlreadyExists, HudiOpsError, NotFound, OutcomeUnknown
+from hudi_ops.formats.stored_forms import FORM, LEASE, is_known_form
 from hudi_ops.storage.protocol import Storage
 
 logger = logging.getLogger(__name__)

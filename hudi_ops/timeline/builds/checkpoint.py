@@ -10,8 +10,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from hudi_ops.formats.stored_forms import CHECKPOINT, CheckpointForm, refuse_newer
 from hudi_ops.errors import Corrupt
+from hudi_ops.formats.stored_forms import CHECKPOINT, CheckpointForm, refuse_newer
 from hudi_ops.storage.protocol import Storage
 
 FOLDER = ".hoodie/.indexing"

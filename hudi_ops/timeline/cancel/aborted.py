@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from hudi_ops.formats.stored_forms import ABORTED_PLAN, CANCEL_REQUEST, FORM, AbortedPlanForm, refuse_newer
 from hudi_ops.errors import Corrupt, InvalidRequest
+from hudi_ops.formats.stored_forms import ABORTED_PLAN, CANCEL_REQUEST, FORM, AbortedPlanForm, refuse_newer
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.instant import Instant

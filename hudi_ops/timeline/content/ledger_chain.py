@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from hudi_ops.formats.stored_forms import FORM, LEDGER, is_known_form, refuse_newer
 from hudi_ops.errors import Corrupt, NotFound
 from hudi_ops.formats.json_text import load_json
+from hudi_ops.formats.stored_forms import FORM, LEDGER, is_known_form, refuse_newer
 from hudi_ops.storage.protocol import Storage
 
 FOLDER = ".hoodie/.ingest"

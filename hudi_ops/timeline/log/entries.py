@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from hudi_ops.formats.stored_forms import SLOT, SlotForm, refuse_newer
 from hudi_ops.config.table import TableFacts
 from hudi_ops.errors import Corrupt
+from hudi_ops.formats.stored_forms import SLOT, SlotForm, refuse_newer
 from hudi_ops.timeline.cancel.policy import OnOverlap
 
 ADOPTS = "adopt "

@@ -9,8 +9,8 @@ import pytest
 
 from hudi_ops.commit.holds import FOLDER as HOLDS, list_holds
 from hudi_ops.concurrency.lease.lease import lease_path, read_lease
-from hudi_ops.formats import stored_forms
 from hudi_ops.errors import Corrupt, Unsupported
+from hudi_ops.formats import stored_forms
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.builds.checkpoint import BuildCheckpoint, checkpoints_of, put_checkpoint
