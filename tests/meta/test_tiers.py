@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def collected(*options: str) -> list[str]:
     """Return the ids that pytest collects with these options."""
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-qq", "-p", "no:cacheprovider", *options]
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout[-3_000:] + done.stderr[-3_000:]
     return [line for line in done.stdout.splitlines() if line.startswith("tests/") and "::" in line]
