@@ -61,7 +61,7 @@ def reasons_to_leave_out(items: list[pytest.Item], run: Run) -> dict[str, str]:
     for test, cases in cases_of(items).items():
         rotate = cases[0].get_closest_marker("rotate")
         free = [item.nodeid for item in cases if not reasons[item.nodeid] and not _is_kept(item)]
-        shares = rotate.kwargs.get("shares", 3) if rotate and run.tier != "soak" else 1
+        shares = min(rotate.kwargs.get("shares", 3), max(1, len(free))) if rotate and run.tier != "soak" else 1
         for place, nodeid in enumerate(free):
             if place % shares != run.number % shares:
                 reasons[nodeid] = "is of another share of its cases, which other runs hold"
