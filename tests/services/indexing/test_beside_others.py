@@ -105,7 +105,7 @@ def test_a_compaction_between_announcement_and_catch_up_takes_no_record_from_an_
         assert table("compactor").compact_metadata().instant is not None
 
     late = compact if compacts == "before its decision" else None
-    beside = Beside(storage, 5 if rebuilds else 4, before, after, late)
+    beside = Beside(storage, 4 if rebuilds else 3, before, after, late)
     executor = table("executor", FaultyStorage(storage, beside))
     executor.indexing.run(partitions=(partition,) if rebuilds else (f"{INDEX}=city",), rebuild=rebuilds)
     assert beside.acted == ["before", "after", *(["late"] if compacts == "before its decision" else [])]
@@ -152,7 +152,7 @@ def test_a_delta_that_apache_hudi_rolls_back_before_it_counts_is_put_again(is_wh
                 self.acted.append("rolled back")
                 roll_back()
 
-    beside = RolledBack(storage, 4, before, lambda: None)
+    beside = RolledBack(storage, 3, before, lambda: None)
     table_of(FaultyStorage(storage, beside), clock, "executor").indexing.run(partitions=(f"{INDEX}=city",))
     assert beside.acted == ["before", "after", "rolled back"]
     assert {one.kind for one in load_metadata_timeline(storage) if not one.is_completed} <= {"rollback"}
