@@ -34,20 +34,20 @@ def collected(*options: str) -> list[str]:
 @pytest.mark.full("collects all tests five times")
 def test_no_rule_leaves_a_test_out_for_good() -> None:
     # Bounds differ from tier to tier, and with them the cases of some tests: what is compared are the tests without their cases.
-    every = tests_of(collected("--tier=soak"))
+    every = without_cases(collected("--tier=soak"))
     shares = [collected("--tier=full", f"--number={number}") for number in range(3)]
-    assert tests_of(shares[0]) == tests_of(shares[1]) == tests_of(shares[2])
-    assert tests_of(shares[0]) < every
+    assert without_cases(shares[0]) == without_cases(shares[1]) == without_cases(shares[2])
+    assert without_cases(shares[0]) < every
     assert len(set(shares[0]) & set(shares[1])) < len(set(shares[0]) | set(shares[1]))
-    quick = tests_of(collected("--tier=quick"))
-    assert quick < tests_of(shares[0])
+    quick = without_cases(collected("--tier=quick"))
+    assert quick < without_cases(shares[0])
     folders = {test.split("/")[1] for test in every} - {test.split("/")[1] for test in quick}
     assert folders <= set(FOLDERS) | set(SOAK_FOLDERS)
     unknown = COSTS.unknown(shares[0])
     assert unknown <= 0.05 * len(shares[0]), "run bin/test --full --record-durations, and commit tests/durations.tsv"
 
 
-def tests_of(nodeids: list[str]) -> set[str]:
+def without_cases(nodeids: list[str]) -> set[str]:
     """Return the tests of these ids, without their cases."""
     return {nodeid.partition("[")[0] for nodeid in nodeids}
 
