@@ -85,6 +85,7 @@ def test_the_first_ledger_of_a_source_is_whole() -> None:
     path = Ledger(ID, URI).put_with(storage, [file(1), file(0)], instant(0))
     said = json.loads(storage.get(path))
     assert said == {
+        "form": 1,
         "source": ID,
         "uri": URI,
         "upon": [],
