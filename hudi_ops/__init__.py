@@ -20,11 +20,7 @@ from hudi_ops.errors import (
 if TYPE_CHECKING:
     from hudi_ops.commit.ledger import Offer as Offer
     from hudi_ops.commit.undo.rollback import RolledBackWrite as RolledBackWrite
-    from hudi_ops.concurrency.lock.locks import (
-        Held as Held,
-        LockHolder as LockHolder,
-        LockProvider as LockProvider,
-    )
+    from hudi_ops.concurrency.lock.locks import LockProvider as LockProvider
     from hudi_ops.concurrency.lock.zookeeper import ZooKeeperLock as ZooKeeperLock
     from hudi_ops.config.conflict_settings import ConflictSettings as ConflictSettings
     from hudi_ops.config.definition import (
@@ -67,19 +63,9 @@ if TYPE_CHECKING:
         Owner as Owner,
         TableContext as TableContext,
     )
-    from hudi_ops.engine.local import (
-        LocalEngine as LocalEngine,
-        LocalScattered as LocalScattered,
-    )
-    from hudi_ops.engine.protocol import (
-        Engine as Engine,
-        Produced as Produced,
-    )
-    from hudi_ops.engine.spark import (
-        SparkEngine as SparkEngine,
-        SparkScattered as SparkScattered,
-    )
-    from hudi_ops.engine.stopping import StopSignal as StopSignal
+    from hudi_ops.engine.local import LocalEngine as LocalEngine
+    from hudi_ops.engine.protocol import Engine as Engine
+    from hudi_ops.engine.spark import SparkEngine as SparkEngine
     from hudi_ops.files.slice.file_scan import FileTask as FileTask
     from hudi_ops.files.slice.slice_scan import SliceTask as SliceTask
     from hudi_ops.read.changes import (
@@ -130,7 +116,6 @@ if TYPE_CHECKING:
     from hudi_ops.services.write.ingest import IngestResult as IngestResult
     from hudi_ops.services.write.remove import RemovalResult as RemovalResult
     from hudi_ops.services.write.replace import HeldPartition as HeldPartition
-    from hudi_ops.storage.protocol import FileInfo as FileInfo
     from hudi_ops.table.ingestion import IngestApi as IngestApi
     from hudi_ops.table.plans import PlansApi as PlansApi
     from hudi_ops.table.reading import ReadApi as ReadApi
@@ -146,7 +131,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "commit.ledger": "Offer",
     "commit.undo.rollback": "RolledBackWrite",
-    "concurrency.lock.locks": "Held LockHolder LockProvider",
+    "concurrency.lock.locks": "LockProvider",
     "concurrency.lock.zookeeper": "ZooKeeperLock",
     "config.conflict_settings": "ConflictSettings",
     "config.definition": "DefinitionFields OpenOptions TableDefinition WriterFields WriterOptions",
@@ -166,10 +151,9 @@ _PLACES = {
     "config.upkeep_settings": "ArchiveSettings CleanSettings UpkeepSettings",
     "config.write_settings": "FileSizes",
     "context": "Owner TableContext",
-    "engine.local": "LocalEngine LocalScattered",
-    "engine.protocol": "Engine Produced",
-    "engine.spark": "SparkEngine SparkScattered",
-    "engine.stopping": "StopSignal",
+    "engine.local": "LocalEngine",
+    "engine.protocol": "Engine",
+    "engine.spark": "SparkEngine",
     "files.slice.file_scan": "FileTask",
     "files.slice.slice_scan": "SliceTask",
     "read.changes": "Changes CoveredInstant",
@@ -196,7 +180,6 @@ _PLACES = {
     "services.write.ingest": "IngestResult",
     "services.write.remove": "RemovalResult",
     "services.write.replace": "HeldPartition",
-    "storage.protocol": "FileInfo",
     "table.ingestion": "IngestApi",
     "table.plans": "PlansApi",
     "table.reading": "ReadApi",
