@@ -166,9 +166,7 @@ def _done_text(done: IndexResult) -> str:
         doubled = counted(done.doubled_keys, "record key")
         lines.append(f"  {doubled} in more than one file group: reads do not ask the index where a key lies")
     rounds = counted(done.rounds, "round")
-    lines.append(
-        f"  {done.seconds:.1f} s, engine {done.engine} ({done.engine_reason}), {rounds} for what completed meanwhile"
-    )
+    lines.append(f"  {done.seconds:.1f} s, engine {done.engine} ({done.engine_reason}), {rounds} of catch-up")
     return "\n".join(lines + _pace_lines(done))
 
 

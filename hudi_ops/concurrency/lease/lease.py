@@ -202,12 +202,14 @@ def read_lease(storage: Storage, instant: str) -> Lease | None:
         body = storage.get(lease_path(instant))
     except NotFound:
         return None
+    by_time = Lease(instant, None, "", info.modified_ms, info.modified_ms + EXPIRY_MS)
     try:
         said = json.loads(body)
+        if not is_known_form(said, LEASE):
+            return by_time  # a newer release may say in another way who the owner is
         # The storage's clock may lag behind, so the later of its time and the writer's counts.
         beaten_ms = max(info.modified_ms, int(said.get("beaten_ms", 0)))
-        # A newer release may say in another way who the owner is.
-        owner = Owner(**(said["owner"] if is_known_form(said, LEASE) else {}))
+        owner = Owner(**said["owner"])
         return Lease(
             instant=instant,
             owner=owner,
@@ -218,7 +220,7 @@ def read_lease(storage: Storage, instant: str) -> Lease | None:
             has_ended=has_ended(storage.uri, instant, owner),
         )
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-        return Lease(instant, None, "", info.modified_ms, info.modified_ms + EXPIRY_MS)
+        return by_time
 
 
 def list_leases(storage: Storage) -> list[str]:

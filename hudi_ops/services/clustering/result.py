@@ -1,32 +1,18 @@
-"""Estimate the cost of a clustering from the bytes of its files; the result of an execution."""
+"""Result of a clustering, for users."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hudi_ops.services.base.cost import Cost, cost_of_tasks, tasks_at_a_time
+from hudi_ops.services.base.cost import tasks_at_a_time
 from hudi_ops.services.base.rewrite.result import RewriteResult, rewrite_result
 from hudi_ops.services.base.rewrite.task import RewrittenGroup
 from hudi_ops.services.base.service import Run
+from hudi_ops.services.clustering.cost import estimate
 from hudi_ops.services.clustering.inputs import PlanInputs
 from hudi_ops.services.clustering.layout import encode_order
 from hudi_ops.services.clustering.tasks import ClusterTask
 from hudi_ops.timeline.content.plans import ReplacePlan
-
-REWRITE_BYTES_PER_S = 15_000_000
-"""Stored bytes that one core reads, sorts and encodes in a second."""
-GROUP_S = 0.05
-"""Further cost of each plan group: opening its files, markers, puts."""
-
-
-def estimate(sizes: Sequence[int], parallel: int, memory_bytes: int | None = None) -> Cost:
-    """Return the cost of rewriting plan groups, `parallel` at a time, from their sizes in bytes.
-
-    A group that would take more than `memory_bytes` is sorted on disk.
-    """
-    each = [GROUP_S + size / REWRITE_BYTES_PER_S for size in sizes]
-    return cost_of_tasks(each, sizes, sum(sizes), parallel, memory_bytes)
 
 
 @dataclass(frozen=True)

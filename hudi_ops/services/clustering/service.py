@@ -21,15 +21,16 @@ from hudi_ops.files.base.base_file import WriterSettings, stored_schema
 from hudi_ops.index.resizes import is_resize
 from hudi_ops.services.base.cost import Cost, tasks_at_a_time
 from hudi_ops.services.base.merging import merging_of
-from hudi_ops.services.base.planned.groups import files_of_instant
+from hudi_ops.services.base.planned.instant_files import files_of_instant
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.base.rewrite.task import RewrittenGroup
 from hudi_ops.services.base.service import Run, TableService, register
 from hudi_ops.services.clustering.choose import ClusteringChoice, choose, empty_choice, refuse_unknown_index
+from hudi_ops.services.clustering.cost import estimate
 from hudi_ops.services.clustering.draft import ClusteringDraft
 from hudi_ops.services.clustering.inputs import PlanInputs, inputs_of_plan
 from hudi_ops.services.clustering.layout import ORDER_KEY, encode_order, order_of
-from hudi_ops.services.clustering.result import ClusterResult, estimate, result_of
+from hudi_ops.services.clustering.result import ClusterResult, result_of
 from hudi_ops.services.clustering.tasks import ClusterTask, cluster_group
 from hudi_ops.services.metadata_table.compact import after_write
 from hudi_ops.timeline.content.footprint import Footprint

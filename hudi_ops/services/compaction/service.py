@@ -16,7 +16,7 @@ from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.config.requests import CompactionRequest
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.services.base.cost import Cost, tasks_at_a_time
-from hudi_ops.services.base.planned.groups import files_of_instant
+from hudi_ops.services.base.planned.instant_files import files_of_instant
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.base.service import Run, TableService, register
 from hudi_ops.services.compaction.choose import (
@@ -26,9 +26,10 @@ from hudi_ops.services.compaction.choose import (
     refuse_unmergeable,
     refuse_without_logs,
 )
+from hudi_ops.services.compaction.cost import estimate
 from hudi_ops.services.compaction.draft import CompactionDraft
 from hudi_ops.services.compaction.inputs import PlanInputs, inputs_of_plan, refuse_missing_log_files
-from hudi_ops.services.compaction.result import CompactResult, estimate, result_of
+from hudi_ops.services.compaction.result import CompactResult, result_of
 from hudi_ops.services.compaction.tasks import CompactedSlice, CompactTask, compact_slice, tasks_of
 from hudi_ops.services.metadata_table.compact import after_write
 from hudi_ops.timeline.content.plans import CompactionPlan

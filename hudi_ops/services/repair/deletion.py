@@ -2,70 +2,18 @@
 
 from __future__ import annotations
 
-from hudi_ops.commit.recover.dead_writers import is_dead, is_foreign
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.cancel import cancel_write
 from hudi_ops.commit.undo.rollback import roll_back
 from hudi_ops.commit.undo.rollback_files import delete_files, delete_own_notes, delete_pending
-from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.concurrency.markers import delete_markers, list_markers
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.services.recovery.attempts import rollback_write
+from hudi_ops.services.repair.owners import Gone, Left, cancelled, ended
 from hudi_ops.timeline.content.plans import RollbackPlan, read_plan
-from hudi_ops.timeline.content.undone import undone_by
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import WRITE_ACTIONS, State, parse_file_name
 from hudi_ops.timeline.state import TableState
-
-
-class Left(Exception):
-    """Reason for which a finding stays."""
-
-
-class Gone(Exception):
-    """Statement that another repair, or a live process, removed what was found."""
-
-
-def ended(session: Session, instant: str, *, abandoned: bool) -> None:
-    """Check that the process of an instant has ended.
-
-    Raises:
-        Left: it is alive, or may be.
-    """
-    lease = read_lease(session.ctx.storage, instant)
-    if lease is not None and not is_dead(session, instant):
-        owner = "Apache Hudi" if is_foreign(lease) else str(lease.owner)
-        raise Left(f"{instant} stays: {owner} is alive")
-    state = session.loader.load()
-    if lease is None and not abandoned and not _is_undone(session, instant):
-        known = session.was_cancelled(state, instant)
-        if not known:
-            raise Left(
-                f"{instant} stays: no heartbeat tells whether its writer has ended; pass --abandoned once it surely has"
-            )
-
-
-def cancelled(session: Session, instant: str, *, abandoned: bool) -> None:
-    """Decide that an instant never completes, once its process has ended.
-
-    Raises:
-        Left: the process may be alive, or the instant has completed.
-    """
-    ended(session, instant, abandoned=abandoned)
-
-    def still() -> bool:
-        return read_lease(session.ctx.storage, instant) is None or is_dead(session, instant)
-
-    if not cancel_write(session, instant, "repaired: its process has ended", still):
-        raise Left(f"{instant} stays: it completed, or its writer came back")
-
-
-def _is_undone(session: Session, instant: str) -> bool:
-    state = session.loader.load()
-    return state.timeline.find(instant) is None and bool(
-        undone_by(session.ctx.storage, state.config, state.timeline, instant)
-    )
 
 
 def delete_inflight(session: Session, where: str, abandoned: bool) -> str:

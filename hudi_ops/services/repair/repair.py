@@ -20,8 +20,6 @@ from hudi_ops.services.indexing.drop import drop_metadata
 from hudi_ops.services.indexing.run import build_indexes
 from hudi_ops.services.recovery.attempts import RecoverResult, recover_table
 from hudi_ops.services.repair.deletion import (
-    Gone,
-    Left,
     delete_inflight,
     delete_notes,
     delete_orphan,
@@ -31,6 +29,7 @@ from hudi_ops.services.repair.deletion import (
     forget_markers,
     undo_unowned,
 )
+from hudi_ops.services.repair.owners import Gone, Left
 
 
 class Problem(Protocol):

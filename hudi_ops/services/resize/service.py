@@ -26,7 +26,7 @@ from hudi_ops.index.ring_files import resize_extra
 from hudi_ops.services.base.cost import Cost, tasks_at_a_time
 from hudi_ops.services.base.merging import merging_of
 from hudi_ops.services.base.pending import cancel_advice
-from hudi_ops.services.base.planned.groups import files_of_instant
+from hudi_ops.services.base.planned.instant_files import files_of_instant
 from hudi_ops.services.base.planned.leave_out import refuse_touched
 from hudi_ops.services.base.planned.rings import refuse_record_index
 from hudi_ops.services.base.publish import Draft
@@ -34,9 +34,10 @@ from hudi_ops.services.base.rewrite.task import RewrittenGroup
 from hudi_ops.services.base.service import Run, TableService, register
 from hudi_ops.services.metadata_table.compact import after_write
 from hudi_ops.services.resize.choose import ResizeChoice, choose, empty_choice, refuse_table
+from hudi_ops.services.resize.cost import estimate
 from hudi_ops.services.resize.draft import ResizeDraft
 from hudi_ops.services.resize.inputs import PlanInputs, inputs_of_plan
-from hudi_ops.services.resize.result import ResizeResult, estimate, result_of
+from hudi_ops.services.resize.result import ResizeResult, result_of
 from hudi_ops.services.resize.tasks import ResizeTask, resize_group
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS, Footprint
 from hudi_ops.timeline.content.plans import FilesByPartition, ReplacePlan

@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import cache
 
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
-from hudi_ops.services.archive.run import archive_aborted
+from hudi_ops.services.archive.aborted import archive_aborted
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.testing.clock import ManualClock

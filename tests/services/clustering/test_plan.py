@@ -14,8 +14,8 @@ from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.base.choice import Reason
 from hudi_ops.services.base.cost import memory_of
 from hudi_ops.services.clustering.choose import LeftReason
+from hudi_ops.services.clustering.cost import estimate
 from hudi_ops.services.clustering.layout import ORDER_KEY, SORT_AND_SIZE, SORT_COLUMNS_KEY, SORT_IN_FILE
-from hudi_ops.services.clustering.result import estimate
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock

@@ -10,7 +10,7 @@ from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.base.choice import Candidate, Reason, measured, within
 from hudi_ops.services.base.cost import ARROW_PER_STORED, COPIES, PLAN_S, Cost, error_of
 from hudi_ops.services.compaction.choose import STRATEGIES, LeftReason, parse_strategy
-from hudi_ops.services.compaction.result import SLICE_S, estimate
+from hudi_ops.services.compaction.cost import SLICE_S, estimate
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.timeline.content.plans import CompactionPlan, decode_plan

@@ -16,8 +16,8 @@ from hudi_ops.services.base.choice import Reason
 from hudi_ops.services.base.cost import PLAN_S, memory_of
 from hudi_ops.services.base.publish import publish_plan
 from hudi_ops.services.resize.choose import ACTION, LeftReason
+from hudi_ops.services.resize.cost import FILE_S, REWRITE_BYTES_PER_S, estimate
 from hudi_ops.services.resize.draft import ResizeDraft
-from hudi_ops.services.resize.result import FILE_S, REWRITE_BYTES_PER_S, estimate
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.timeline.names import instant_of_ms

@@ -1,17 +1,14 @@
-"""Make the groups of a plan that replaces file groups; list the files of its instant.
+"""Make the plan groups of a plan that replaces file groups.
 
 Source: docs/format.md §6.12.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from hudi_ops.commit.session import Session
 from hudi_ops.timeline.content.plan_bytes import group_metrics
 from hudi_ops.timeline.content.plans import PlannedGroup, PlannedSlice
-from hudi_ops.view.file_group import DataFile
-from hudi_ops.view.listing import StorageListing
 from hudi_ops.view.slices import Slice
 
 
@@ -35,10 +32,3 @@ def _planned_slice(root: str, one: Slice) -> PlannedSlice:
     logs = tuple(root + file.path for file in reversed(one.logs))
     base_instant = one.base.instant if one.base is not None else min(file.instant for file in one.logs)
     return PlannedSlice(one.partition_path, one.file_id, base, logs, base_instant, {})
-
-
-def files_of_instant(session: Session, partitions: Iterable[str], instant: str) -> list[DataFile]:
-    """Return the base and log files of partitions that carry an instant."""
-    listing = StorageListing(session.ctx.storage, is_partitioned=True, engine=session.ctx.local_engine)
-    held = listing.files(sorted({*partitions}))
-    return [file for files in held.values() for file in files if file.instant == instant]
