@@ -74,7 +74,7 @@ def reasons_to_leave_out(items: list[pytest.Item], run: Run) -> dict[str, str]:
 
 
 def reason_to_leave_out(item: pytest.Item, tier: str) -> str | None:
-    """Return why a tier leaves a test out whatever its other cases are, or None."""
+    """Return why the tier leaves this test out, by its own markers, folder, fixtures and parameters; None: it does not."""
     if tier == "soak":
         return None
     folder = item.nodeid.split("/")[1]

@@ -10,6 +10,19 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+DAG_IDS = [
+    "archive",
+    "cancel",
+    "clean",
+    "clustering",
+    "compaction",
+    "indexing",
+    "ingestion",
+    "recover",
+    "resizing",
+    "verify",
+]
+"""DAGs with a form."""
 
 
 def airflow_command(home: Path, *arguments: str, **variables: str) -> tuple[list[str], dict[str, str]]:

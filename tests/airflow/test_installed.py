@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.airflow.dag_runs import DAG_IDS
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
 TABLES = "tables: {trips: {path: trips, record_key: [id], type: mor, source: landing}}\n"
@@ -35,18 +37,7 @@ def test_the_folder_of_the_package_is_a_folder_of_dags(airflow_home: Path, tmp_p
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    for name in (
-        "archive",
-        "cancel",
-        "clean",
-        "clustering",
-        "compaction",
-        "indexing",
-        "ingestion",
-        "recover",
-        "resizing",
-        "verify",
-    ):
+    for name in DAG_IDS:
         assert re.search(rf"^{name} ", done.stdout, re.MULTILINE), done.stdout
     assert "No data found" in done.stdout
 

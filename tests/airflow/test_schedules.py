@@ -13,6 +13,7 @@ import pytest
 from hudi_ops.config.doors import add_arguments, request_of
 from hudi_ops.config.requests import SERVICES
 from hudi_ops.errors import InvalidRequest
+from tests.airflow.dag_runs import DAG_IDS
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = """
@@ -34,20 +35,7 @@ tables:
       ingestion: {schedule: "0 6 * * *", source: drop, operation: insert, max_files: 5, min_age_s: 60}
       indexing: {schedule: "@weekly", partitions: [record_index]}
 """
-FORMS = {
-    *(
-        "archive",
-        "cancel",
-        "clean",
-        "clustering",
-        "compaction",
-        "indexing",
-        "ingestion",
-        "recover",
-        "resizing",
-        "verify",
-    ),
-}
+FORMS = set(DAG_IDS)
 
 
 @pytest.fixture

@@ -196,7 +196,7 @@ def fault_sweep(
     lag: int | None = None,
     judged: JudgedStates | None = None,
 ) -> Iterator[Left]:
-    """Yield what is left by runs that go wrong, each state once; the numbers are printed and held against floors.
+    """Run once for each chosen operation, which goes wrong, and yield each distinct state; print the counts and check floors.
 
     Args:
         base: the state before, or what makes it.
@@ -206,7 +206,7 @@ def fault_sweep(
         points: storage operations of an undisturbed run, at least: a sweep that visits fewer has gone blind.
         writes: how many of them change something, at least.
         runs: how many are visited, at least; half as many in the quick tier.
-        step: visit every so many operations, from `first` on, and not those of `visited`; the undisturbed run is yielded last.
+        step: visit each `step`-th operation from `first` on instead of those of `visited`; the undisturbed run is yielded last.
         first: see `step`.
         most: leave operations out between those of `visited`, until about so many are left. The soak has all.
         only_changes: the operations are those that change something; others are not counted.

@@ -1,4 +1,4 @@
-"""What a sweep takes for one state is one state: whatever a judge can see makes two of it."""
+"""The key of a left state differs wherever a judge could see a difference."""
 
 from __future__ import annotations
 

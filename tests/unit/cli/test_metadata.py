@@ -1,4 +1,4 @@
-"""`hudi-ops metadata`, `index` and `verify --index`: what is there is shown, built, dropped, compacted; dry runs change nothing."""
+"""`hudi-ops metadata`, `index` and `verify --index`: each command shows or changes the metadata table; dry runs change nothing."""
 
 from __future__ import annotations
 
