@@ -27,9 +27,10 @@ _REMOVALS = {"delete_partition": "delete-partition", "truncate": "truncate"}
 
 
 def checked_operation(name: str) -> str:
-    """Return the name of an operation that brings rows, in lower case; raise as `checked_name` does.
+    """Return the name of an operation that brings rows, in lower case.
 
-    The error names the command, if another one does it.
+    Raises:
+        InvalidRequest: there is no such operation; names the command, if another one does it.
     """
     command = _REMOVALS.get(str(name).lower())
     next_step = f"call `hudi-ops {command}`: it takes no rows" if command else "pass one of these as the operation"
