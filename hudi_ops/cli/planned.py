@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 import typer
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from hudi_ops.services.base.choice import Verdict
     from hudi_ops.services.base.cost import Cost, CostError
     from hudi_ops.services.base.result import PlanResult, ServiceResult
+    from hudi_ops.services.base.rewrite.result import RewriteResult
+    from hudi_ops.services.compaction.result import CompactResult
     from hudi_ops.table.services import ServiceApi, ServiceRequest
     from hudi_ops.table.table import Table
 
@@ -53,59 +55,6 @@ def mode_and_partition(words: Sequence[str | None]) -> tuple[Mode, str | None]:
             next_step="name further partitions, and one that is called like a mode, by --partition",
         )
     return Mode(modes[0]) if modes else Mode.RUN, others[0] if others else None
-
-
-class Rewritten(Protocol):
-    """Result of a service that rewrites file groups, with its cost."""
-
-    @property
-    def engine(self) -> str:
-        """Return the engine that ran."""
-        ...
-
-    @property
-    def engine_reason(self) -> str:
-        """Return why the engine was chosen."""
-        ...
-
-    @property
-    def estimate(self) -> Cost | None:
-        """Return the expected cost."""
-        ...
-
-    @property
-    def actual(self) -> Cost | None:
-        """Return the measured cost."""
-        ...
-
-    @property
-    def estimate_error(self) -> CostError | None:
-        """Return how far the estimate was off."""
-        ...
-
-
-class RewrittenGroups(Protocol):
-    """Result of a service whose plans consist of groups, with its counts."""
-
-    @property
-    def groups(self) -> int:
-        """Return the number of plan groups that were rewritten."""
-        ...
-
-    @property
-    def left_out(self) -> int:
-        """Return the number of plan groups that were left out."""
-        ...
-
-    @property
-    def log_records(self) -> int:
-        """Return the number of records read from log files."""
-        ...
-
-    @property
-    def deleted(self) -> int:
-        """Return the number of rows that log files deleted."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -209,7 +158,7 @@ def _row(one: Verdict) -> list[object]:
     ]
 
 
-def cost_lines(done: Rewritten) -> list[str]:
+def cost_lines(done: CompactResult | RewriteResult) -> list[str]:
     """Return the lines that say what a run took, what was expected, and the difference."""
     if done.actual is None or done.estimate is None:
         return []
@@ -219,7 +168,7 @@ def cost_lines(done: Rewritten) -> list[str]:
     ]
 
 
-def rewrite_notes(done: RewrittenGroups, larger: int, how: str) -> list[str]:
+def rewrite_notes(done: RewriteResult, larger: int, how: str) -> list[str]:
     """Return the notes on an execution: plan groups left out, and log records.
 
     Args:

@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from hudi_ops.files.statistics.statistics import FileStatistics, StatisticsRequest
 from hudi_ops.metadata.definitions import Statistics
+from hudi_ops.metadata.reader.merge import merge
 from hudi_ops.metadata.records.file_lists import FileChanges
-from hudi_ops.metadata.records.partitions import PartitionForm
+from hudi_ops.metadata.records.partitions import MetadataPartition, PartitionForm, form_of
 from hudi_ops.metadata.records.records import Records
 from hudi_ops.timeline.content.plans import FilesByPartition
 
@@ -173,6 +174,35 @@ class IndexKind:
     def groups(self, records: int) -> int:
         """Return the number of file groups of a new partition by its number of records."""
         return self.form.groups if self.grown is None else self.grown(records)
+
+
+def kind_of_files(
+    partition: MetadataPartition,
+    records: Callable[[Sequence[FileStatistics], Terms], Records],
+    removed: Callable[[FilesByPartition, Terms], Records],
+    facts: WantedFacts,
+) -> IndexKind:
+    """Return a kind whose records each say something of one file, and go with it.
+
+    Args:
+        partition: that of the kind.
+        records: makes the records of files from their statistics.
+        removed: makes the deletes of removed files.
+        facts: facts that `records` uses.
+    """
+
+    def changed(change: TableChange, terms: Terms) -> Records:
+        made, gone = records(change.facts, terms), change.removed
+        return merge(removed(gone, terms), made, version=terms.version) if gone else made
+
+    return IndexKind(
+        form_of(partition),
+        whole=lambda content, terms: records(content.facts, terms),
+        changed=changed,
+        of_write=lambda written, terms: records(written.facts, terms),
+        facts=facts,
+        removed=removed,
+    )
 
 
 def each_file(files: FilesByPartition) -> list[tuple[str, str]]:

@@ -170,35 +170,12 @@ class Wanted:
         found: list[FileTask | SliceTask] = []
         for one in slices:
             base, logs = one.base, tuple((log.path, log.size_bytes) for log in one.logs)
+            wanted = (self.needed, self.columns, self.condition, self.keys, constants[one.partition_path])
             if logs and rules is not None:
-                found.append(
-                    SliceTask(
-                        storage,
-                        base.path if base is not None else None,
-                        base.size_bytes if base is not None else 0,
-                        logs,
-                        rules,
-                        instants,
-                        self.needed,
-                        self.columns,
-                        self.condition,
-                        self.keys,
-                        constants[one.partition_path],
-                    )
-                )
+                path, size_bytes = (base.path, base.size_bytes) if base is not None else (None, 0)
+                found.append(SliceTask(storage, path, size_bytes, logs, rules, instants, *wanted))
             elif base is not None:
-                found.append(
-                    FileTask(
-                        storage,
-                        base.path,
-                        base.size_bytes,
-                        self.needed,
-                        self.columns,
-                        self.condition,
-                        self.keys,
-                        constants[one.partition_path],
-                    )
-                )
+                found.append(FileTask(storage, base.path, base.size_bytes, *wanted))
         return tuple(found)
 
     def _constants(self, config: TableConfig, slices: Sequence[Slice]) -> dict[str, Constants]:

@@ -17,11 +17,10 @@ from hudi_ops.cli.output import (
     write_json,
     write_json_with_rows,
     write_lines,
-    write_table,
 )
 from hudi_ops.cli.progress import watching
 from hudi_ops.cli.rows.row_files import check_output, read_checkpoint, write_checkpoint, write_parquet
-from hudi_ops.cli.tables.inspect import TERMINAL_ROWS
+from hudi_ops.cli.tables.inspect import TERMINAL_ROWS, ColumnsOption, OutputOption, WhereOption, tell_shown
 from hudi_ops.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -60,19 +59,12 @@ def changes(
     fence: Annotated[
         bool, typer.Option("--fence", help="Stop before the earliest write that may still complete.")
     ] = False,
-    columns: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMNS", help="Columns to read, in this order, separated by commas. Default: all."),
-    ] = None,
-    where: Annotated[
-        str | None, typer.Option(metavar="SQL", help="A condition, for example: origin = 'JFK' AND month IN (1, 2)")
-    ] = None,
+    columns: ColumnsOption = None,
+    where: WhereOption = None,
     limit: Annotated[
         int | None, typer.Option(help="Return at most this many rows; then there is no checkpoint.")
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option(metavar="FILE.parquet", help="Write the rows to this file instead of printing them.")
-    ] = None,
+    output: OutputOption = None,
     meta_columns: MetaColumnsOption = False,
     checkpoint_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Begin where this file says, and write the end to it.")
@@ -138,10 +130,7 @@ def _beginning(since: str | None, limit: int | None, checkpoint_file: Path | Non
 
 def _show(found: Changes) -> None:
     shown = list(islice(plain_rows(found.to_batches()), TERMINAL_ROWS))
-    write_table(found.schema.names, [list(row.values()) for row in shown])
-    more = found.count_rows() - len(shown)
-    if more > 0:
-        write(f"… and {counted(more, 'more row')}; --limit shows more, --output writes all of them to a file")
+    tell_shown(found.schema.names, shown, found.count_rows() - len(shown))
     write(f"from {_writes(found)}; checkpoint {found.checkpoint}")
 
 

@@ -6,13 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hudi_ops.cli.arguments import (
-    AcceptFutureOption,
-    JsonOption,
-    TableArgument,
-    locate,
-    open_table,
-)
+from hudi_ops.cli.arguments import AcceptFutureOption, JsonOption, TableArgument, locate, open_table
 from hudi_ops.cli.options import with_options
 from hudi_ops.cli.output import counted, sized, write, write_json
 from hudi_ops.cli.progress import watching

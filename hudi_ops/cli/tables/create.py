@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hudi_ops.cli.arguments import (
-    JsonOption,
-    TableArgument,
-    locate_new,
-    split_names,
-)
+from hudi_ops.cli.arguments import JsonOption, TableArgument, locate_new, split_names
 from hudi_ops.cli.options import with_options
 from hudi_ops.cli.output import write, write_json, write_table
 from hudi_ops.config.definition import TableDefinition, WriterOptions
@@ -22,12 +17,8 @@ from hudi_ops.errors import InvalidRequest
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from hudi_ops.config.tables_file import TableLocation
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
     from hudi_ops.config.key_generators import TimePartition
-
+    from hudi_ops.config.tables_file import TableLocation
 
 TimeInputOption = Annotated[
     str | None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,8 +36,6 @@ from hudi_ops.cli.rows.row_files import check_output, write_checkpoint, write_pa
 from hudi_ops.errors import Corrupt, InvalidRequest
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from hudi_ops.config.tables_file import TableLocation
 
 TERMINAL_ROWS = 20
@@ -208,7 +206,7 @@ def read(
         elif as_json:
             write_json_with_rows({"table": location.name, "columns": names}, plain_rows(scan.to_batches()))
         elif shown is not None:
-            _tell_shown(names, shown, more)
+            tell_shown(names, plain_rows(shown.to_batches()), more)
         else:
             write_lines(plain_rows(scan.to_batches()))
         if checkpoint_file is not None and checkpoint is not None and not explain:
@@ -256,9 +254,10 @@ def _tell_written(table: str, output: Path, names: list[str], rows: int, as_json
     write_json(facts) if as_json else write(said)
 
 
-def _tell_shown(names: list[str], shown: pa.Table, more: int) -> None:
-    write_table(names, [list(row.values()) for row in plain_rows(shown.to_batches())])
-    if more:
+def tell_shown(names: list[str], rows: Iterable[Mapping[str, Any]], more: int) -> None:
+    """Print rows as a table, and the number of those that are not shown."""
+    write_table(names, [list(row.values()) for row in rows])
+    if more > 0:
         write(f"… and {counted(more, 'more row')}; --limit shows more, --output writes all of them to a file")
 
 

@@ -31,7 +31,6 @@ from hudi_ops.config.requests.services import (
     RecoverRequest,
     VerifyRequest,
     checked_operation,
-    checked_policy,
 )
 
 __all__ = [
@@ -56,7 +55,6 @@ __all__ = [
     "VerifyRequest",
     "checked_engine",
     "checked_operation",
-    "checked_policy",
     "checked_split_point",
     "checked_strategy",
     "invalid_request",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import Field
@@ -20,7 +21,7 @@ from hudi_ops.config.requests.fields import (
     PlanInstant,
     Resume,
 )
-from hudi_ops.config.requests.request import Names, Request
+from hudi_ops.config.requests.request import Names, Request, checked_name
 from hudi_ops.config.requests.starvation import StarvationText, checked_guard
 from hudi_ops.errors import InvalidRequest
 
@@ -36,24 +37,12 @@ CURVE_COLUMNS_MAX = 8
 """Columns of a space-filling curve: each gets at least eight bits of its rank."""
 
 
-def checked_order(name: str) -> str:
-    """Return the name of a sort order in lower case.
-
-    Raises:
-        InvalidRequest: there is no such order.
-    """
-    names = get_args(OrderName)
-    if str(name).lower() not in names:
-        raise InvalidRequest(f"unknown order {name!r}", expected=" or ".join(names), found=str(name), field="order")
-    return name.lower()
-
-
 class ClusteringRequest(Request):
     """What a clustering plans, and how its plan is executed."""
 
     checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
         **Request.checks,
-        "order": checked_order,
+        "order": partial(checked_name, "order", get_args(OrderName), field="order"),
         "cancel": checked_cancel,
         "starvation": checked_guard,
     }

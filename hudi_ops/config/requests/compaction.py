@@ -19,7 +19,7 @@ from hudi_ops.config.requests.fields import (
     PlanInstant,
     Resume,
 )
-from hudi_ops.config.requests.request import Request
+from hudi_ops.config.requests.request import Request, checked_name
 from hudi_ops.config.requests.starvation import StarvationText, checked_guard
 from hudi_ops.errors import InvalidRequest
 
@@ -27,15 +27,8 @@ StrategyName: TypeAlias = Literal["size", "count", "commits", "age"]
 
 
 def checked_strategy(name: str) -> str:
-    """Return the name of a compaction strategy in lower case.
-
-    Raises:
-        InvalidRequest: there is no such strategy.
-    """
-    names = get_args(StrategyName)
-    if str(name).lower() not in names:
-        raise InvalidRequest(f"unknown compaction strategy {name!r}", expected=" or ".join(names), found=str(name))
-    return name.lower()
+    """Return the name of a compaction strategy in lower case; raise as `checked_name` does."""
+    return checked_name("compaction strategy", get_args(StrategyName), name)
 
 
 class CompactionRequest(Request):

@@ -6,7 +6,7 @@ Imports pydantic only, since DAG files import it. A wrong value is an `InvalidRe
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
@@ -27,6 +27,23 @@ def checked_engine(name: str) -> str:
     if name not in get_args(EngineName):
         raise InvalidRequest(f"unknown engine {name!r}", expected="auto, local or spark", found=str(name))
     return name
+
+
+def checked_name(what: str, names: Collection[str], name: str, **details: str) -> str:
+    """Return a name in lower case.
+
+    Args:
+        what: the error calls the name so.
+        names: known ones.
+        name: to check.
+        details: of the error.
+
+    Raises:
+        InvalidRequest: the name is not known.
+    """
+    if str(name).lower() not in names:
+        raise InvalidRequest(f"unknown {what} {name!r}", expected=" or ".join(names), found=str(name), **details)
+    return str(name).lower()
 
 
 def listed(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import Field
@@ -11,8 +12,9 @@ from pydantic import Field
 from hudi_ops.config.doors import TEXT, TEXTS, Door
 from hudi_ops.config.requests.clustering import ClusteringRequest
 from hudi_ops.config.requests.compaction import CompactionRequest
+from hudi_ops.config.requests.fields import Abandoned, Engine, PlanInstant, Resume
 from hudi_ops.config.requests.indexing import IndexRequest
-from hudi_ops.config.requests.request import EngineName, Names, Request
+from hudi_ops.config.requests.request import Names, Request, checked_name
 from hudi_ops.config.requests.resize import ResizeRequest
 from hudi_ops.errors import InvalidRequest
 
@@ -24,44 +26,23 @@ OperationName: TypeAlias = Literal[
 _REMOVALS = {"delete_partition": "delete-partition", "truncate": "truncate"}
 
 
-def checked_policy(name: str) -> str:
-    """Return the name of a clean policy in lower case.
-
-    Raises:
-        InvalidRequest: there is no such policy.
-    """
-    names = get_args(PolicyName)
-    if str(name).lower() not in names:
-        raise InvalidRequest(
-            f"unknown clean policy {name!r}", expected=" or ".join(names), found=str(name), field="policy"
-        )
-    return name.lower()
-
-
 def checked_operation(name: str) -> str:
     """Return the name of an operation that brings rows, in lower case.
 
     Raises:
         InvalidRequest: there is no such operation; names the command, if another one does it.
     """
-    names, wanted = get_args(OperationName), str(name).lower()
-    if wanted not in names:
-        command = _REMOVALS.get(wanted)
-        raise InvalidRequest(
-            f"unknown operation {name!r}",
-            expected=" or ".join(names),
-            found=str(name),
-            next_step=f"call `hudi-ops {command}`: it takes no rows"
-            if command
-            else "pass one of these as the operation",
-        )
-    return wanted
+    command = _REMOVALS.get(str(name).lower())
+    next_step = f"call `hudi-ops {command}`: it takes no rows" if command else "pass one of these as the operation"
+    return checked_name("operation", get_args(OperationName), name, next_step=next_step)
 
 
 class CleanRequest(Request):
     """What a clean retains, and how its plan is executed."""
 
-    checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"policy": checked_policy}
+    checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+        "policy": partial(checked_name, "clean policy", get_args(PolicyName), field="policy")
+    }
 
     policy: PolicyName = Field(
         default="commits",
@@ -91,24 +72,12 @@ class CleanRequest(Request):
         title="Files",
         description="Explain these files only: paths below the table, or patterns such as origin=JFK/*.",
     )
-    instant: Annotated[str | None, Door(form=None)] = Field(
-        default=None,
-        title="Instant",
-        description="Execute this plan. Default: the oldest plan without a live executor.",
-    )
-    abandoned: Annotated[bool, Door(form=None)] = Field(
-        default=False,
-        title="Abandoned",
-        description="Apache Hudi began to execute the plan and has ended, although no heartbeat shows it.",
-    )
+    instant: PlanInstant = None
+    abandoned: Abandoned = False
     dry_run: bool = Field(
         default=False, title="Dry run", description="Show the files that would be deleted; change nothing."
     )
-    resume: Annotated[bool, Door(form=None, separator=None)] = Field(
-        default=False,
-        title="Resume",
-        description="Return a pending plan without a live executor, if there is one, instead of a new plan.",
-    )
+    resume: Resume = False
 
     @property
     def engine(self) -> str:
@@ -145,11 +114,7 @@ class IngestRequest(Request):
         title="Evolve",
         description="Let the table take new columns and wider types from the files.",
     )
-    engine: EngineName = Field(
-        default="auto",
-        title="Engine",
-        description="Where the work runs: local is one process, spark the executors; auto chooses by size.",
-    )
+    engine: Engine = "auto"
     max_files: int | None = Field(
         default=None,
         ge=1,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -46,6 +46,11 @@ class WriterSettings:
     """Columns written without dictionary, besides the record key and the sequence number."""
     footer: tuple[tuple[str, str], ...] = ()
     """Further keys and values of the footer."""
+
+    @property
+    def without_dictionary(self) -> frozenset[str]:
+        """Return all columns written without dictionary."""
+        return frozenset({RECORD_KEY, COMMIT_SEQNO, *self.plain_columns})
 
 
 BROKEN = (
@@ -240,6 +245,28 @@ def bloom_of(
     return BloomFilter.build(keys, capacity=max(16, int(len(keys) * BLOOM_HEADROOM)), fpp=fpp)
 
 
+def open_parquet(
+    sink: Any, schema: pa.Schema, settings: WriterSettings, dictionaries: Sequence[str], **more: bool
+) -> pq.ParquetWriter:
+    """Open a Parquet writer as base files and log files need it.
+
+    Args:
+        dictionaries: columns that get a dictionary.
+        more: further arguments of `ParquetWriter`.
+    """
+    return pq.ParquetWriter(
+        sink,
+        schema,
+        compression=settings.compression,
+        compression_level=settings.compression_level,
+        use_dictionary=dictionaries,
+        store_schema=False,
+        coerce_timestamps=None,
+        write_page_index=False,
+        **more,
+    )
+
+
 def encode_base_file(
     rows: pa.Table,
     table_name: str,
@@ -270,16 +297,8 @@ def encode_base_file(
     )
     check_stop()
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(
-        sink,
-        rows.schema.remove_metadata(),
-        compression=settings.compression,
-        compression_level=settings.compression_level,
-        use_dictionary=dictionary_columns(rows, {RECORD_KEY, COMMIT_SEQNO, *settings.plain_columns}, previous),
-        store_schema=False,
-        coerce_timestamps=None,
-        write_page_index=False,
-    ) as writer:
+    dictionaries = dictionary_columns(rows, settings.without_dictionary, previous)
+    with open_parquet(sink, rows.schema.remove_metadata(), settings, dictionaries) as writer:
         for first in range(0, max(1, rows.num_rows), ROW_GROUP_ROWS):
             check_stop()
             writer.write_table(rows.slice(first, ROW_GROUP_ROWS), row_group_size=ROW_GROUP_ROWS)

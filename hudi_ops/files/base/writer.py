@@ -13,7 +13,7 @@ from typing import Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hudi_ops.config.columns import COMMIT_SEQNO, META_COLUMNS, RECORD_KEY
+from hudi_ops.config.columns import META_COLUMNS, RECORD_KEY
 from hudi_ops.engine.spilled_bytes import SpilledBytes
 from hudi_ops.engine.stopping import check_stop
 from hudi_ops.errors import Internal, Unavailable
@@ -23,6 +23,7 @@ from hudi_ops.files.base.base_file import (
     ROW_GROUP_ROWS,
     WriterSettings,
     float_columns,
+    open_parquet,
     stored_avro_schema,
 )
 from hudi_ops.files.base.dictionary_columns import dictionary_columns
@@ -184,17 +185,8 @@ class BaseFileWriter:
         self.rows += rows.num_rows
 
     def _open(self, rows: pa.Table) -> pq.ParquetWriter:
-        plain = {RECORD_KEY, COMMIT_SEQNO, *self._settings.plain_columns}
-        return pq.ParquetWriter(
-            self._spilled.sink,
-            self._schema,
-            compression=self._settings.compression,
-            compression_level=self._settings.compression_level,
-            use_dictionary=dictionary_columns(rows, plain, self._previous),
-            store_schema=False,
-            coerce_timestamps=None,
-            write_page_index=False,
-        )
+        dictionaries = dictionary_columns(rows, self._settings.without_dictionary, self._previous)
+        return open_parquet(self._spilled.sink, self._schema, self._settings, dictionaries)
 
 
 def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -13,9 +13,8 @@ from typing import Final, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hudi_ops.config.columns import COMMIT_SEQNO, RECORD_KEY
 from hudi_ops.errors import Corrupt, Internal, InvalidRequest, Unavailable, Unsupported
-from hudi_ops.files.base.base_file import MODERN_CALENDAR, ROW_GROUP_ROWS, WriterSettings
+from hudi_ops.files.base.base_file import MODERN_CALENDAR, ROW_GROUP_ROWS, WriterSettings, open_parquet
 from hudi_ops.files.base.dictionary_columns import dictionary_columns
 from hudi_ops.formats.avro.nodes import record_of
 from hudi_ops.formats.avro.rows import AvroRows, encode_rows
@@ -327,22 +326,14 @@ def _names_in(avro_schema: str) -> list[str]:
 
 def dictionaries_of(rows: pa.Table, settings: WriterSettings) -> list[str]:
     """Return the columns that get a dictionary in a log file, by a sample of the rows."""
-    return dictionary_columns(rows, {RECORD_KEY, COMMIT_SEQNO, *settings.plain_columns})
+    return dictionary_columns(rows, settings.without_dictionary)
 
 
 def _encode_parquet(rows: pa.Table, settings: WriterSettings, dictionaries: Sequence[str] | None) -> pa.Buffer:
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(
-        sink,
-        rows.schema.remove_metadata(),
-        compression=settings.compression,
-        compression_level=settings.compression_level,
-        use_dictionary=dictionaries_of(rows, settings) if dictionaries is None else [*dictionaries],
-        store_schema=False,
-        coerce_timestamps=None,
-        write_page_index=False,
-        write_page_checksum=True,
-    ) as writer:
+    chosen = dictionaries_of(rows, settings) if dictionaries is None else [*dictionaries]
+    schema = rows.schema.remove_metadata()
+    with open_parquet(sink, schema, settings, chosen, write_page_checksum=True) as writer:
         writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
         writer.add_key_value_metadata(MODERN_CALENDAR)
     return sink.getvalue()

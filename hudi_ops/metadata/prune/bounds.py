@@ -20,7 +20,7 @@ from hudi_ops.kernels.bounds import ColumnBounds, bounds_table
 from hudi_ops.kernels.condition import Condition, possible_units
 from hudi_ops.metadata.prune.grouped_bounds import greatest_of, least_of
 from hudi_ops.metadata.reader.table import MetadataTable
-from hudi_ops.metadata.records.keys import column_stats_key, column_stats_prefix, partition_stats_key
+from hudi_ops.metadata.records.keys import column_hash, column_stats_key, partition_stats_key
 from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition
 from hudi_ops.metadata.records.records import Records
 from hudi_ops.metadata.records.stored_ranges import StoredRanges
@@ -96,7 +96,7 @@ def _possible(
     if len(keys) * owners <= looked_up_max:
         parts = metadata.parts(partition, keys=[key for of_column in keys.values() for key in of_column])
     else:
-        parts = metadata.parts(partition, prefixes=[column_stats_prefix(column) for column in keys])
+        parts = metadata.parts(partition, prefixes=[column_hash(column) for column in keys])
     said = _Said.of(parts, f"{FOLDER}/{partition.value}")
     is_of_files = partition is MetadataPartition.COLUMN_STATS
     made = {}

@@ -46,7 +46,7 @@ def _hash(text: str) -> str:
 
 
 def column_hash(column: str) -> str:
-    """Return the prefix of a column's keys."""
+    """Return the prefix of a column's keys in column_stats and partition_stats."""
     return _hash(column)
 
 
@@ -63,11 +63,6 @@ def file_hash(name: str) -> str:
 def column_stats_key(column: str, partition_path: str, file_name: str) -> str:
     """Return the key of one file's range in one column."""
     return column_hash(column) + partition_hash(partition_path) + file_hash(file_name)
-
-
-def column_stats_prefix(column: str) -> str:
-    """Return the prefix of a column's keys in column_stats and partition_stats."""
-    return column_hash(column)
 
 
 def partition_stats_key(column: str, partition_path: str) -> str:

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 import pyarrow as pa
 
 from hudi_ops.files.statistics.statistics import FileStatistics
-from hudi_ops.metadata.definitions import Statistics
 from hudi_ops.metadata.index_kind import KeysAt, TableChange, TableContent, Terms
 from hudi_ops.metadata.kinds.registry import kind_of
 from hudi_ops.metadata.records.file_lists import FileChanges
 from hudi_ops.metadata.records.records import Records
 
 
-@dataclass(frozen=True)
-class Building:
-    """Parameters of a build's records: its instant, and the version of statistics."""
-
-    version: int
-    instant: str
-    statistics: Statistics
+class Building(Terms):
+    """Terms of a build, which make the records of its partitions."""
 
     def whole(
         self,
@@ -32,7 +25,7 @@ class Building:
         keys: Sequence[KeysAt],
     ) -> Records:
         """Return the complete records of a partition."""
-        return kind_of(partition).whole(TableContent(files, statistics, keys), self._terms)
+        return kind_of(partition).whole(TableContent(files, statistics, keys), self)
 
     def changed(
         self,
@@ -45,11 +38,7 @@ class Building:
     ) -> Records:
         """Return the records that bring a partition up to date."""
         change = TableChange(files, statistics, keys, gone, gone_entries)
-        return kind_of(partition).changed(change, self._terms)
-
-    @property
-    def _terms(self) -> Terms:
-        return Terms(self.version, self.instant, self.statistics)
+        return kind_of(partition).changed(change, self)
 
 
 def group_count(partition: str, records: int) -> int:

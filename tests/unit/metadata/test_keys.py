@@ -9,7 +9,6 @@ from hudi_ops.metadata.records.keys import (
     bloom_filter_key,
     column_hash,
     column_stats_key,
-    column_stats_prefix,
     partition_hash,
     partition_name,
     partition_path,
@@ -42,7 +41,7 @@ def test_the_root_is_hashed_as_a_dot() -> None:
 
 def test_keys_begin_with_the_column() -> None:
     key = column_stats_key("txn_id", "region=us", "x.parquet")
-    assert key.startswith(column_stats_prefix("txn_id"))
+    assert key.startswith(column_hash("txn_id"))
     assert key.startswith(partition_stats_key("txn_id", "region=us"))
     assert key == column_hash("txn_id") + bloom_filter_key("region=us", "x.parquet")
 
