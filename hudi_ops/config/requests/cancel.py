@@ -72,7 +72,7 @@ def parse_cancel(text: str | None) -> CancelSettings:
             f"cancel cannot be {text[:100]!r}",
             expected=f"{_EXPECTED}; at most {HOURS_MAX:,} hours and {INSTANTS_MAX:,} instants",
             found=repr(text[:100]),
-            next_step="correct cancel, or leave it out: then it is as the table declares",
+            next_step="correct cancel, or leave it out for the default",
             field="cancel",
         )
     return CancelSettings(

@@ -30,8 +30,8 @@ CancelText: TypeAlias = Annotated[
     Field(
         title="Cancel",
         description="Whether a cancel may end the plan: never, cancellable, or cancellable and overdue after a limit, such as "
-        "after 6h, after 50 instants, after 6h or 50 instants. Default: of clusterings and resizes cancellable; of compactions as "
-        "the table declares, else never.",
+        "after 6h, after 50 instants, after 6h or 50 instants. Default: cancellable for clusterings and resizes; for "
+        "compactions as the table declares, else never.",
     ),
 ]
 Partitions: TypeAlias = Annotated[

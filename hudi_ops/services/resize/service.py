@@ -179,7 +179,7 @@ class Resize(
                 )
         if run.left_out and _named_children(run, state) != run.removed:
             raise Conflict(
-                "a write completed meanwhile, and wrote into groups that the resize leaves out",
+                "a write that completed while the resize ran wrote into groups that the resize leaves out",
                 table=state.config.name,
                 instant=run.attempt.instant,
                 expected="no such write since the groups were left out",

@@ -325,7 +325,7 @@ class CatchUp:
             self.pulse(Progress("foreign writers that ended", 0, len(waiting), note=note))
             session.ctx.clock.sleep_s(LOOK_EVERY_S)
 
-    def _refuse_late(self, state: TableState, note: str = "adds what completed meanwhile", other: str = "") -> None:
+    def _refuse_late(self, state: TableState, note: str = "adds what completed while it ran", other: str = "") -> None:
         """Refuse to go on after the limit of catch-up.
 
         Raises:
