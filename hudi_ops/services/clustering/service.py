@@ -19,18 +19,17 @@ from hudi_ops.config.requests import ClusteringRequest
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.files.base.base_file import WriterSettings, stored_schema
 from hudi_ops.index.resizes import is_resize
-from hudi_ops.services.base.cost import Cost, tasks_at_a_time
+from hudi_ops.services.base.cost import Cost, Rates, TaskSize
 from hudi_ops.services.base.merging import merging_of
 from hudi_ops.services.base.planned.instant_files import files_of_instant
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.base.rewrite.task import RewrittenGroup
 from hudi_ops.services.base.service import Run, TableService, register
 from hudi_ops.services.clustering.choose import ClusteringChoice, choose, empty_choice, refuse_unknown_index
-from hudi_ops.services.clustering.cost import estimate
 from hudi_ops.services.clustering.draft import ClusteringDraft
 from hudi_ops.services.clustering.inputs import PlanInputs, inputs_of_plan
 from hudi_ops.services.clustering.layout import ORDER_KEY, encode_order, order_of
-from hudi_ops.services.clustering.result import ClusterResult, result_of
+from hudi_ops.services.clustering.result import ClusterResult
 from hudi_ops.services.clustering.tasks import ClusterTask, cluster_group
 from hudi_ops.services.metadata_table.compact import after_write
 from hudi_ops.timeline.content.footprint import Footprint
@@ -40,6 +39,9 @@ from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import table_schema
 
 ClusteringRun = Run[ReplacePlan, PlanInputs, ClusterTask, RewrittenGroup]
+
+RATES = Rates(0.05, read_bytes_per_s=15_000_000)
+"""Of plan groups that are read, sorted and encoded."""
 
 
 class Clustering(
@@ -78,7 +80,7 @@ class Clustering(
 
     def estimate(self, choice: ClusteringChoice, engine: Engine) -> Cost:
         """Return the cost of rewriting the chosen groups."""
-        return estimate([group.bytes_in for group in choice.groups], tasks_at_a_time(engine))
+        return RATES.cost([TaskSize(group.bytes_in, group.bytes_in) for group in choice.groups], engine)
 
     def refuse_plan(self, session: Session, state: TableState, plan: ReplacePlan, instant: str) -> None:
         """Refuse a plan whose strategy is not known."""
@@ -153,7 +155,13 @@ class Clustering(
 
     def result(self, run: ClusteringRun) -> ClusterResult:
         """Return counts of groups, files, rows and bytes."""
-        return result_of(run)
+        sizes = [TaskSize(task.bytes_in, task.bytes_in) for task in run.tasks]
+        return ClusterResult.of(
+            run,
+            RATES.cost(sizes, run.engine, run.task_bytes),
+            order=encode_order(run.inputs.order),
+            spilled=sum(done.streamed for done in run.done),
+        )
 
     def is_own(self, session: Session, state: TableState, found: Instant) -> bool:
         """Return whether a completed replace commit was a clustering."""

@@ -23,7 +23,7 @@ from hudi_ops.files.base.base_file import stored_schema
 from hudi_ops.index.bucket_engine import ring_engine_of
 from hudi_ops.index.resizes import changes_of, is_resize
 from hudi_ops.index.ring_files import resize_extra
-from hudi_ops.services.base.cost import Cost, tasks_at_a_time
+from hudi_ops.services.base.cost import Cost, Rates, TaskSize
 from hudi_ops.services.base.merging import merging_of
 from hudi_ops.services.base.pending import cancel_advice
 from hudi_ops.services.base.planned.instant_files import files_of_instant
@@ -34,10 +34,9 @@ from hudi_ops.services.base.rewrite.task import RewrittenGroup
 from hudi_ops.services.base.service import Run, TableService, register
 from hudi_ops.services.metadata_table.compact import after_write
 from hudi_ops.services.resize.choose import ResizeChoice, choose, empty_choice, refuse_table
-from hudi_ops.services.resize.cost import estimate
 from hudi_ops.services.resize.draft import ResizeDraft
 from hudi_ops.services.resize.inputs import PlanInputs, inputs_of_plan
-from hudi_ops.services.resize.result import ResizeResult, result_of
+from hudi_ops.services.resize.result import ResizeResult
 from hudi_ops.services.resize.tasks import ResizeTask, resize_group
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS, Footprint
 from hudi_ops.timeline.content.plans import FilesByPartition, ReplacePlan
@@ -47,6 +46,9 @@ from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import table_schema
 
 ResizeRun = Run[ReplacePlan, PlanInputs, ResizeTask, RewrittenGroup]
+
+RATES = Rates(0.02, read_bytes_per_s=15_000_000)
+"""Of buckets that are read, hashed and encoded, with the fixed cost of each file that is opened or written."""
 
 
 class Resize(
@@ -88,7 +90,9 @@ class Resize(
 
     def estimate(self, choice: ResizeChoice, engine: Engine) -> Cost:
         """Return the cost of rewriting the chosen groups."""
-        return estimate(choice, tasks_at_a_time(engine))
+        groups = choice.groups
+        sizes = [TaskSize(group.bytes_in, group.bytes_in, len(group.slices) + group.outputs) for group in groups]
+        return RATES.cost(sizes, engine)
 
     def refuse_plan(self, session: Session, state: TableState, plan: ReplacePlan, instant: str) -> None:
         """Refuse a plan that does not say its child groups, or a table with a record index."""
@@ -231,7 +235,14 @@ class Resize(
 
     def result(self, run: ResizeRun) -> ResizeResult:
         """Return counts of groups, files, rows and bytes."""
-        return result_of(run)
+        sizes = [TaskSize(task.bytes_in, task.bytes_in, len(task.sources) + len(task.children)) for task in run.tasks]
+        return ResizeResult.of(
+            run,
+            RATES.cost(sizes, run.engine, run.task_bytes),
+            splits=sum(len(task.children) > 1 for task in run.tasks),
+            merges=sum(len(task.sources) > 1 for task in run.tasks),
+            streamed=sum(done.streamed for done in run.done),
+        )
 
     def is_own(self, session: Session, state: TableState, found: Instant) -> bool:
         """Return whether a completed replace commit was a resize of ours."""
