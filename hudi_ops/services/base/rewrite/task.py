@@ -1,4 +1,4 @@
-"""Task that rewrites the slices of a plan group into new file groups, and its result.
+"""Task that rewrites the slices of a plan group into new base files, and its result.
 
 A task runs on any engine. Its input holds everything that it needs, and its result goes back as a value. Names and bytes of the
 files follow from the input, so every attempt of a task writes the same files.
@@ -6,23 +6,27 @@ files follow from the input, so every attempt of a task writes the same files.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from hudi_ops.commit.apply.metadata_delta import wanted_facts
 from hudi_ops.config.columns import FILE_NAME
-from hudi_ops.files.base.base_file import WriterSettings
+from hudi_ops.files.base.base_file import WriterSettings, stored_schema
 from hudi_ops.files.base.output import BaseFileOutput
 from hudi_ops.files.log.merge_rules import MergeRules
 from hudi_ops.files.log.visible_blocks import BlockInstants
 from hudi_ops.files.names import base_file_name
 from hudi_ops.files.slice.slice_scan import MergeCounts
 from hudi_ops.files.statistics.statistics import NO_FACTS, FileStatistics, StatisticsRequest
+from hudi_ops.services.base.merging import merging_of
 from hudi_ops.services.base.rewrite.sources import Sources
+from hudi_ops.services.base.service import Run
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.content.commit_metadata import WriteStat
 from hudi_ops.view.file_group import DataFile
+from hudi_ops.view.schema import table_schema
 from hudi_ops.view.slices import Slice
 
 WrittenFile: TypeAlias = tuple[WriteStat, FileStatistics | None]
@@ -71,7 +75,7 @@ class RewriteTask:
         return Sources(self.storage, self.sources, self.merging, self.scanned)
 
     def new_file(self, file_id: str, place: int, previous: DataFile | None = None) -> BaseFileOutput:
-        """Return the base file of a new file group; `place` is its index among the task's outputs."""
+        """Return the base file at a place among the task's outputs; `previous` is the one of its group that it follows."""
         name = base_file_name(file_id, self.number + place, self.epoch, self.instant)
         return BaseFileOutput(self.storage, self.instant, self.partition_path, file_id, name, previous)
 
@@ -95,3 +99,32 @@ class RewrittenGroup:
         stats = tuple(stat for stat, _ in files)
         facts = tuple(found for _, found in files if found is not None)
         return cls(stats, facts, counts, sum(stat.num_writes for stat in stats), streamed)
+
+
+def task_fields(run: Run[Any, Any, Any, Any], *, keys: bool) -> dict[str, Any]:
+    """Return the fields that all tasks of a run have in common; `keys` as in `wanted_of`.
+
+    Raises:
+        Unsupported: the table's merge rule is not known.
+    """
+    state = run.attempt.begun
+    schema = table_schema(state.config, state.timeline, run.session.commits)
+    merging = merging_of(state, schema)
+    return {
+        "storage": run.session.ctx.storage,
+        "table_name": state.config.name,
+        "merging": merging,
+        "stored": stored_schema(schema, merging[0].keys is None),
+        "instant": run.attempt.instant,
+        "epoch": run.attempt.epoch,
+        "memory_bytes": run.task_bytes,
+        "wanted": wanted_of(run, keys=keys),
+    }
+
+
+def wanted_of(run: Run[Any, Any, Any, Any], *, keys: bool) -> StatisticsRequest:
+    """Return the statistics that the metadata table needs of the new files; without `keys`, no record keys."""
+    state = run.attempt.begun
+    schema = table_schema(state.config, state.timeline, run.session.commits)
+    wanted = wanted_facts(run.session, state, schema)
+    return wanted if keys else replace(wanted, keys=False)
