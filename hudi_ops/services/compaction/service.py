@@ -15,7 +15,7 @@ from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.config.requests import CompactionRequest
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.services.base.cost import Cost, Rates, TaskSize, error_of
-from hudi_ops.services.base.planned.instant_files import files_of_instant
+from hudi_ops.services.base.planned.slices import files_of_instant
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.base.rewrite.task import RewrittenGroup, task_fields, wanted_of
 from hudi_ops.services.base.service import Run, TableService, register

@@ -23,9 +23,9 @@ from hudi_ops.index.ring import Child
 from hudi_ops.index.ring_files import resize_extra
 from hudi_ops.services.base.cost import Cost, Rates, TaskSize
 from hudi_ops.services.base.pending import cancel_advice
-from hudi_ops.services.base.planned.instant_files import files_of_instant
 from hudi_ops.services.base.planned.leave_out import refuse_touched
 from hudi_ops.services.base.planned.rings import refuse_record_index
+from hudi_ops.services.base.planned.slices import files_of_instant
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.base.rewrite.service import ReplaceService
 from hudi_ops.services.base.rewrite.task import RewrittenGroup, task_fields

@@ -14,7 +14,7 @@ import pyarrow as pa
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt
-from hudi_ops.services.base.planned.instant_files import files_of_instant
+from hudi_ops.services.base.planned.slices import files_of_instant
 from hudi_ops.services.base.rewrite.task import RewriteTask, RewrittenGroup, wanted_of
 from hudi_ops.services.base.service import Chosen, Inputs, Request, Result, Run, TableService
 from hudi_ops.timeline.content.footprint import Footprint
