@@ -26,7 +26,6 @@ from hudi_ops.kernels.sorting.sort import sort_indices
 from hudi_ops.services.base.rewrite.task import RewriteTask, RewrittenGroup, WrittenFile
 from hudi_ops.services.clustering.stream import stream_group
 from hudi_ops.view.file_group import DataFile
-from hudi_ops.view.slices import Slice
 
 _BLOCKS = 64
 """Blocks of rows whose sizes are taken for each output, to find where it ends."""
@@ -38,12 +37,10 @@ class ClusterTask(RewriteTask):
 
     Attributes:
         outputs: file ids of the new files. Rows are cut into that many of about equal bytes, in sort order.
-        previous: slice whose file id the one output keeps.
     """
 
     order: SortOrder
     outputs: tuple[str, ...]
-    previous: Slice | None = None
 
     @property
     def only_base(self) -> DataFile | None:
@@ -54,15 +51,11 @@ class ClusterTask(RewriteTask):
 
     def output(self, place: int) -> BaseFileOutput:
         """Return the base file at a place among the outputs."""
-        previous = self.previous.base if self.previous is not None else None
-        return self.new_file(self.outputs[place], place, previous)
+        return self.new_file(self.outputs[place], place)
 
     def keys_brought(self, rows: pa.Table) -> pa.Array:
-        """Return the record keys of rows for statistics, each once.
-
-        The result is empty if keys are not wanted or the file id stays.
-        """
-        if self.previous is not None or not self.wanted.keys:
+        """Return the record keys of rows for statistics, each once; none if they are not wanted."""
+        if not self.wanted.keys:
             return pa.array([], pa.string())
         return pc.unique(joined([self.merging[0].keys_of(rows)], pa.string()))
 
@@ -75,7 +68,7 @@ class ClusterTask(RewriteTask):
         """
         added, removed = (keys, keys.slice(0, 0)) if self.wanted.keys else (None, None)
         facts = statistics_of_base(output.path, body, self.stored, self.wanted, rows=rows, added=added, removed=removed)
-        # Apache Hudi counts all rows as inserted, also where the file id stays.
+        # Apache Hudi counts all rows as inserted.
         return output.stat(count, body.size, inserted=count, updated=0, deleted=0), facts
 
 
@@ -90,7 +83,7 @@ def cluster_group(task: ClusterTask) -> RewrittenGroup:
         Unavailable: the storage does not answer, or the disk is too small for a group that is larger than memory.
         InvalidRequest: a sort column has a nested type.
     """
-    base_bytes = task.reading.unfolded_bytes(task.memory_bytes)
+    base_bytes = task.unfolded_bytes()
     files, counts = _rewritten(task) if base_bytes is None else stream_group(task, base_bytes)
     return RewrittenGroup.of(files, counts, streamed=base_bytes is not None)
 
@@ -99,7 +92,7 @@ def _rewritten(task: ClusterTask) -> tuple[list[WrittenFile], MergeCounts]:
     """Rewrite a group whose rows fit into memory."""
     parts, counts = [task.scanned.empty_table()], NOTHING_MERGED
     for source in task.sources:
-        part, merged = task.reading.table(source)
+        part, merged = task.read(source)
         parts.append(part)
         counts += merged
     rows = joined_rows(parts[1:] or parts)
