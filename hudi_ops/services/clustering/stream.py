@@ -147,7 +147,7 @@ def _written(task: ClusterTask, pieces: _Pieces, ends: list[int], share_bytes: i
                     found=f"{writer.rows} rows",
                 )
             output.put(body)
-            files.append(task.written(output, body, writer.rows, pc.unique(joined(keys, pa.string()))))
+            files.append(task.written(output, body, writer.rows, keys=pc.unique(joined(keys, pa.string()))))
         begin = end
     return files
 

@@ -18,7 +18,6 @@ from hudi_ops.files.base.base_file import BaseFileReader, encode_base_file
 from hudi_ops.files.base.output import BaseFileOutput
 from hudi_ops.files.base.repeated_columns import joined_rows
 from hudi_ops.files.slice.slice_scan import NOTHING_MERGED, MergeCounts
-from hudi_ops.files.statistics.collect import statistics_of_base
 from hudi_ops.formats.large_arrays import joined
 from hudi_ops.kernels.sorting.cuts import ends_of_shares
 from hudi_ops.kernels.sorting.order import SortOrder
@@ -58,18 +57,6 @@ class ClusterTask(RewriteTask):
         if not self.wanted.keys:
             return pa.array([], pa.string())
         return pc.unique(joined([self.merging[0].keys_of(rows)], pa.string()))
-
-    def written(
-        self, output: BaseFileOutput, body: pa.Buffer, count: int, keys: pa.Array, rows: pa.Table | None = None
-    ) -> WrittenFile:
-        """Return the statistics of a file of `count` rows.
-
-        With `rows`, its columns are not decoded again.
-        """
-        added, removed = (keys, keys.slice(0, 0)) if self.wanted.keys else (None, None)
-        facts = statistics_of_base(output.path, body, self.stored, self.wanted, rows=rows, added=added, removed=removed)
-        # Apache Hudi counts all rows as inserted.
-        return output.stat(count, body.size, inserted=count, updated=0, deleted=0), facts
 
 
 def cluster_group(task: ClusterTask) -> RewrittenGroup:
@@ -131,7 +118,7 @@ def _put(task: ClusterTask, output: BaseFileOutput, rows: pa.Table) -> WrittenFi
     rows = output.named(rows, task.stored)
     body = _encoded(task, rows)
     output.put(body)
-    return task.written(output, body, rows.num_rows, task.keys_brought(rows), rows)
+    return task.written(output, body, rows.num_rows, rows, task.keys_brought(rows))
 
 
 def _encoded(task: ClusterTask, rows: pa.Table) -> pa.Buffer:

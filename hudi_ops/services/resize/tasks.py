@@ -20,7 +20,6 @@ from hudi_ops.files.base.output import BaseFileOutput
 from hudi_ops.files.base.repeated_columns import joined_rows
 from hudi_ops.files.base.writer import ROW_GROUP_BYTES, BaseFileWriter
 from hudi_ops.files.slice.slice_scan import NOTHING_MERGED, MergeCounts, SliceScan
-from hudi_ops.files.statistics.collect import statistics_of_base
 from hudi_ops.formats.large_arrays import joined
 from hudi_ops.index.bucket_engine import RingEngine
 from hudi_ops.index.resizes import RingChange, holders_of
@@ -74,15 +73,6 @@ class ResizeTask(RewriteTask):
                 next_step="run `hudi-ops verify`; another writer of this table has another index, or a ring file was lost",
             )
         return found
-
-    def written(self, output: BaseFileOutput, body: pa.Buffer, count: int, rows: pa.Table | None = None) -> WrittenFile:
-        """Return the statistics of a file of `count` rows.
-
-        With `rows`, its columns are not decoded again.
-        """
-        facts = statistics_of_base(output.path, body, self.stored, self.wanted, rows=rows)
-        # As in a clustering of Apache Hudi, all rows count as inserted.
-        return output.stat(count, body.size, inserted=count, updated=0, deleted=0), facts
 
 
 def resize_group(task: ResizeTask) -> RewrittenGroup:

@@ -23,6 +23,7 @@ from hudi_ops.files.log.visible_blocks import BlockInstants
 from hudi_ops.files.names import base_file_name
 from hudi_ops.files.slice.file_scan import FileScan, FileTask
 from hudi_ops.files.slice.slice_scan import NOTHING_MERGED, MergeCounts, SliceScan, SliceTask
+from hudi_ops.files.statistics.collect import statistics_of_base
 from hudi_ops.files.statistics.statistics import NO_FACTS, FileStatistics, StatisticsRequest
 from hudi_ops.services.base.cost import COPIES, FOLDED_MAX, memory_of
 from hudi_ops.services.base.merging import merging_of
@@ -117,6 +118,23 @@ class RewriteTask:
         """Return the base file at a place among the task's outputs; `previous` is the one of its group that it follows."""
         name = base_file_name(file_id, self.number + place, self.epoch, self.instant)
         return BaseFileOutput(self.storage, self.instant, self.partition_path, file_id, name, previous)
+
+    def written(
+        self,
+        output: BaseFileOutput,
+        body: pa.Buffer,
+        count: int,
+        rows: pa.Table | None = None,
+        keys: pa.Array | None = None,
+    ) -> WrittenFile:
+        """Return the statistics of a file of `count` rows in a new file group.
+
+        With `rows`, its columns are not decoded again. `keys` are its record keys, each once, for an index that wants them.
+        """
+        added, removed = (keys, keys.slice(0, 0)) if keys is not None and self.wanted.keys else (None, None)
+        facts = statistics_of_base(output.path, body, self.stored, self.wanted, rows=rows, added=added, removed=removed)
+        # As in a clustering of Apache Hudi, all rows count as inserted.
+        return output.stat(count, body.size, inserted=count, updated=0, deleted=0), facts
 
 
 @dataclass(frozen=True)
