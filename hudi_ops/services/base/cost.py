@@ -45,7 +45,10 @@ def memory_of(stored_bytes: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TaskSize:
-    """Expected bytes that a task reads and writes; `files` is how often the fixed cost of its service counts."""
+    """Expected bytes that a task reads and writes.
+
+    `files` is how often the fixed cost of its service counts.
+    """
 
     bytes_in: int
     bytes_out: int

@@ -17,6 +17,7 @@ from hudi_ops.files.base.base_file import WriterSettings
 from hudi_ops.index.resizes import is_resize
 from hudi_ops.services.base.cost import Cost, Rates, TaskSize
 from hudi_ops.services.base.publish import Draft
+from hudi_ops.services.base.rewrite.result import rewrite_fields
 from hudi_ops.services.base.rewrite.service import ReplaceService
 from hudi_ops.services.base.rewrite.task import RewrittenGroup, task_fields
 from hudi_ops.services.base.service import Run, register
@@ -105,9 +106,8 @@ class Clustering(ReplaceService[ClusteringRequest, ClusteringChoice, PlanInputs,
     def result(self, run: ClusteringRun) -> ClusterResult:
         """Return counts of groups, files, rows and bytes."""
         sizes = [TaskSize(task.bytes_in, task.bytes_in) for task in run.tasks]
-        return ClusterResult.of(
-            run,
-            RATES.cost(sizes, run.engine, run.task_bytes),
+        return ClusterResult(
+            **rewrite_fields(run, RATES.cost(sizes, run.engine, run.task_bytes)),
             order=encode_order(run.inputs.order),
             spilled=sum(done.streamed for done in run.done),
         )

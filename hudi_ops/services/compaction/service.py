@@ -151,7 +151,10 @@ class Compaction(
 
 
 def size_of(slice_: Slice) -> TaskSize:
-    """Return the expected bytes of a merge: the new base file is as large as the old one, or as the log files."""
+    """Return the expected bytes of a merge.
+
+    The new base file is as large as the old one, or as the log files if there was none.
+    """
     return TaskSize(slice_.bytes_in, slice_.base_bytes or slice_.log_bytes)
 
 

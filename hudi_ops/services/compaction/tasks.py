@@ -30,7 +30,10 @@ GROUPS_IN_MEMORY = 8
 
 @dataclass(frozen=True, kw_only=True)
 class CompactTask(RewriteTask):
-    """One slice to merge; picklable. A merge moves no keys, so they are not among the wanted statistics."""
+    """One slice to merge; picklable.
+
+    A merge moves no keys, so they are not among the wanted statistics.
+    """
 
     @property
     def source(self) -> Slice:

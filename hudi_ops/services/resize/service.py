@@ -27,6 +27,7 @@ from hudi_ops.services.base.planned.leave_out import refuse_touched
 from hudi_ops.services.base.planned.rings import refuse_record_index
 from hudi_ops.services.base.planned.slices import files_of_instant
 from hudi_ops.services.base.publish import Draft
+from hudi_ops.services.base.rewrite.result import rewrite_fields
 from hudi_ops.services.base.rewrite.service import ReplaceService
 from hudi_ops.services.base.rewrite.task import RewrittenGroup, task_fields
 from hudi_ops.services.base.service import Run, register
@@ -193,9 +194,8 @@ class Resize(ReplaceService[ResizeRequest, ResizeChoice, PlanInputs, ResizeTask,
     def result(self, run: ResizeRun) -> ResizeResult:
         """Return counts of groups, files, rows and bytes."""
         sizes = [TaskSize(task.bytes_in, task.bytes_in, len(task.sources) + len(task.children)) for task in run.tasks]
-        return ResizeResult.of(
-            run,
-            RATES.cost(sizes, run.engine, run.task_bytes),
+        return ResizeResult(
+            **rewrite_fields(run, RATES.cost(sizes, run.engine, run.task_bytes)),
             splits=sum(len(task.children) > 1 for task in run.tasks),
             merges=sum(len(task.sources) > 1 for task in run.tasks),
             streamed=sum(done.streamed for done in run.done),

@@ -1,4 +1,4 @@
-"""Find the files of a plan on storage when it is executed: those that it names, and those that carry its instant.
+"""Find the files of a plan on storage: those that it names, and those of its instant.
 
 Source: docs/format.md §3.2, §9.2.
 """

@@ -1,4 +1,4 @@
-"""Base of the services that rewrite file groups into new ones, which a replace commit puts in their place.
+"""Base of the services that rewrite file groups and complete as a replace commit.
 
 Source: docs/protocol.md §14, §28.
 """
@@ -43,7 +43,7 @@ class ReplaceService(TableService[Request, Chosen, ReplacePlan, Inputs, Task, Re
         return Footprint.of_groups(source.key for source in task.sources)
 
     def outcome(self, run: Run[ReplacePlan, Inputs, Task, RewrittenGroup]) -> Write:
-        """Return a replace commit of the new files, which names every file group that was rewritten."""
+        """Return a replace commit of the new files, which names every rewritten file group."""
         wanted = wanted_of(run, keys=self.has_keys)
         replaced: dict[str, tuple[str, ...]] = {}
         for task in run.tasks:

@@ -1,4 +1,4 @@
-"""Task that reads the slices of a plan group and rewrites them into new base files, and its result.
+"""Task that rewrites the slices of a plan group into new base files, and its result.
 
 A task runs on any engine. Its input holds everything that it needs, and its result goes back as a value. Names and bytes of the
 files follow from the input, so every attempt of a task writes the same files.
@@ -115,7 +115,7 @@ class RewriteTask:
         return base_bytes if max(expected, base_bytes * COPIES + memory_of(log_bytes)) > limit_bytes else None
 
     def new_file(self, file_id: str, place: int, previous: DataFile | None = None) -> BaseFileOutput:
-        """Return the base file at a place among the task's outputs; `previous` is the one of its group that it follows."""
+        """Return the base file at a place among the outputs; `previous`: the last one of its group."""
         name = base_file_name(file_id, self.number + place, self.epoch, self.instant)
         return BaseFileOutput(self.storage, self.instant, self.partition_path, file_id, name, previous)
 
@@ -180,7 +180,7 @@ def task_fields(run: Run[Any, Any, Any, Any], *, keys: bool) -> dict[str, Any]:
 
 
 def wanted_of(run: Run[Any, Any, Any, Any], *, keys: bool) -> StatisticsRequest:
-    """Return the statistics that the metadata table needs of the new files; without `keys`, no record keys."""
+    """Return the statistics of new files for the metadata table; without `keys`, no record keys."""
     state = run.attempt.begun
     schema = table_schema(state.config, state.timeline, run.session.commits)
     wanted = wanted_facts(run.session, state, schema)
