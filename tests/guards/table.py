@@ -185,9 +185,9 @@ GUARDS = [
     ),
     _row(
         "file names carry the epoch",
-        "services/compaction/tasks.py",
-        "source.number, self.epoch, self.instant)",
-        "source.number, 0, self.instant)",
+        "services/base/rewrite/task.py",
+        "self.number + place, self.epoch, self.instant)",
+        "self.number + place, 0, self.instant)",
         "services/compaction/test_races.py",
     ),
     _row(

@@ -115,6 +115,10 @@ class Choice:
     def leave_unfit_to_wait(self) -> None:
         """Leave out work whose plan must not wait for its execution."""
 
+    def leave_out(self, reason: str, one: Candidate, why: str = "") -> None:
+        """Leave a candidate out for a reason of the service, by default with its size as the detail."""
+        self.others[reason].append((one, why or f"{one.bytes_in:,} bytes"))
+
     def waiting(self) -> Iterator[Candidate]:
         """Yield the candidates that are not planned."""
         yield from (found.candidate for found in (*self.below, *self.beyond))

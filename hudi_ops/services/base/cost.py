@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.protocol import Engine
@@ -42,27 +43,51 @@ def memory_of(stored_bytes: int) -> int:
     return round(stored_bytes * ARROW_PER_STORED * COPIES)
 
 
-def tasks_at_a_time(engine: Engine) -> int:
-    """Return the number of tasks that an engine runs at a time here; 1 where it is unknown."""
-    return engine.threads if isinstance(engine, LocalEngine) else 1
+@dataclass(frozen=True, slots=True)
+class TaskSize:
+    """Expected bytes that a task reads and writes.
 
-
-def cost_of_tasks(
-    seconds: Sequence[float], sizes: Sequence[int], bytes_out: int, parallel: int, memory_bytes: int | None
-) -> Cost:
-    """Return the cost of tasks, `parallel` at a time, from seconds and bytes read of each.
-
-    A task that would take more than `memory_bytes` streams its rows and stays within this limit. No task is split: the whole takes
-    at least as long as the longest.
+    `files` is how often the fixed cost of its service counts.
     """
-    at_a_time = max(1, min(parallel, len(sizes)))
-    held = sorted((memory_of(size) for size in sizes), reverse=True)[:at_a_time]
-    return Cost(
-        bytes_in=sum(sizes),
-        bytes_out=bytes_out,
-        seconds=round(PLAN_S + max(sum(seconds) / at_a_time, *seconds), 3) if sizes else 0.0,
-        memory_bytes=sum(held if memory_bytes is None else (min(one, memory_bytes) for one in held)),
-    )
+
+    bytes_in: int
+    bytes_out: int
+    files: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Speed of one core at the tasks of a service, for estimates.
+
+    Attributes:
+        fixed_s: further seconds of each task, or of each of its files: opening them, markers, puts.
+        read_bytes_per_s: stored bytes that are decoded and worked on in a second.
+        write_bytes_per_s: stored bytes that are encoded in a second; infinite if `read_bytes_per_s` includes that.
+    """
+
+    fixed_s: float
+    read_bytes_per_s: float
+    write_bytes_per_s: float = inf
+
+    def cost(self, tasks: Sequence[TaskSize], engine: Engine, memory_bytes: int | None = None) -> Cost:
+        """Return the cost of tasks; an engine whose threads are unknown runs one at a time.
+
+        A task that would take more than `memory_bytes` streams its rows and stays within this limit. No task is split: the whole
+        takes at least as long as the longest.
+        """
+        threads = engine.threads if isinstance(engine, LocalEngine) else 1
+        at_a_time = max(1, min(threads, len(tasks)))
+        seconds = [
+            self.fixed_s * task.files + task.bytes_in / self.read_bytes_per_s + task.bytes_out / self.write_bytes_per_s
+            for task in tasks
+        ]
+        held = sorted((memory_of(task.bytes_in) for task in tasks), reverse=True)[:at_a_time]
+        return Cost(
+            bytes_in=sum(task.bytes_in for task in tasks),
+            bytes_out=sum(task.bytes_out for task in tasks),
+            seconds=round(PLAN_S + max(sum(seconds) / at_a_time, *seconds), 3) if tasks else 0.0,
+            memory_bytes=sum(held if memory_bytes is None else (min(one, memory_bytes) for one in held)),
+        )
 
 
 def error_of(expected: Cost, was: Cost) -> CostError:

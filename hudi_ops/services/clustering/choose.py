@@ -19,7 +19,7 @@ from hudi_ops.errors import InvalidRequest, NotFound, Unsupported
 from hudi_ops.files.base.base_file import BaseFileReader
 from hudi_ops.kernels.sorting.order import UNSORTED, SortOrder
 from hudi_ops.services.base.choice import Candidate, Choice, Measured, Strategy, cancel_policy, count_of
-from hudi_ops.services.base.planned.choosing import pending_plans, slices_of
+from hudi_ops.services.base.planned.choosing import leave_out_pending, pending_plans, slices_of
 from hudi_ops.services.base.planned.starvation import held_back, release
 from hudi_ops.services.clustering.layout import ORDER_KEY, decode_order, say_order
 from hudi_ops.timeline.state import TableState
@@ -70,7 +70,7 @@ class ClusteringChoice(Choice):
 
     def leave_out_ordered(self, one: Candidate) -> None:
         """Leave out a file whose rows are in this order already."""
-        self.others[LeftReason.ORDERED].append((one, say_order(self.order)))
+        self.leave_out(LeftReason.ORDERED, one, say_order(self.order))
 
 
 def empty_choice(request: ClusteringRequest) -> ClusteringChoice:
@@ -100,13 +100,8 @@ def choose(session: Session, state: TableState, request: ClusteringRequest) -> C
     has_buckets = state.log.properties.facts.has_buckets
     plan_of = pending_plans(session, state, "clustering")
     slices, _ = slices_of(session, state, request.partitions)
-    free: list[Candidate] = []
-    for slice_ in slices:
-        candidate = Candidate(*slice_.key, slice_.base, slice_.logs)
-        if (plan := plan_of(slice_)) is not None:
-            choice.pending.append((candidate, plan))
-        else:
-            free.append(candidate)
+    candidates = [Candidate(*slice_.key, slice_.base, slice_.logs) for slice_ in slices]
+    free = leave_out_pending(choice, candidates, plan_of)
     ordered = frozenset() if request.rewrite else _ordered(session, state, choice.order, free)
 
     def groups(into: ClusteringChoice, candidates: Sequence[Candidate]) -> list[OutputGroup]:
@@ -229,7 +224,7 @@ def _groups_of_partition(
         elif one.key in ordered:
             choice.leave_out_ordered(one)
         else:
-            choice.others[LeftReason.LARGE].append((one, f"{one.bytes_in:,} bytes"))
+            choice.leave_out(LeftReason.LARGE, one)
     found = []
     for slices in _packed([*unsorted, *small], request.group_bytes):
         outputs = -(-sum(one.bytes_in for one in slices) // request.target_bytes) or 1
@@ -241,7 +236,7 @@ def _groups_of_partition(
             if one.key in ordered:
                 choice.leave_out_ordered(one)
             else:
-                choice.others[LeftReason.ALONE].append((one, f"{one.bytes_in:,} bytes"))
+                choice.leave_out(LeftReason.ALONE, one)
     return found
 
 

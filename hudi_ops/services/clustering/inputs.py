@@ -29,11 +29,6 @@ class GroupInput:
     outputs: tuple[str, ...]
     number: int
 
-    @property
-    def bytes_in(self) -> int:
-        """Return the bytes that are read."""
-        return sum(one.bytes_in for one in self.slices)
-
 
 @dataclass(frozen=True)
 class PlanInputs:
@@ -45,7 +40,7 @@ class PlanInputs:
     @property
     def bytes_in(self) -> int:
         """Return the bytes that are read."""
-        return sum(group.bytes_in for group in self.groups)
+        return sum(slice_.bytes_in for group in self.groups for slice_ in group.slices)
 
 
 def inputs_of_plan(session: Session, state: TableState, instant: str, plan: ReplacePlan) -> PlanInputs:

@@ -52,14 +52,14 @@ def stream_group(task: ClusterTask, base_bytes: float) -> tuple[list[WrittenFile
     """
     held, counts = [], NOTHING_MERGED
     for source in task.sources:
-        scan = task.reading.scan(source, task.scanned)
+        scan = task.scan(source, task.scanned)
         held.append(scan.count())
         counts += scan.counts if isinstance(scan, SliceScan) else NOTHING_MERGED
     rows = sum(held)
     share_bytes = max(1, min(task.memory_bytes // _SHARES, _SHARE_BYTES_MAX))
     with ExitStack() as stack:
         if task.order.curve == "none" or not rows:
-            pieces = task.reading.pieces(task.scanned)
+            pieces = task.pieces(task.scanned)
             sizes = [source.bytes_in for source in task.sources]
         else:
             expected = base_bytes + ARROW_PER_STORED * sum(source.log_bytes for source in task.sources)
@@ -77,8 +77,8 @@ def _sorted(
     The stack releases the disk.
     """
     heads = pa.schema([task.scanned.field(name) for name in task.order.columns])
-    sample = sampled(task.reading.pieces(heads), rows)
-    order, pieces = task.order, task.reading.pieces(task.scanned)
+    sample = sampled(task.pieces(heads), rows)
+    order, pieces = task.order, task.pieces(task.scanned)
     if task.order.is_curve:
         keyed = _keyed(task.order, sample)
         sample, pieces = keyed(sample), map(keyed, pieces)
@@ -147,7 +147,7 @@ def _written(task: ClusterTask, pieces: _Pieces, ends: list[int], share_bytes: i
                     found=f"{writer.rows} rows",
                 )
             output.put(body)
-            files.append(task.written(output, body, writer.rows, pc.unique(joined(keys, pa.string()))))
+            files.append(task.written(output, body, writer.rows, keys=pc.unique(joined(keys, pa.string()))))
         begin = end
     return files
 

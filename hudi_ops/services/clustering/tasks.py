@@ -18,7 +18,6 @@ from hudi_ops.files.base.base_file import BaseFileReader, encode_base_file
 from hudi_ops.files.base.output import BaseFileOutput
 from hudi_ops.files.base.repeated_columns import joined_rows
 from hudi_ops.files.slice.slice_scan import NOTHING_MERGED, MergeCounts
-from hudi_ops.files.statistics.collect import statistics_of_base
 from hudi_ops.formats.large_arrays import joined
 from hudi_ops.kernels.sorting.cuts import ends_of_shares
 from hudi_ops.kernels.sorting.order import SortOrder
@@ -26,7 +25,6 @@ from hudi_ops.kernels.sorting.sort import sort_indices
 from hudi_ops.services.base.rewrite.task import RewriteTask, RewrittenGroup, WrittenFile
 from hudi_ops.services.clustering.stream import stream_group
 from hudi_ops.view.file_group import DataFile
-from hudi_ops.view.slices import Slice
 
 _BLOCKS = 64
 """Blocks of rows whose sizes are taken for each output, to find where it ends."""
@@ -38,12 +36,10 @@ class ClusterTask(RewriteTask):
 
     Attributes:
         outputs: file ids of the new files. Rows are cut into that many of about equal bytes, in sort order.
-        previous: slice whose file id the one output keeps.
     """
 
     order: SortOrder
     outputs: tuple[str, ...]
-    previous: Slice | None = None
 
     @property
     def only_base(self) -> DataFile | None:
@@ -54,29 +50,13 @@ class ClusterTask(RewriteTask):
 
     def output(self, place: int) -> BaseFileOutput:
         """Return the base file at a place among the outputs."""
-        previous = self.previous.base if self.previous is not None else None
-        return self.new_file(self.outputs[place], place, previous)
+        return self.new_file(self.outputs[place], place)
 
     def keys_brought(self, rows: pa.Table) -> pa.Array:
-        """Return the record keys of rows for statistics, each once.
-
-        The result is empty if keys are not wanted or the file id stays.
-        """
-        if self.previous is not None or not self.wanted.keys:
+        """Return the record keys of rows for statistics, each once; none if they are not wanted."""
+        if not self.wanted.keys:
             return pa.array([], pa.string())
         return pc.unique(joined([self.merging[0].keys_of(rows)], pa.string()))
-
-    def written(
-        self, output: BaseFileOutput, body: pa.Buffer, count: int, keys: pa.Array, rows: pa.Table | None = None
-    ) -> WrittenFile:
-        """Return the statistics of a file of `count` rows.
-
-        With `rows`, its columns are not decoded again.
-        """
-        added, removed = (keys, keys.slice(0, 0)) if self.wanted.keys else (None, None)
-        facts = statistics_of_base(output.path, body, self.stored, self.wanted, rows=rows, added=added, removed=removed)
-        # Apache Hudi counts all rows as inserted, also where the file id stays.
-        return output.stat(count, body.size, inserted=count, updated=0, deleted=0), facts
 
 
 def cluster_group(task: ClusterTask) -> RewrittenGroup:
@@ -90,7 +70,7 @@ def cluster_group(task: ClusterTask) -> RewrittenGroup:
         Unavailable: the storage does not answer, or the disk is too small for a group that is larger than memory.
         InvalidRequest: a sort column has a nested type.
     """
-    base_bytes = task.reading.unfolded_bytes(task.memory_bytes)
+    base_bytes = task.unfolded_bytes()
     files, counts = _rewritten(task) if base_bytes is None else stream_group(task, base_bytes)
     return RewrittenGroup.of(files, counts, streamed=base_bytes is not None)
 
@@ -99,7 +79,7 @@ def _rewritten(task: ClusterTask) -> tuple[list[WrittenFile], MergeCounts]:
     """Rewrite a group whose rows fit into memory."""
     parts, counts = [task.scanned.empty_table()], NOTHING_MERGED
     for source in task.sources:
-        part, merged = task.reading.table(source)
+        part, merged = task.read(source)
         parts.append(part)
         counts += merged
     rows = joined_rows(parts[1:] or parts)
@@ -138,7 +118,7 @@ def _put(task: ClusterTask, output: BaseFileOutput, rows: pa.Table) -> WrittenFi
     rows = output.named(rows, task.stored)
     body = _encoded(task, rows)
     output.put(body)
-    return task.written(output, body, rows.num_rows, task.keys_brought(rows), rows)
+    return task.written(output, body, rows.num_rows, rows, task.keys_brought(rows))
 
 
 def _encoded(task: ClusterTask, rows: pa.Table) -> pa.Buffer:

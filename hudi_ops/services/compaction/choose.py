@@ -16,7 +16,7 @@ from hudi_ops.files.log.log_file import LogFileReader
 from hudi_ops.files.log.visible_blocks import BlockInstants, visible_blocks
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.services.base.choice import Candidate, Choice, Measured, Strategy, cancel_policy, measured, within
-from hudi_ops.services.base.planned.choosing import pending_plans, slices_of
+from hudi_ops.services.base.planned.choosing import leave_out_pending, pending_plans, slices_of
 from hudi_ops.services.base.planned.starvation import held_back, release
 from hudi_ops.timeline.content.plans import CompactionPlan, read_plan
 from hudi_ops.timeline.log.commit_log import Pointer
@@ -83,18 +83,11 @@ def choose(session: Session, state: TableState, request: CompactionRequest) -> C
     choice = empty_choice(request)
     settings = request.cancel_settings(session.upkeep.cancel)
     choice.cancel = cancel_policy(settings, settings.on_overlap)
-    free: list[Candidate] = []
     plan_of = pending_plans(session, state, "compaction")
     slices, choice.elsewhere = _slices(session, state, request.partitions)
-    for group in slices:
-        if not group.logs:
-            choice.bare += 1
-            continue
-        candidate = _candidate(state, group)
-        if (plan := plan_of(group)) is not None:
-            choice.pending.append((candidate, plan))
-        else:
-            free.append(candidate)
+    logged = [_candidate(state, group) for group in slices if group.logs]
+    choice.bare = len(slices) - len(logged)
+    free = leave_out_pending(choice, logged, plan_of)
     reached, choice.below = measured(choice.strategy, free, choice.threshold, session.ctx.clock.now_ms())
     looked_at: dict[tuple[str, str], str] = {}
     starved = held_back(session, state, "compaction", request.starvation)

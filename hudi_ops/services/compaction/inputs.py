@@ -33,14 +33,9 @@ class PlanInputs:
     replaced: int
 
     @property
-    def sizes(self) -> list[tuple[int, int]]:
-        """Return (bytes of the base file, bytes of the log files) of each slice."""
-        return [(each.base_bytes, each.log_bytes) for each in self.slices]
-
-    @property
     def bytes_in(self) -> int:
         """Return the bytes that are read."""
-        return sum(map(sum, self.sizes))
+        return sum(slice_.bytes_in for slice_ in self.slices)
 
 
 def inputs_of_plan(session: Session, state: TableState, instant: str, plan: CompactionPlan) -> PlanInputs:

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hudi_ops.commit.apply.metadata_delta import wanted_facts
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.config.requests import CompactionRequest
 from hudi_ops.engine.protocol import Engine
-from hudi_ops.services.base.cost import Cost, tasks_at_a_time
-from hudi_ops.services.base.planned.instant_files import files_of_instant
+from hudi_ops.services.base.cost import Cost, Rates, TaskSize, error_of
+from hudi_ops.services.base.planned.slices import files_of_instant
 from hudi_ops.services.base.publish import Draft
+from hudi_ops.services.base.rewrite.task import RewrittenGroup, task_fields, wanted_of
 from hudi_ops.services.base.service import Run, TableService, register
 from hudi_ops.services.compaction.choose import (
     CompactionChoice,
@@ -26,23 +26,25 @@ from hudi_ops.services.compaction.choose import (
     refuse_unmergeable,
     refuse_without_logs,
 )
-from hudi_ops.services.compaction.cost import estimate
 from hudi_ops.services.compaction.draft import CompactionDraft
 from hudi_ops.services.compaction.inputs import PlanInputs, inputs_of_plan, refuse_missing_log_files
-from hudi_ops.services.compaction.result import CompactResult, result_of
-from hudi_ops.services.compaction.tasks import CompactedSlice, CompactTask, compact_slice, tasks_of
+from hudi_ops.services.compaction.result import CompactResult
+from hudi_ops.services.compaction.tasks import CompactTask, compact_slice
 from hudi_ops.services.metadata_table.compact import after_write
 from hudi_ops.timeline.content.plans import CompactionPlan
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.state import TableState
-from hudi_ops.view.schema import table_schema
+from hudi_ops.view.slices import Slice
 
-CompactionRun = Run[CompactionPlan, PlanInputs, CompactTask, CompactedSlice]
+CompactionRun = Run[CompactionPlan, PlanInputs, CompactTask, RewrittenGroup]
+
+RATES = Rates(0.05, read_bytes_per_s=40_000_000, write_bytes_per_s=30_000_000)
+"""Of base and log files that are merged, and of the new base files."""
 
 
 class Compaction(
     TableService[
-        CompactionRequest, CompactionChoice, CompactionPlan, PlanInputs, CompactTask, CompactedSlice, CompactResult
+        CompactionRequest, CompactionChoice, CompactionPlan, PlanInputs, CompactTask, RewrittenGroup, CompactResult
     ]
 ):
     """Merge log files into base files, one task for each file slice."""
@@ -78,8 +80,7 @@ class Compaction(
 
     def estimate(self, choice: CompactionChoice, engine: Engine) -> Cost:
         """Return the cost of merging the chosen slices."""
-        sizes = [(found.candidate.base_bytes, found.candidate.log_bytes) for found in choice.planned]
-        return estimate(sizes, tasks_at_a_time(engine))
+        return RATES.cost([size_of(found.candidate) for found in choice.planned], engine)
 
     def inputs(self, session: Session, attempt: Attempt, plan: CompactionPlan) -> PlanInputs:
         """Return the slices of the plan whose group was not replaced since."""
@@ -87,16 +88,19 @@ class Compaction(
 
     def tasks(self, run: CompactionRun) -> list[CompactTask]:
         """Return one task for each slice."""
-        return tasks_of(run)
+        fields = task_fields(run, keys=False)
+        return [
+            CompactTask(**fields, partition_path=slice_.partition_path, sources=(slice_,), number=slice_.number)
+            for slice_ in run.inputs.slices
+        ]
 
     def outcome(self, run: CompactionRun) -> Write:
         """Return a commit of the new base files."""
-        state = run.attempt.begun
-        schema = table_schema(state.config, state.timeline, run.session.commits)
         # A compaction moves no key, so an index that is built at the same time needs none.
-        wanted = replace(wanted_facts(run.session, state, schema), keys=True)
-        facts = [done.facts for done in run.done if done.facts is not None]
-        return Write("COMPACT", [done.stat for done in run.done], compacted=True, facts=facts, wanted=wanted)
+        wanted = replace(wanted_of(run, keys=True), keys=True)
+        facts = [facts for done in run.done for facts in done.facts]
+        stats = [stat for done in run.done for stat in done.stats]
+        return Write("COMPACT", stats, compacted=True, facts=facts, wanted=wanted)
 
     def check(self, session: Session, state: TableState, attempt: Attempt, plan: CompactionPlan) -> None:
         """Refuse a plan that lacks a log file below its instant."""
@@ -111,7 +115,7 @@ class Compaction(
 
     def files_written(self, run: CompactionRun) -> Sequence[str]:
         """Return the new base files."""
-        return [done.stat.path for done in run.done]
+        return [stat.path for done in run.done for stat in done.stats]
 
     def settled(self, session: Session) -> None:
         """Compact the metadata table if it has enough deltas."""
@@ -119,12 +123,39 @@ class Compaction(
 
     def result(self, run: CompactionRun) -> CompactResult:
         """Return counts, cost and the error of the estimate."""
-        return result_of(run)
+        slices, counts = run.inputs.slices, [done.counts for done in run.done]
+        expected = RATES.cost(list(map(size_of, slices)), run.engine, run.task_bytes)
+        actual = run.cost(run.inputs.bytes_in, sum(stat.file_size_in_bytes for done in run.done for stat in done.stats))
+        return CompactResult(
+            **run.result_fields,
+            slices=len(run.done),
+            replaced=run.inputs.replaced,
+            log_files=sum(len(slice_.logs) for slice_ in slices),
+            log_records=sum(one.log_records for one in counts),
+            corrupt_blocks=sum(one.corrupt_blocks for one in counts),
+            rows=sum(done.rows for done in run.done),
+            updated=sum(one.updated for one in counts),
+            deleted=sum(one.deleted for one in counts),
+            inserted=sum(one.inserted for one in counts),
+            ignored=sum(one.ignored for one in counts),
+            streamed=sum(done.streamed for done in run.done),
+            estimate=expected,
+            actual=actual,
+            estimate_error=error_of(expected, actual),
+        )
 
     def is_own(self, session: Session, state: TableState, found: Instant) -> bool:
         """Return whether a completed commit merged slices."""
         metadata = session.commits.metadata(state.timeline, found) if found.kind == "commit" else None
         return metadata is not None and metadata.is_merge
+
+
+def size_of(slice_: Slice) -> TaskSize:
+    """Return the expected bytes of a merge.
+
+    The new base file is as large as the old one, or as the log files if there was none.
+    """
+    return TaskSize(slice_.bytes_in, slice_.base_bytes or slice_.log_bytes)
 
 
 COMPACTION = register(Compaction())

@@ -8,107 +8,45 @@ Source: docs/format.md §3.1, §6.2, §9.2; docs/protocol.md §17.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from hudi_ops.commit.apply.metadata_delta import wanted_facts
-from hudi_ops.config.columns import FILE_NAME, RECORD_KEY
-from hudi_ops.files.base.base_file import BaseFileReader, WriterSettings, encode_base_file, stored_schema
+from hudi_ops.config.columns import RECORD_KEY
+from hudi_ops.files.base.base_file import BaseFileReader, encode_base_file
 from hudi_ops.files.base.output import BaseFileOutput
 from hudi_ops.files.base.writer import ROW_GROUP_BYTES, BaseFileWriter, ReplacedFile
-from hudi_ops.files.names import base_file_name
 from hudi_ops.files.slice.slice_scan import MergeCounts, SliceScan, SliceTask
 from hudi_ops.files.statistics.collect import statistics_of_base
-from hudi_ops.files.statistics.statistics import NO_FACTS, FileStatistics, StatisticsRequest
 from hudi_ops.services.base.cost import COPIES, FOLDED_MAX, memory_of
-from hudi_ops.services.base.merging import merging_of
-from hudi_ops.services.base.service import Run
-from hudi_ops.services.compaction.inputs import PlanInputs, SliceInput
-from hudi_ops.storage.protocol import Storage
+from hudi_ops.services.base.rewrite.task import RewriteTask, RewrittenGroup
 from hudi_ops.timeline.content.commit_metadata import WriteStat
-from hudi_ops.timeline.content.plans import CompactionPlan
-from hudi_ops.view.schema import table_schema
+from hudi_ops.view.slices import Slice
 
 GROUPS_IN_MEMORY = 8
 """Memory of a streamed slice, as a multiple of its row group: read, held, encoded and filtered at a time."""
 
 
-@dataclass(frozen=True)
-class CompactTask:
-    """One slice to merge.
+@dataclass(frozen=True, kw_only=True)
+class CompactTask(RewriteTask):
+    """One slice to merge; picklable.
 
-    `stored` are the columns of base files; `memory_bytes` limits the memory of a streamed slice. `streaming` follows from file
-    sizes; where rows need more memory than these suggest, the task decides to stream, equally in each attempt. `wanted` are the
-    statistics for the metadata table; keys are not among them, since a merge moves none.
+    A merge moves no keys, so they are not among the wanted statistics.
     """
 
-    storage: Storage
-    table_name: str
-    scan: SliceTask
-    stored: pa.Schema
-    source: SliceInput
-    instant: str
-    epoch: int
-    streaming: bool
-    memory_bytes: int
-    settings: WriterSettings = field(default_factory=WriterSettings)
-    wanted: StatisticsRequest = NO_FACTS
-
     @property
-    def bytes_in(self) -> int:
-        """Return the bytes of the files that are read."""
-        return self.source.bytes_in
+    def source(self) -> Slice:
+        """Return the slice that is merged."""
+        return self.sources[0]
 
     @property
     def output(self) -> BaseFileOutput:
         """Return the base file that is written."""
-        source = self.source
-        name = base_file_name(source.file_id, source.number, self.epoch, self.instant)
-        return BaseFileOutput(self.storage, self.instant, *source.key, name, source.base)
+        return self.new_file(self.source.file_id, 0, self.source.base)
 
 
-@dataclass(frozen=True)
-class CompactedSlice:
-    """Result of a slice: write statistics of its base file, and counts of log records."""
-
-    stat: WriteStat
-    counts: MergeCounts
-    streamed: bool
-    facts: FileStatistics | None = None
-
-
-def tasks_of(run: Run[CompactionPlan, PlanInputs, CompactTask, CompactedSlice]) -> list[CompactTask]:
-    """Return one task for each slice, in the plan's order.
-
-    Raises:
-        Unsupported: the table's merge rule is not known.
-    """
-    session, state = run.session, run.attempt.begun
-    schema = table_schema(state.config, state.timeline, session.commits)
-    wanted = replace(wanted_facts(session, state, schema), keys=False)
-    rules, instants = merging_of(state, schema)
-    stored = stored_schema(schema, rules.keys is None)
-    scanned = pa.schema([column for column in stored if column.name != FILE_NAME])
-    return [
-        CompactTask(
-            storage=session.ctx.storage,
-            table_name=state.config.name,
-            scan=SliceTask.of(session.ctx.storage, slice_, rules, instants, scanned),
-            stored=stored,
-            source=slice_,
-            instant=run.attempt.instant,
-            epoch=run.attempt.epoch,
-            streaming=memory_of(slice_.bytes_in) > run.task_bytes,
-            memory_bytes=run.task_bytes,
-            wanted=wanted,
-        )
-        for slice_ in run.inputs.slices
-    ]
-
-
-def compact_slice(task: CompactTask) -> CompactedSlice:
+def compact_slice(task: CompactTask) -> RewrittenGroup:
     """Merge a slice and write the next base file of its group, without deleted rows.
 
     Raises:
@@ -116,15 +54,16 @@ def compact_slice(task: CompactTask) -> CompactedSlice:
         NotFound: a file is gone.
         Unavailable: the storage does not answer, or the disk is too small for a slice that is larger than memory.
     """
-    streaming = task.streaming or unfolds_beyond(task)
-    scan = SliceScan(task.scan, streaming=streaming)
+    streaming = exceeds_memory(task)
+    scan = SliceScan(SliceTask.of(task.storage, task.source, *task.merging, task.scanned), streaming=streaming)
     path = task.output.path
     if not streaming:
         rows = task.output.named(scan.table(), task.stored)
         body = _encoded(task, rows, scan.counts)
         task.output.put(body)
         facts = statistics_of_base(path, body, task.stored, task.wanted, rows=rows)
-        return CompactedSlice(_stat(task, rows.num_rows, body.size, scan.counts), scan.counts, streaming, facts)
+        files = [(_stat(task, rows.num_rows, body.size, scan.counts), facts)]
+        return RewrittenGroup.of(files, scan.counts, streamed=False)
     replaced = ReplacedFile()
     if task.source.base is not None:
         previous = BaseFileReader(task.storage, task.source.base.path)
@@ -142,19 +81,22 @@ def compact_slice(task: CompactTask) -> CompactedSlice:
         body = writer.finish()
         task.output.put(body)
         facts = statistics_of_base(path, body, task.stored, task.wanted)
-        return CompactedSlice(_stat(task, writer.rows, body.size, scan.counts), scan.counts, streaming, facts)
+        files = [(_stat(task, writer.rows, body.size, scan.counts), facts)]
+        return RewrittenGroup.of(files, scan.counts, streamed=True)
 
 
-def unfolds_beyond(task: CompactTask) -> bool:
-    """Return whether a slice exceeds the memory limit by its rows, not by its file sizes.
+def exceeds_memory(task: CompactTask) -> bool:
+    """Return whether a slice exceeds the memory limit by its file sizes, or by its rows.
 
     Repeated values compress well. The first rows of the base file decide, so every attempt gets the same answer. They are read
     only where the limit is near.
     """
-    base = task.source.base
-    if base is None or FOLDED_MAX * memory_of(task.bytes_in) <= task.memory_bytes:
+    base, expected = task.source.base, memory_of(task.bytes_in)
+    if expected > task.memory_bytes:
+        return True
+    if base is None or FOLDED_MAX * expected <= task.memory_bytes:
         return False
-    return BaseFileReader(task.storage, base.path).unfolded_bytes(task.scan.columns) * COPIES > task.memory_bytes
+    return BaseFileReader(task.storage, base.path).unfolded_bytes(task.scanned.names) * COPIES > task.memory_bytes
 
 
 def _brought(counts: MergeCounts) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Never, cast
 
 from hudi_ops.commit.completion import Body
 from hudi_ops.commit.recover.built_indexes import list_built_indexes
@@ -71,28 +71,19 @@ class IndexInputs:
     catch_up: CatchUp | None = None
 
 
-@dataclass(frozen=True)
-class NoTask:
-    """Task of a build: it reads files in rounds of its own, so there is none."""
-
-    bytes_in: int = 0
+IndexRun = Run[IndexPlan, IndexInputs, Never, None]
 
 
-IndexRun = Run[IndexPlan, IndexInputs, NoTask, None]
+class IndexBuild(TableService[IndexRequest, IndexChoice, IndexPlan, IndexInputs, Never, None, IndexResult]):
+    """Build partitions of the metadata table while writers run.
 
-
-def run_nothing(task: NoTask) -> None:
-    """Run no task."""
-
-
-class IndexBuild(TableService[IndexRequest, IndexChoice, IndexPlan, IndexInputs, NoTask, None, IndexResult]):
-    """Build partitions of the metadata table while writers run."""
+    A build has no tasks: it reads files in rounds of its own.
+    """
 
     action = "indexing"
     command = "hudi-ops index"
     plan_type = IndexPlan
     result_type = IndexResult
-    run = staticmethod(run_nothing)
 
     def refuse_table(self, state: TableState) -> None:
         """Refuse tables that cannot be written.
@@ -144,9 +135,13 @@ class IndexBuild(TableService[IndexRequest, IndexChoice, IndexPlan, IndexInputs,
             raise
         return IndexInputs(partitions, reserved.state, seen, seen.size_bytes, reserved)
 
-    def tasks(self, run: IndexRun) -> list[NoTask]:
+    def tasks(self, run: IndexRun) -> list[Never]:
         """Return no tasks."""
         return []
+
+    @staticmethod
+    def run(task: Never) -> None:
+        """Run no task."""
 
     def outcome(self, run: IndexRun) -> Body:
         """Fill and announce once, add what completed since, return the completed file's maker."""

@@ -22,7 +22,7 @@ from hudi_ops.index.ring_files import RingReader
 from hudi_ops.services.base.choice import Candidate, Choice, Measured, Strategy, cancel_policy, count_of
 from hudi_ops.services.base.engine import choose_by_bytes
 from hudi_ops.services.base.merging import merging_of
-from hudi_ops.services.base.planned.choosing import naming, slices_of
+from hudi_ops.services.base.planned.choosing import leave_out_pending, naming, slices_of
 from hudi_ops.services.base.planned.revise import other_plans
 from hudi_ops.services.base.planned.rings import refuse_lost_ring, refuse_record_index, refuse_stray_groups
 from hudi_ops.services.resize.child_names import ChildNames
@@ -31,7 +31,6 @@ from hudi_ops.services.resize.points import PointTask, SplitPoint, find_point, s
 from hudi_ops.timeline.names import MERGING_ACTIONS
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import table_schema
-from hudi_ops.view.slices import Slice
 
 ACTION = "clustering"
 """Word of a resize's pending instants: on the timeline it is a clustering."""
@@ -86,10 +85,6 @@ class ResizeChoice(Choice):
             f"{count_of(len(self.planned), 'bucket')} into {outputs:,}: "
             f"{count_of(splits, 'split')}, {count_of(merges, 'merge')}"
         )
-
-    def leave_out(self, reason: LeftReason, one: Candidate, why: str = "") -> None:
-        """Leave a file group out for a reason, by default with its size as the detail."""
-        self.others[reason].append((one, why or f"{one.bytes_in:,} bytes"))
 
 
 def empty_choice(request: ResizeRequest) -> ResizeChoice:
@@ -249,25 +244,21 @@ def _bucketed(
         if inputs is not None and instant.action not in MERGING_ACTIONS
         for path, _ in inputs.groups
     }
-    slices: dict[str, list[Slice]] = defaultdict(list)
-    free: dict[str, list[Candidate]] = {}
-    for slice_ in slices_of(session, state, request.partitions)[0]:
-        slices[slice_.partition_path].append(slice_)
-        candidate = Candidate(*slice_.key, slice_.base, slice_.logs)
-        if (plan := resized.get(slice_.partition_path) or plan_of(slice_)) is not None:
-            choice.pending.append((candidate, plan))
-        else:
-            free.setdefault(slice_.partition_path, []).append(candidate)
+    slices, _ = slices_of(session, state, request.partitions)
+    candidates = [Candidate(*slice_.key, slice_.base, slice_.logs) for slice_ in slices]
+    free: dict[str, list[Candidate]] = defaultdict(list)
+    for one in leave_out_pending(choice, candidates, lambda one: resized.get(one.partition_path) or plan_of(one)):
+        free[one.partition_path].append(one)
     due: list[str] = []
-    for path, candidates in free.items():
-        small = [one for one in candidates if one.bytes_in < request.merge_bytes]
-        if (small and len(candidates) > 1) or any(one.bytes_in > request.split_bytes for one in candidates):
+    for path, buckets in free.items():
+        small = [one for one in buckets if one.bytes_in < request.merge_bytes]
+        if (small and len(buckets) > 1) or any(one.bytes_in > request.split_bytes for one in buckets):
             due.append(path)
             continue
-        for one in candidates:
+        for one in buckets:
             choice.leave_out(LeftReason.ALONE if one in small else LeftReason.FITTING, one)
     rings = _rings(session, state, due)
-    refuse_stray_groups(state.config.name, (one.key for path in due for one in slices[path]), rings)
+    refuse_stray_groups(state.config.name, (one.key for one in candidates if one.partition_path in rings), rings)
     found = {}
     for path, ring in rings.items():
         by_id = {one.file_id: one for one in free[path]}

@@ -38,11 +38,6 @@ class GroupInput:
     children: tuple[ChildRange, ...]
     number: int
 
-    @property
-    def bytes_in(self) -> int:
-        """Return the bytes that are read."""
-        return sum(one.bytes_in for one in self.slices)
-
 
 @dataclass(frozen=True)
 class PlanInputs:
@@ -59,7 +54,7 @@ class PlanInputs:
     @property
     def bytes_in(self) -> int:
         """Return the bytes that are read."""
-        return sum(group.bytes_in for group in self.groups)
+        return sum(slice_.bytes_in for group in self.groups for slice_ in group.slices)
 
 
 def inputs_of_plan(session: Session, state: TableState, instant: str, plan: ReplacePlan) -> PlanInputs:

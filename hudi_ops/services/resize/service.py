@@ -5,63 +5,60 @@ Source: docs/protocol.md §14, §27, §29; docs/format.md §10.3.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set as AbstractSet
+from collections.abc import Mapping, Set as AbstractSet
 from dataclasses import replace
 from typing import Any
 
-from hudi_ops.commit.apply.metadata_delta import wanted_facts
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.commit.undo.rollback_files import delete_files
-from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import Contender
 from hudi_ops.config.requests import ResizeRequest
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import Conflict
-from hudi_ops.files.base.base_file import stored_schema
 from hudi_ops.index.bucket_engine import ring_engine_of
 from hudi_ops.index.resizes import changes_of, is_resize
+from hudi_ops.index.ring import Child
 from hudi_ops.index.ring_files import resize_extra
-from hudi_ops.services.base.cost import Cost, tasks_at_a_time
-from hudi_ops.services.base.merging import merging_of
+from hudi_ops.services.base.cost import Cost, Rates, TaskSize
 from hudi_ops.services.base.pending import cancel_advice
-from hudi_ops.services.base.planned.instant_files import files_of_instant
 from hudi_ops.services.base.planned.leave_out import refuse_touched
 from hudi_ops.services.base.planned.rings import refuse_record_index
+from hudi_ops.services.base.planned.slices import files_of_instant
 from hudi_ops.services.base.publish import Draft
-from hudi_ops.services.base.rewrite.task import RewrittenGroup
-from hudi_ops.services.base.service import Run, TableService, register
+from hudi_ops.services.base.rewrite.result import rewrite_fields
+from hudi_ops.services.base.rewrite.service import ReplaceService
+from hudi_ops.services.base.rewrite.task import RewrittenGroup, task_fields
+from hudi_ops.services.base.service import Run, register
 from hudi_ops.services.metadata_table.compact import after_write
 from hudi_ops.services.resize.choose import ResizeChoice, choose, empty_choice, refuse_table
-from hudi_ops.services.resize.cost import estimate
 from hudi_ops.services.resize.draft import ResizeDraft
 from hudi_ops.services.resize.inputs import PlanInputs, inputs_of_plan
-from hudi_ops.services.resize.result import ResizeResult, result_of
+from hudi_ops.services.resize.result import ResizeResult
 from hudi_ops.services.resize.tasks import ResizeTask, resize_group
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS, Footprint
 from hudi_ops.timeline.content.plans import FilesByPartition, ReplacePlan
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import completes_as
 from hudi_ops.timeline.state import TableState
-from hudi_ops.view.schema import table_schema
 
 ResizeRun = Run[ReplacePlan, PlanInputs, ResizeTask, RewrittenGroup]
 
+RATES = Rates(0.02, read_bytes_per_s=15_000_000)
+"""Of buckets that are read, hashed and encoded, with the fixed cost of each file that is opened or written."""
 
-class Resize(
-    TableService[ResizeRequest, ResizeChoice, ReplacePlan, PlanInputs, ResizeTask, RewrittenGroup, ResizeResult]
-):
+
+class Resize(ReplaceService[ResizeRequest, ResizeChoice, PlanInputs, ResizeTask, ResizeResult]):
     """Rewrite buckets into others, one task for each plan group.
 
     It does not conflict with writes that put their rows into the child groups, too. Groups that other writes touched are left out.
     """
 
-    action = "clustering"
     name = "resize"
     command = "hudi-ops resize"
-    plan_type = ReplacePlan
     result_type = ResizeResult
+    has_keys = False
     role = "compaction"
     run = staticmethod(resize_group)
 
@@ -88,7 +85,9 @@ class Resize(
 
     def estimate(self, choice: ResizeChoice, engine: Engine) -> Cost:
         """Return the cost of rewriting the chosen groups."""
-        return estimate(choice, tasks_at_a_time(engine))
+        groups = choice.groups
+        sizes = [TaskSize(group.bytes_in, group.bytes_in, len(group.slices) + group.outputs) for group in groups]
+        return RATES.cost(sizes, engine)
 
     def refuse_plan(self, session: Session, state: TableState, plan: ReplacePlan, instant: str) -> None:
         """Refuse a plan that does not say its child groups, or a table with a record index."""
@@ -109,36 +108,28 @@ class Resize(
 
     def tasks(self, run: ResizeRun) -> list[ResizeTask]:
         """Return one task for each plan group."""
-        session, state, inputs = run.session, run.attempt.begun, run.inputs
-        schema = table_schema(state.config, state.timeline, session.commits)
-        merging = merging_of(state, schema)
-        stored = stored_schema(schema, merging[0].keys is None)
-        wanted = replace(wanted_facts(session, state, schema), keys=False)
-        engine = ring_engine_of(state.log.properties.facts)
+        inputs, fields = run.inputs, task_fields(run, keys=self.has_keys)
+        engine = ring_engine_of(run.attempt.begun.log.properties.facts)
         return [
             ResizeTask(
-                storage=session.ctx.storage,
-                table_name=state.config.name,
+                **fields,
                 partition_path=group.change.partition_path,
                 change=group.change,
                 sources=group.slices,
-                merging=merging,
-                stored=stored,
                 engine=engine,
                 children=group.children,
                 ring=inputs.rings[group.change.partition_path].instant,
-                instant=run.attempt.instant,
-                epoch=run.attempt.epoch,
                 number=group.number,
-                memory_bytes=run.task_bytes,
-                wanted=wanted,
             )
             for group in inputs.groups
         ]
 
-    def replaced_by(self, task: ResizeTask) -> Footprint:
-        """Return the file groups that a task rewrites."""
-        return Footprint.of_groups(source.key for source in task.sources)
+    def extra_of(self, run: ResizeRun) -> Mapping[str, str]:
+        """Return how the rings change."""
+        nodes: dict[str, list[Child]] = {}
+        for task in run.tasks:
+            nodes.setdefault(task.partition_path, []).extend(task.change.children)
+        return resize_extra({path: run.inputs.rings[path].instant for path in nodes}, nodes)
 
     def overtaking(self, run: ResizeRun, other: Contender) -> Contender | None:
         """Return a write without the file groups whose children got its rows, too.
@@ -196,42 +187,19 @@ class Resize(
             [file.path for file in found if file.is_log and (file.partition_path, file.file_id) in children],
         )
 
-    def outcome(self, run: ResizeRun) -> Write:
-        """Return a replace commit of the children's base files, which says how the rings change."""
-        state, rings = run.attempt.begun, run.inputs.rings
-        schema = table_schema(state.config, state.timeline, run.session.commits)
-        replaced: dict[str, tuple[str, ...]] = {}
-        nodes: dict[str, list[Any]] = {}
-        for task in run.tasks:
-            path = task.partition_path
-            replaced[path] = (*replaced.get(path, ()), *task.change.parents)
-            nodes.setdefault(path, []).extend(task.change.children)
-        return Write(
-            "CLUSTER",
-            [stat for done in run.done for stat in done.stats],
-            extra=resize_extra({path: rings[path].instant for path in nodes}, nodes),
-            replaced=replaced,
-            facts=[facts for done in run.done for facts in done.facts],
-            wanted=replace(wanted_facts(run.session, state, schema), keys=False),
-            removed=run.removed,
-        )
-
-    def files_unannounced(self, session: Session, attempt: Attempt, plan: ReplacePlan) -> list[str]:
-        """List base files of the plan's partitions that carry its instant."""
-        found = files_of_instant(session, {planned.partition_path for planned in plan.slices}, attempt.instant)
-        return [file.path for file in found if not file.is_log]
-
-    def files_written(self, run: ResizeRun) -> Sequence[str]:
-        """Return the new base files."""
-        return [stat.path for done in run.done for stat in done.stats]
-
     def settled(self, session: Session) -> None:
         """Compact the metadata table if it has enough deltas."""
         after_write(session)
 
     def result(self, run: ResizeRun) -> ResizeResult:
         """Return counts of groups, files, rows and bytes."""
-        return result_of(run)
+        sizes = [TaskSize(task.bytes_in, task.bytes_in, len(task.sources) + len(task.children)) for task in run.tasks]
+        return ResizeResult(
+            **rewrite_fields(run, RATES.cost(sizes, run.engine, run.task_bytes)),
+            splits=sum(len(task.children) > 1 for task in run.tasks),
+            merges=sum(len(task.sources) > 1 for task in run.tasks),
+            streamed=sum(done.streamed for done in run.done),
+        )
 
     def is_own(self, session: Session, state: TableState, found: Instant) -> bool:
         """Return whether a completed replace commit was a resize of ours."""

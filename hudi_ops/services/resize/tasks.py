@@ -20,7 +20,6 @@ from hudi_ops.files.base.output import BaseFileOutput
 from hudi_ops.files.base.repeated_columns import joined_rows
 from hudi_ops.files.base.writer import ROW_GROUP_BYTES, BaseFileWriter
 from hudi_ops.files.slice.slice_scan import NOTHING_MERGED, MergeCounts, SliceScan
-from hudi_ops.files.statistics.collect import statistics_of_base
 from hudi_ops.formats.large_arrays import joined
 from hudi_ops.index.bucket_engine import RingEngine
 from hudi_ops.index.resizes import RingChange, holders_of
@@ -75,15 +74,6 @@ class ResizeTask(RewriteTask):
             )
         return found
 
-    def written(self, output: BaseFileOutput, body: pa.Buffer, count: int, rows: pa.Table | None = None) -> WrittenFile:
-        """Return the statistics of a file of `count` rows.
-
-        With `rows`, its columns are not decoded again.
-        """
-        facts = statistics_of_base(output.path, body, self.stored, self.wanted, rows=rows)
-        # As in a clustering of Apache Hudi, all rows count as inserted.
-        return output.stat(count, body.size, inserted=count, updated=0, deleted=0), facts
-
 
 def resize_group(task: ResizeTask) -> RewrittenGroup:
     """Merge the slices of a plan group; write a base file for each child, even without rows.
@@ -96,18 +86,18 @@ def resize_group(task: ResizeTask) -> RewrittenGroup:
         Unavailable: the storage does not answer, or the disk is too small for a file that is larger than memory.
         Internal: rows were lost on the way.
     """
-    streaming = task.reading.unfolded_bytes(task.memory_bytes) is not None
+    streaming = task.unfolded_bytes() is not None
     files, counts = _streamed(task) if streaming else _rewritten(task)
     return RewrittenGroup.of(files, counts, streamed=streaming)
 
 
 def _rewritten(task: ResizeTask) -> tuple[list[WrittenFile], MergeCounts]:
     """Rewrite a group whose rows fit into memory."""
-    reading, counts = task.reading, NOTHING_MERGED
-    parts: list[pa.Table] = [reading.schema.empty_table()]
+    counts = NOTHING_MERGED
+    parts: list[pa.Table] = [task.scanned.empty_table()]
     held: list[Holders] = []
     for source in task.sources:
-        part, merged = reading.table(source)
+        part, merged = task.read(source)
         held.append(task.holders(source, part))
         parts.append(part)
         counts += merged
@@ -127,10 +117,10 @@ def _rewritten(task: ResizeTask) -> tuple[list[WrittenFile], MergeCounts]:
 
 def _streamed(task: ResizeTask) -> tuple[list[WrittenFile], MergeCounts]:
     """Rewrite a group in bounded memory: hash keys once, then read rows once for each child."""
-    reading, counts = task.reading, NOTHING_MERGED
+    counts = NOTHING_MERGED
     held: list[Holders] = []
     for source in task.sources:
-        scan = reading.scan(source, task.merging[0].key_columns)
+        scan = task.scan(source, task.merging[0].key_columns)
         held += [task.holders(source, pa.Table.from_batches([batch])) for batch in scan.batches()]
         counts += scan.counts if isinstance(scan, SliceScan) else NOTHING_MERGED
     holders = _joined(held)
@@ -162,8 +152,7 @@ def _put_streamed(task: ResizeTask, place: int, holders: Holders) -> WrittenFile
 
 def _rows_of(task: ResizeTask, place: int, holders: Holders) -> Iterator[pa.Table]:
     begin = 0
-    reading = task.reading
-    for piece in reading.pieces(reading.schema):
+    for piece in task.pieces(task.scanned):
         wanted = holders[begin : begin + piece.num_rows] == place
         begin += piece.num_rows
         if wanted.any():

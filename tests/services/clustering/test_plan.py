@@ -10,12 +10,13 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.config.write_settings import FileSizes
+from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.base.choice import Reason
-from hudi_ops.services.base.cost import memory_of
+from hudi_ops.services.base.cost import TaskSize, memory_of
 from hudi_ops.services.clustering.choose import LeftReason
-from hudi_ops.services.clustering.cost import estimate
 from hudi_ops.services.clustering.layout import ORDER_KEY, SORT_AND_SIZE, SORT_COLUMNS_KEY, SORT_IN_FILE
+from hudi_ops.services.clustering.service import RATES
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
@@ -197,10 +198,15 @@ def test_buckets_cannot_be_merged() -> None:
 
 
 def test_the_estimate_of_memory_keeps_to_the_limit() -> None:
-    sizes = [300 << 20, 10 << 20]
-    assert estimate(sizes, 2).memory_bytes == memory_of(sizes[0]) + memory_of(sizes[1])
-    assert estimate(sizes, 2, 1 << 30).memory_bytes == (1 << 30) + memory_of(sizes[1]), "the first is sorted on disk"
-    assert estimate(sizes, 1, 1 << 30).memory_bytes == 1 << 30
+    large, small = 300 << 20, 10 << 20
+
+    def memory(threads: int, memory_bytes: int | None = None) -> int | None:
+        sizes = [TaskSize(size, size) for size in (large, small)]
+        return RATES.cost(sizes, LocalEngine(threads), memory_bytes).memory_bytes
+
+    assert memory(2) == memory_of(large) + memory_of(small)
+    assert memory(2, 1 << 30) == (1 << 30) + memory_of(small), "the first is sorted on disk"
+    assert memory(1, 1 << 30) == 1 << 30
 
 
 @pytest.mark.parametrize("index", ["bloom", "simple_bucket"])

@@ -152,25 +152,6 @@ def comparable(found: FileStatistics) -> Any:
     return found.path, found.file_id, found.size_bytes, ranges, found.bloom, keys
 
 
-@pytest.mark.parametrize("memory_bytes", [1 << 30, TINY])
-def test_a_bucket_keeps_its_file_id_and_brings_no_keys(storage: MemoryStorage, memory_bytes: int) -> None:
-    source = task_of(storage).sources[0]
-    changes = {"sources": (source,), "outputs": (source.file_id,), "previous": source, "wanted": EVERYTHING}
-    done = cluster_group(task_of(storage, memory_bytes=memory_bytes, **changes))
-    (stat,), (facts,) = done.stats, done.facts
-    assert source.base is not None
-    assert (stat.file_id, stat.prev_base_file, stat.prev_commit) == (
-        source.file_id,
-        source.base.name,
-        source.base.instant,
-    )
-    assert facts.added is not None
-    assert facts.removed is not None
-    assert (len(facts.added), len(facts.removed)) == (0, 0)
-    keys = written(storage, done).column(RECORD_KEY)
-    assert BaseFileReader(storage, stat.path).footer.bloom.might_contain(keys).all()
-
-
 def test_counts_of_log_records_are_summed() -> None:
     storage = made(MERGE_ON_READ, ROWS, UPDATES)
     counts = cluster_group(task_of(storage)).counts

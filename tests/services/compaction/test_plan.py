@@ -6,11 +6,12 @@ import json
 
 import pytest
 
+from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.base.choice import Candidate, Reason, measured, within
 from hudi_ops.services.base.cost import ARROW_PER_STORED, COPIES, PLAN_S, Cost, error_of
 from hudi_ops.services.compaction.choose import STRATEGIES, LeftReason, parse_strategy
-from hudi_ops.services.compaction.cost import SLICE_S, estimate
+from hudi_ops.services.compaction.service import RATES, size_of
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.timeline.content.plans import CompactionPlan, decode_plan
@@ -177,6 +178,11 @@ def test_partitions_are_chosen_by_path_or_pattern(storage: MemoryStorage) -> Non
 
 
 def test_estimates_follow_from_bytes_and_parallelism() -> None:
+    def estimate(sizes: list[tuple[int, int]], threads: int, memory_bytes: int | None = None) -> Cost:
+        """Cost of slices, each given by the bytes of its base file and of its log file."""
+        slices = [candidate("slice", logs, base=base) for base, logs in sizes]
+        return RATES.cost(list(map(size_of, slices)), LocalEngine(threads), memory_bytes)
+
     one = estimate([(60_000_000, 0)], 1)
     assert (one.bytes_in, one.bytes_out, one.seconds) == (60_000_000, 60_000_000, 3.75)
     assert one.memory_bytes == 60_000_000 * ARROW_PER_STORED * COPIES
@@ -187,7 +193,7 @@ def test_estimates_follow_from_bytes_and_parallelism() -> None:
     assert estimate(both, 4, memory_bytes=1_000).memory_bytes == 4_000
     assert estimate([(0, 500)], 1).bytes_out == 500, "without a base file the log files are all there is"
     assert estimate([], 4) == Cost(0, 0, 0.0, 0)
-    assert estimate([(1, 1)] * 3, 1).seconds == pytest.approx(PLAN_S + 3 * SLICE_S, abs=0.01)
+    assert estimate([(1, 1)] * 3, 1).seconds == pytest.approx(PLAN_S + 3 * RATES.fixed_s, abs=0.01)
 
 
 def test_the_error_of_an_estimate_is_relative() -> None:

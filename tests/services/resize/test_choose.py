@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from hudi_ops.config.requests import ResizeRequest
+from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Conflict, Corrupt, InvalidRequest, Unsupported
 from hudi_ops.index.ring import HASHES, TOP
 from hudi_ops.index.ring_files import committed_path, ring_path
@@ -16,8 +17,8 @@ from hudi_ops.services.base.choice import Reason
 from hudi_ops.services.base.cost import PLAN_S, memory_of
 from hudi_ops.services.base.publish import publish_plan
 from hudi_ops.services.resize.choose import ACTION, LeftReason
-from hudi_ops.services.resize.cost import FILE_S, REWRITE_BYTES_PER_S, estimate
 from hudi_ops.services.resize.draft import ResizeDraft
+from hudi_ops.services.resize.service import RATES, RESIZE
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.timeline.names import instant_of_ms
@@ -381,13 +382,13 @@ def test_choosing_writes_nothing_and_repeats() -> None:
 def test_an_estimate_grows_with_bytes_and_files() -> None:
     found = chosen(opened(filled(CONSISTENT, SKEWED)))
     sizes = [group.bytes_in for group in found.groups]
-    each = [FILE_S * 3 + sizes[0] / REWRITE_BYTES_PER_S, FILE_S * 4 + sizes[1] / REWRITE_BYTES_PER_S]
-    cost = estimate(found, 1)
+    each = [RATES.fixed_s * files + size / RATES.read_bytes_per_s for files, size in zip((3, 4), sizes, strict=True)]
+    cost, beside = RESIZE.estimate(found, LocalEngine(1)), RESIZE.estimate(found, LocalEngine(2))
     assert (cost.bytes_in, cost.bytes_out) == (sum(sizes), sum(sizes))
     assert cost.seconds == round(PLAN_S + sum(each), 3)
-    assert estimate(found, 2).seconds == round(PLAN_S + max(sum(each) / 2, *each), 3)
-    assert estimate(found, 2).memory_bytes == memory_of(sizes[0]) + memory_of(sizes[1])
-    nothing = estimate(chosen(opened(filled(CONSISTENT, (SMALL, 0, 0, 0)))), 2)
+    assert beside.seconds == round(PLAN_S + max(sum(each) / 2, *each), 3)
+    assert beside.memory_bytes == memory_of(sizes[0]) + memory_of(sizes[1])
+    nothing = RESIZE.estimate(chosen(opened(filled(CONSISTENT, (SMALL, 0, 0, 0)))), LocalEngine(2))
     assert (nothing.bytes_in, nothing.seconds, nothing.memory_bytes) == (0, 0.0, 0)
 
 

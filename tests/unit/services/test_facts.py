@@ -17,12 +17,10 @@ from hudi_ops.files.base.base_file import BaseFileReader
 from hudi_ops.files.log.merge_rules import MergeRules
 from hudi_ops.files.log.visible_blocks import BlockInstants
 from hudi_ops.files.slice.slice_keys import SliceKeysTask, keys_of_slice
-from hudi_ops.files.slice.slice_scan import SliceTask
 from hudi_ops.files.statistics.collect import FileStatisticsTask, statistics_of_file
 from hudi_ops.files.statistics.statistics import NO_FACTS, FileStatistics, StatisticsRequest
 from hudi_ops.kernels.keys.keys import KeySpec
 from hudi_ops.kernels.merging.merge import Operation, Ordering
-from hudi_ops.services.compaction.inputs import SliceInput
 from hudi_ops.services.compaction.tasks import CompactTask, compact_slice
 from hudi_ops.services.write.tasks.append import write_bucket
 from hudi_ops.services.write.tasks.merge import BucketResult, BucketTask
@@ -30,6 +28,7 @@ from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.view.file_group import DataFile
+from hudi_ops.view.slices import Slice
 
 SCHEMA = pa.schema([
     ("id", pa.string()),
@@ -118,25 +117,22 @@ class Group:
 
     def compact(self, *, streaming: bool) -> FileStatistics:
         self.number += 1
-        stored, base = self.task.stored, self.base
-        names = tuple(name for name in stored.names if name != "_hoodie_file_name")
-        source = SliceInput("p=1", FILE_ID, base, self.logs, number=0)
-        needed = pa.schema([stored.field(name) for name in names])
-        scan = SliceTask.of(self.storage, source, self.rules, BlockInstants("9" * 17), needed)
         task = CompactTask(
             storage=self.storage,
             table_name="t",
-            scan=scan,
-            stored=stored,
-            source=source,
+            partition_path="p=1",
+            sources=(Slice("p=1", FILE_ID, self.base, self.logs),),
+            merging=(self.rules, BlockInstants("9" * 17)),
+            stored=self.task.stored,
             instant=f"2030010100000{self.number:04d}",
             epoch=0,
-            streaming=streaming,
-            memory_bytes=1 << 20,
+            number=0,
+            memory_bytes=1 << 12 if streaming else 1 << 30,
             wanted=replace(EVERYTHING, keys=False),
         )
-        facts = compact_slice(task).facts
-        assert facts is not None
+        done = compact_slice(task)
+        assert done.streamed == streaming
+        (facts,) = done.facts
         return facts
 
     def read_back(self, facts: FileStatistics, previous: DataFile | None = None) -> FileStatistics:

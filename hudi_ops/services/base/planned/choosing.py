@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from hudi_ops.commit.session import Session
 from hudi_ops.errors import InvalidRequest
+from hudi_ops.services.base.choice import Candidate, Choice
 from hudi_ops.services.base.planned.revise import other_plans
 from hudi_ops.services.base.slices import live_slices
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS, Footprint
@@ -48,6 +49,19 @@ def pending_plans(session: Session, state: TableState, action: str) -> Callable[
     Plans that a plan of `action` may cancel do not count.
     """
     return naming(other_plans(session, state, action, reach_back=True))
+
+
+def leave_out_pending(
+    choice: Choice, candidates: Iterable[Candidate], plan_of: Callable[[Slice], str | None]
+) -> list[Candidate]:
+    """Return the candidates of which `plan_of` names no plan; enter the others into the choice."""
+    free = []
+    for candidate in candidates:
+        if (plan := plan_of(candidate)) is not None:
+            choice.pending.append((candidate, plan))
+        else:
+            free.append(candidate)
+    return free
 
 
 def naming(plans: Iterable[tuple[Instant, Footprint | None]]) -> Callable[[Slice], str | None]:

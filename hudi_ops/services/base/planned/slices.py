@@ -1,11 +1,11 @@
-"""Read the slices that a plan names, as they are on storage when it is executed.
+"""Find the files of a plan on storage: those that it names, and those of its instant.
 
 Source: docs/format.md §3.2, §9.2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from hudi_ops.commit.session import Session
 from hudi_ops.errors import Corrupt
@@ -14,6 +14,7 @@ from hudi_ops.services.base.pending import cancel_advice
 from hudi_ops.timeline.content.plans import PlannedSlice
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.file_group import DataFile
+from hudi_ops.view.listing import StorageListing
 from hudi_ops.view.slices import Slice, merge_order
 
 
@@ -38,6 +39,13 @@ def read_slices(session: Session, state: TableState, instant: str, planned: Sequ
             )
     sizes = {path: info.size_bytes for path, info in found.items() if info is not None}
     return [_slice(one, sizes) for one in planned]
+
+
+def files_of_instant(session: Session, partitions: Iterable[str], instant: str) -> list[DataFile]:
+    """Return the base and log files of partitions that carry an instant."""
+    listing = StorageListing(session.ctx.storage, is_partitioned=True, engine=session.ctx.local_engine)
+    held = listing.files(sorted({*partitions}))
+    return [file for files in held.values() for file in files if file.instant == instant]
 
 
 def _paths(planned: PlannedSlice) -> list[str]:

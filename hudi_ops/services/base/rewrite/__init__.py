@@ -1,4 +1,4 @@
-"""Rewrite the slices of a plan group: task, reading and result.
+"""Rewrite the slices of a plan group: task, service and result.
 
 Imported by the kinds of services. Read first: task.py.
 """

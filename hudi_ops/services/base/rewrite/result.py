@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from hudi_ops.services.base.cost import Cost, CostError, error_of
 from hudi_ops.services.base.result import ServiceResult
-from hudi_ops.services.base.rewrite.task import RewriteTask, RewrittenGroup
+from hudi_ops.services.base.rewrite.task import RewrittenGroup
 from hudi_ops.services.base.service import Run
-
-T = TypeVar("T", bound=RewriteTask)
-Made = TypeVar("Made", bound="RewriteResult")
 
 
 @dataclass(frozen=True)
@@ -48,25 +44,22 @@ class RewriteResult(ServiceResult):
     estimate_error: CostError | None = None
 
 
-def rewrite_result(
-    made: Callable[..., Made], run: Run[Any, Any, T, RewrittenGroup], expected: Cost, **more: Any
-) -> Made:
-    """Return the result of a run that completed; `more` are the fields of one service alone."""
+def rewrite_fields(run: Run[Any, Any, Any, RewrittenGroup], expected: Cost) -> dict[str, Any]:
+    """Return the fields of a `RewriteResult` for a run that completed."""
     stats = [stat for done in run.done for stat in done.stats]
     actual = run.cost(sum(task.bytes_in for task in run.tasks), sum(stat.file_size_in_bytes for stat in stats))
-    return made(
+    return {
         **run.result_fields,
-        groups=len(run.tasks),
-        left_out=len(run.left_out),
-        replaced=sum(len(task.sources) for task in run.tasks),
-        files=len(stats),
-        rows=sum(done.rows for done in run.done),
-        log_records=sum(done.counts.log_records for done in run.done),
-        deleted=sum(done.counts.deleted for done in run.done),
-        bytes_in=actual.bytes_in,
-        bytes_out=actual.bytes_out,
-        estimate=expected,
-        actual=actual,
-        estimate_error=error_of(expected, actual),
-        **more,
-    )
+        "groups": len(run.tasks),
+        "left_out": len(run.left_out),
+        "replaced": sum(len(task.sources) for task in run.tasks),
+        "files": len(stats),
+        "rows": sum(done.rows for done in run.done),
+        "log_records": sum(done.counts.log_records for done in run.done),
+        "deleted": sum(done.counts.deleted for done in run.done),
+        "bytes_in": actual.bytes_in,
+        "bytes_out": actual.bytes_out,
+        "estimate": expected,
+        "actual": actual,
+        "estimate_error": error_of(expected, actual),
+    }

@@ -1,4 +1,4 @@
-"""Task that rewrites the slices of a plan group into new file groups, and its result.
+"""Task that rewrites the slices of a plan group into new base files, and its result.
 
 A task runs on any engine. Its input holds everything that it needs, and its result goes back as a value. Names and bytes of the
 files follow from the input, so every attempt of a task writes the same files.
@@ -6,27 +6,38 @@ files follow from the input, so every attempt of a task writes the same files.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from hudi_ops.commit.apply.metadata_delta import wanted_facts
 from hudi_ops.config.columns import FILE_NAME
-from hudi_ops.files.base.base_file import WriterSettings
+from hudi_ops.engine.stopping import check_stop
+from hudi_ops.files.base.base_file import BaseFileReader, WriterSettings, conform, stored_schema
 from hudi_ops.files.base.output import BaseFileOutput
+from hudi_ops.files.base.repeated_columns import decode_columns
 from hudi_ops.files.log.merge_rules import MergeRules
 from hudi_ops.files.log.visible_blocks import BlockInstants
 from hudi_ops.files.names import base_file_name
-from hudi_ops.files.slice.slice_scan import MergeCounts
+from hudi_ops.files.slice.file_scan import FileScan, FileTask
+from hudi_ops.files.slice.slice_scan import NOTHING_MERGED, MergeCounts, SliceScan, SliceTask
+from hudi_ops.files.statistics.collect import statistics_of_base
 from hudi_ops.files.statistics.statistics import NO_FACTS, FileStatistics, StatisticsRequest
-from hudi_ops.services.base.rewrite.sources import Sources
+from hudi_ops.services.base.cost import COPIES, FOLDED_MAX, memory_of
+from hudi_ops.services.base.merging import merging_of
+from hudi_ops.services.base.service import Run
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.content.commit_metadata import WriteStat
 from hudi_ops.view.file_group import DataFile
+from hudi_ops.view.schema import table_schema
 from hudi_ops.view.slices import Slice
 
 WrittenFile: TypeAlias = tuple[WriteStat, FileStatistics | None]
 """Statistics of a written file: for the commit, and for the metadata table."""
+_HELD_BYTES_MAX = 2 << 30
+"""Most memory of rows that are held whole, with their copy: Arrow's arrays of texts hold 2 GiB."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,15 +76,65 @@ class RewriteTask:
         """Return the columns that are read: all but the file name."""
         return pa.schema([column for column in self.stored if column.name != FILE_NAME])
 
-    @property
-    def reading(self) -> Sources:
-        """Return how its slices are read."""
-        return Sources(self.storage, self.sources, self.merging, self.scanned)
+    def read(self, source: Slice) -> tuple[pa.Table, MergeCounts]:
+        """Read a slice; a column of few values stays a dictionary if no log files are merged."""
+        if source.logs or source.base is None:
+            scan = SliceScan(SliceTask.of(self.storage, source, *self.merging, self.scanned))
+            return scan.table(), scan.counts
+        reader = BaseFileReader(self.storage, source.base.path, keep_encoded=True)
+        check_stop()
+        rows = conform(reader.read(self.scanned.names), self.scanned, source.base.path)
+        return decode_columns(rows, self.merging[0].key_columns.names), NOTHING_MERGED
+
+    def scan(self, source: Slice, schema: pa.Schema) -> SliceScan | FileScan:
+        """Open a slice whose rows are streamed, with the columns of `schema`."""
+        if source.logs or source.base is None:
+            return SliceScan(SliceTask.of(self.storage, source, *self.merging, schema), streaming=True)
+        base = FileTask(self.storage, source.base.path, source.base.size_bytes, schema, tuple(schema.names))
+        return FileScan(base, streaming=True)
+
+    def pieces(self, schema: pa.Schema) -> Iterator[pa.Table]:
+        """Yield the rows of all slices piece by piece; their order does not depend on the columns."""
+        for source in self.sources:
+            for batch in self.scan(source, schema).batches():
+                yield pa.Table.from_batches([batch])
+
+    def unfolded_bytes(self) -> float | None:
+        """Return the expected bytes of base rows in memory; None if all rows fit into memory.
+
+        If the result is a number, the slices are streamed. It follows from file sizes and, near the limit, from the first rows of
+        each file, since repeated values compress well. So every attempt gets the same answer.
+        """
+        limit_bytes = min(self.memory_bytes, _HELD_BYTES_MAX)
+        expected = memory_of(self.bytes_in)
+        if FOLDED_MAX * expected <= limit_bytes:
+            return None
+        bases = [BaseFileReader(self.storage, source.base.path) for source in self.sources if source.base is not None]
+        base_bytes = sum(reader.unfolded_bytes(self.scanned.names) for reader in bases)
+        log_bytes = sum(source.log_bytes for source in self.sources)
+        return base_bytes if max(expected, base_bytes * COPIES + memory_of(log_bytes)) > limit_bytes else None
 
     def new_file(self, file_id: str, place: int, previous: DataFile | None = None) -> BaseFileOutput:
-        """Return the base file of a new file group; `place` is its index among the task's outputs."""
+        """Return the base file at a place among the outputs; `previous`: the last one of its group."""
         name = base_file_name(file_id, self.number + place, self.epoch, self.instant)
         return BaseFileOutput(self.storage, self.instant, self.partition_path, file_id, name, previous)
+
+    def written(
+        self,
+        output: BaseFileOutput,
+        body: pa.Buffer,
+        count: int,
+        rows: pa.Table | None = None,
+        keys: pa.Array | None = None,
+    ) -> WrittenFile:
+        """Return the statistics of a file of `count` rows in a new file group.
+
+        With `rows`, its columns are not decoded again. `keys` are its record keys, each once, for an index that wants them.
+        """
+        added, removed = (keys, keys.slice(0, 0)) if keys is not None and self.wanted.keys else (None, None)
+        facts = statistics_of_base(output.path, body, self.stored, self.wanted, rows=rows, added=added, removed=removed)
+        # As in a clustering of Apache Hudi, all rows count as inserted.
+        return output.stat(count, body.size, inserted=count, updated=0, deleted=0), facts
 
 
 @dataclass(frozen=True)
@@ -95,3 +156,32 @@ class RewrittenGroup:
         stats = tuple(stat for stat, _ in files)
         facts = tuple(found for _, found in files if found is not None)
         return cls(stats, facts, counts, sum(stat.num_writes for stat in stats), streamed)
+
+
+def task_fields(run: Run[Any, Any, Any, Any], *, keys: bool) -> dict[str, Any]:
+    """Return the fields that all tasks of a run have in common; `keys` as in `wanted_of`.
+
+    Raises:
+        Unsupported: the table's merge rule is not known.
+    """
+    state = run.attempt.begun
+    schema = table_schema(state.config, state.timeline, run.session.commits)
+    merging = merging_of(state, schema)
+    return {
+        "storage": run.session.ctx.storage,
+        "table_name": state.config.name,
+        "merging": merging,
+        "stored": stored_schema(schema, merging[0].keys is None),
+        "instant": run.attempt.instant,
+        "epoch": run.attempt.epoch,
+        "memory_bytes": run.task_bytes,
+        "wanted": wanted_of(run, keys=keys),
+    }
+
+
+def wanted_of(run: Run[Any, Any, Any, Any], *, keys: bool) -> StatisticsRequest:
+    """Return the statistics of new files for the metadata table; without `keys`, no record keys."""
+    state = run.attempt.begun
+    schema = table_schema(state.config, state.timeline, run.session.commits)
+    wanted = wanted_facts(run.session, state, schema)
+    return wanted if keys else replace(wanted, keys=False)
