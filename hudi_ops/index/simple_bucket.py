@@ -56,7 +56,7 @@ class Tagger:
             ranges_of: ranges of each partition of a table with hash rings; None: those of the initial ring.
 
         Raises:
-            InvalidRequest: a key or partition value that is missing, null or cannot be used; names field and row.
+            InvalidRequest: a key or partition value that is missing, null, ambiguous or cannot be used; names field and row.
         """
         return self.split_sized(rows, ranges_of)[0]
 
@@ -64,7 +64,7 @@ class Tagger:
         self, rows: pa.Table, ranges_of: RangesOf | None = None
     ) -> tuple[list[tuple[str, int, pa.Table]], int]:
         """Return the result of `split`, and the Arrow bytes of all parts."""
-        keys = record_keys(rows, self.keys)
+        keys = record_keys(rows, self.keys, refuse_ambiguous=True)
         paths = partition_paths(rows, self.partitions)
         names, codes = paths.dictionary.to_pylist(), paths.indices.to_numpy(zero_copy_only=False)
         if ranges_of is not None and isinstance(self.engine, RingEngine):

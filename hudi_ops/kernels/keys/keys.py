@@ -17,7 +17,8 @@ from hudi_ops.kernels.text import key_column, print_values
 from hudi_ops.kernels.time_paths import time_paths
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-EMPTY_KEY_PART = "__empty__"
+EMPTY_KEY_PART, NULL_KEY_PART = "__empty__", "__null__"
+"""Texts that stand for an empty string and for a null in the key of several fields. We refuse nulls; Apache Hudi writes them."""
 
 _ENCODED = re.compile(r"[\x01-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -55,12 +56,14 @@ class PartitionSpec:
     time: TimePartition | None = None
 
 
-def record_keys(data: pa.Table, spec: KeySpec) -> pa.Array:
+def record_keys(data: pa.Table, spec: KeySpec, *, refuse_ambiguous: bool = False) -> pa.Array:
     """Return the record key of every row (docs/format.md §6.5).
+
+    The text of a key of several fields has no escapes. Writers refuse values by which the keys of different rows could be equal.
 
     Raises:
         InvalidRequest: a key column is missing; a key field is null, or all of them are empty strings (details: `row`,
-            `field`); or several fields without names.
+            `field`); a value that `refuse_ambiguous` refuses; or several fields without names.
         Unsupported: a key field of a type without a safe text. Raised by `key_column`.
     """
     if not spec.fields or (len(spec.fields) > 1 and not spec.encode_names):
@@ -70,10 +73,12 @@ def record_keys(data: pa.Table, spec: KeySpec) -> pa.Array:
         )
     parts: list[pa.Array] = []
     blank: npt.NDArray[np.bool_] | None = None
-    for field in spec.fields:
+    for field, following in zip(spec.fields, (*spec.fields[1:], None), strict=True):
         column = key_column(data, field)
         _refuse_null(column, field)
         text = print_values(column, field)
+        if refuse_ambiguous and len(spec.fields) > 1:
+            _refuse_ambiguous(text, field, following)
         is_blank = pc.equal(text, "")
         blank = np.asarray(is_blank) if blank is None else blank & np.asarray(is_blank)
         parts.append(pc.if_else(is_blank, EMPTY_KEY_PART, text) if spec.encode_names else text)
@@ -223,6 +228,30 @@ def _refuse_null(column: pa.Array, field: str) -> None:
     row = first_null_row(column)
     if row is not None:
         _refuse_row(row, field, "is null", field)
+
+
+def _refuse_ambiguous(text: pa.Array, field: str, following: str | None) -> None:
+    """Refuse a text that holds the beginning of the next field, or that stands for an empty string or a null.
+
+    In other keys, the next field begins at the first text that looks like its beginning, so that one row alone makes each key.
+
+    Raises:
+        InvalidRequest: names the first such row.
+    """
+    found = pc.is_in(text, value_set=pa.array([EMPTY_KEY_PART, NULL_KEY_PART], text.type))
+    if following is not None:
+        found = pc.or_(found, pc.match_substring(text, f",{following}:"))
+    if pc.any(found).as_py():
+        row = pc.index(found, True).as_py()
+        raise InvalidRequest(
+            f"Row {row}: with this value of the key field {field!r} two different rows could get one record key.",
+            expected=f"neither {EMPTY_KEY_PART} nor {NULL_KEY_PART}"
+            + (f", nor a text that contains ',{following}:'" if following is not None else ""),
+            found=repr(text[row].as_py())[:200],
+            next_step="Correct the row, or choose other key fields, for example a single one.",
+            row=row,
+            field=field,
+        )
 
 
 def _refuse_row(row: int, field: str, state: str, fields: str) -> None:

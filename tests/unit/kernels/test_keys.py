@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from hypothesis import example, given, settings, strategies as st
 
 from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.kernels.keys.keys import KeySpec, PartitionSpec, partition_paths, record_keys
+from tests.bounds import examples
 
 VECTORS = json.loads((Path(__file__).parent / "bucket_vectors.json").read_text())
 TYPES = {
@@ -150,3 +152,21 @@ def test_folders_longer_than_a_disk_holds_are_refused(value: str, encode: bool) 
         paths(pa.table({"q": ["x"] * 2, "p": ["fine", value]}), "q", "p", hive=True, encode=encode)
     assert (caught.value.details["row"], caught.value.details["field"]) == (1, "p")
     assert caught.value.found == f"{2 + lengths[encode]} bytes"
+
+
+PIECES = st.lists(st.sampled_from(["a", ",", ":", ",l:", ",m:", "__empty__", "__null__"]), max_size=3).map("".join)
+
+
+@given(st.lists(st.tuples(PIECES, PIECES, PIECES), min_size=2, max_size=8, unique=True))
+@example([("a,l:a", "a", "a"), ("a", "a,l:a", "a")])
+@example([("a", "__empty__", "a"), ("a", "", "a")])
+@settings(max_examples=examples(400, 5_000), deadline=None)
+def test_keys_of_different_rows_differ_or_one_row_is_refused(rows: list[tuple[str, str, str]]) -> None:
+    data = pa.table(dict(zip("klm", zip(*rows, strict=True), strict=True)))
+    try:
+        keys = record_keys(data, KeySpec(("k", "l", "m"), True), refuse_ambiguous=True).to_pylist()
+    except InvalidRequest as refused:
+        value = data[refused.details["field"]][refused.details["row"]].as_py()
+        assert value in {"", "__empty__", "__null__"} or ",l:" in value or ",m:" in value
+    else:
+        assert len(set(keys)) == len(rows)
