@@ -25,13 +25,10 @@ from benchmarks.concurrency.cases import CASES, Case, Run
 from benchmarks.concurrency.contender import SCHEMA
 from benchmarks.concurrency.report import report
 from benchmarks.harness import machine
+from benchmarks.harness.places import BUNDLE, INTEROP_PYTHON, RESULTS, ROOT
 from hudi_ops import Table
 from hudi_ops.concurrency.lock.embedded_zookeeper import EmbeddedZooKeeper
 
-ROOT = Path(__file__).resolve().parents[2]
-INTEROP = ROOT / ".interop"
-BUNDLE = INTEROP / "jars" / "hudi-spark3.5-bundle_2.12-1.1.1.jar"
-RESULTS = ROOT / "benchmarks" / "results"
 ROWS = 100
 
 
@@ -89,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _options(arguments)
     needs_hudi = any(not case.is_ours for case in options.cases)
-    for path in (INTEROP / "venv" / "bin" / "python", BUNDLE) if needs_hudi else ():
+    for path in (INTEROP_PYTHON, BUNDLE) if needs_hudi else ():
         if not path.exists():
             print(f"{path} is missing.\n  Next: run bin/bootstrap --interop", file=sys.stderr)
             return 2
@@ -127,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _talkers(cases: Sequence[Case], work: Path) -> list[Talker]:
     if not cases[0].is_ours:
-        python = INTEROP / "venv" / "bin" / "python"
+        python = INTEROP_PYTHON
         told = ["--jar", str(BUNDLE), "--work", str(work)]
         return [Talker([str(python), "-m", "benchmarks.concurrency.hudi_contender", *told], work / "hudi.log")]
     return [

@@ -1,4 +1,4 @@
-"""Wedged states that Apache Hudi 1.1.1 leaves, made by it, and repaired by `hudi-ops repair`: rows stay, and it writes on.
+"""Wedged states that Apache Hudi leaves, made by it, and repaired by `hudi-ops repair`: rows stay, and it writes on.
 
 A state is made by a call of Apache Hudi, by a commit of it that fails, or by the death of its process at a point.
 """

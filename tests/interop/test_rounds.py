@@ -1,4 +1,4 @@
-"""Rounds in turn with Apache Hudi 1.1.1 on version 9 and 1.0.2 on version 8: rows stay a dict's in every reader.
+"""Rounds in turn with Apache Hudi on version 9, and its last release for version 8: rows stay a dict's in every reader.
 
 In each round one side writes, and either cleans, archives, saves, restores, merges, or finishes the other's pending clean, in an
 order that a seed shuffles. Full plays few rounds of one table for each version; the soak plays 20 of each kind of table.

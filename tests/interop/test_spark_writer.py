@@ -1,4 +1,4 @@
-"""Saves of our own Spark: rows equal a model, Apache Hudi 1.1.1 and the `hudi` package read them, each save is one commit."""
+"""Saves of our own Spark: rows equal a model, Apache Hudi and the `hudi` package read them, each save is one commit."""
 
 from __future__ import annotations
 
