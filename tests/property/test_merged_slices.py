@@ -75,7 +75,7 @@ def expected(
 
 
 def check(model: ModelSlice, where: str | None, batch_rows: int | None, only: frozenset[str] | None = None) -> None:
-    condition = parse_where(where) if where is not None else None
+    condition = parse_where(where).bind(SCHEMA) if where is not None else None
     if only is not None:
         of_these = member(COMMIT_TIME, sorted(only))
         condition = of_these if condition is None else both(condition, of_these)
