@@ -11,6 +11,7 @@ import random
 from collections import defaultdict
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from hudi_ops.config.tables_file import load_tables
