@@ -4,7 +4,7 @@ Where this library and DuckDB differ by intention, the second text says in DuckD
 
 - NaN is unequal to everything, itself included, and neither less nor greater; DuckDB takes it for the greatest number.
 - A `float` column counts as doubles, so `single = 0.1` finds no 0.1 of single precision; DuckDB rounds the literal instead.
-- A number in scientific notation is exact where it is compared with exact numbers; DuckDB rounds both to doubles.
+- A number in scientific notation is a double in arithmetic alone; DuckDB also compares with it as doubles.
 - Whole numbers are added and multiplied without overflow.
 - A backslash escapes in LIKE; in DuckDB only by ESCAPE.
 """
@@ -141,7 +141,8 @@ def computed(left: Drawn, operator: str, right: Drawn) -> Drawn:
     first = left.text if _RANKS.get(left.operator, 3) >= rank else f"({left.text})"
     second = right.text if _RANKS.get(right.operator, 3) > rank else f"({right.text})"
     text = f"{first} {operator} {second}"
-    if operator == "/" or "double" in {left.family, right.family}:
+    is_scientific = any("e" in one.text for one in (left, right) if one.operator == "literal")
+    if operator == "/" or is_scientific or "double" in {left.family, right.family}:
         one, other = _as_double(left), _as_double(right)
         return Drawn(text, f"({one.duckdb} {operator} {other.duckdb})", "double", operator)
     return Drawn(text, f"({_wide(left)} {operator} {_wide(right)})", "exact", operator)
