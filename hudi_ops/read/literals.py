@@ -62,10 +62,7 @@ def literal_of(value: bool | int | Decimal | str | date) -> Literal:
             return value
         case int() | Decimal():
             return Number(Fraction(value))
-        case datetime():
-            plain = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
-            return Moment((plain - _EPOCH) // timedelta(microseconds=1), is_date=False)
-    return Moment((value - _EPOCH.date()).days * DAY_US, is_date=True)
+    return _moment(value)
 
 
 def moment_of(text: str, *, is_date: bool) -> Moment:
@@ -75,15 +72,20 @@ def moment_of(text: str, *, is_date: bool) -> Moment:
         InvalidRequest: the text is none.
     """
     try:
-        found = literal_of(date.fromisoformat(text) if is_date else datetime.fromisoformat(text))
+        return _moment(date.fromisoformat(text) if is_date else datetime.fromisoformat(text))
     except (ValueError, OverflowError) as error:
         raise InvalidRequest(
             f"{text!r} in the filter is not a {'date' if is_date else 'timestamp'}",
             expected="for example DATE '2026-01-31' or TIMESTAMP '2026-01-31 09:30:00'",
             found=text,
         ) from error
-    assert isinstance(found, Moment)
-    return found
+
+
+def _moment(value: date) -> Moment:
+    if not isinstance(value, datetime):
+        return Moment((value - _EPOCH.date()).days * DAY_US, is_date=True)
+    plain = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+    return Moment((plain - _EPOCH) // timedelta(microseconds=1), is_date=False)
 
 
 def number_of(text: str) -> Number:

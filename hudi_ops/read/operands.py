@@ -11,8 +11,7 @@ import operator as python
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from fractions import Fraction
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,7 +20,19 @@ from hudi_ops.errors import InvalidRequest
 from hudi_ops.formats.arrow_types import MAX_PRECISION, type_text
 from hudi_ops.kernels import condition
 from hudi_ops.kernels.condition import Condition
-from hudi_ops.read.literals import DAY_US, UNIT_US, Literal, Moment, Number, as_double, fit, moment_of, text_of, type_word, values_of
+from hudi_ops.read.literals import (
+    DAY_US,
+    UNIT_US,
+    Literal,
+    Moment,
+    Number,
+    as_double,
+    fit,
+    moment_of,
+    text_of,
+    type_word,
+    values_of,
+)
 
 _is = pa.types
 
@@ -112,15 +123,11 @@ def arithmetic(operator: str, left: Operand | Literal, right: Operand | Literal)
     Raises:
         InvalidRequest: an operand is no number, or the result has too many digits.
     """
-    for one in (left, right):
-        is_number = isinstance(one, Number) or (isinstance(one, Operand) and _is_number(one.kind))
-        if not is_number:
-            raise mismatch(left, right)
     if isinstance(left, Number) and isinstance(right, Number):
         return _folded(operator, left, right)
-    first, second = (_of_number(one) if isinstance(one, Number) else one for one in (left, right))
-    assert isinstance(first, Operand)
-    assert isinstance(second, Operand)
+    first, second = _numbers(left), _numbers(right)
+    if first is None or second is None:
+        raise_mismatch(left, right)
     columns = (*first.columns, *second.columns)
     if operator == "/" or _is.is_floating(first.kind) or _is.is_floating(second.kind):
         return Operand(_ARROW[operator](_double(first), _double(second)), pa.float64(), columns)
@@ -145,15 +152,19 @@ def arithmetic(operator: str, left: Operand | Literal, right: Operand | Literal)
     return Operand(_ARROW[operator](first.rows.cast(kind_1), second.rows.cast(kind_2)), kind, columns)
 
 
-def mismatch(left: Operand | Literal, right: Operand | Literal) -> InvalidRequest:
-    """Return the error for two operands whose types do not go together."""
+def raise_mismatch(left: Operand | Literal, right: Operand | Literal) -> NoReturn:
+    """Refuse two operands whose types do not go together.
+
+    Raises:
+        InvalidRequest: always.
+    """
     hint = "compare a column with a value of its own type"
-    return InvalidRequest(
+    raise InvalidRequest(
         f"the filter does not fit the table's columns: {_named(left)} and {_named(right)} cannot be compared or combined",
         expected="two numbers, two texts, two times or two booleans",
         found=" and ".join(text_of(one) for one in (left, right) if not isinstance(one, Operand)),
         next_step=f"{hint}; write times as TIMESTAMP '…', dates as DATE '…', and texts in single quotes",
-    )
+    ) from None
 
 
 def _compared_with(one: Operand, operator: str, literal: Literal) -> Condition:
@@ -170,7 +181,7 @@ def _fitted(one: Operand, operator: str, literal: Literal) -> tuple[str, Any] | 
     try:
         return fit(one.kind, operator, literal)
     except TypeError:
-        raise mismatch(one, literal) from None
+        raise_mismatch(one, literal)
 
 
 def _plain(left: Literal, right: Literal) -> tuple[Any, Any]:
@@ -184,7 +195,7 @@ def _plain(left: Literal, right: Literal) -> tuple[Any, Any]:
     if isinstance(left, Moment) and isinstance(right, Moment):
         return left.micros, right.micros
     if type(left) is not type(right):
-        raise mismatch(left, right)
+        raise_mismatch(left, right)
     return left, right
 
 
@@ -197,6 +208,12 @@ def _folded(operator: str, left: Number, right: Number) -> Number:
         )
     value = _PYTHON[operator](left.value, right.value)
     return Number(value, left.is_double or right.is_double or operator == "/")
+
+
+def _numbers(one: Operand | Literal) -> Operand | None:
+    if isinstance(one, Number):
+        return _of_number(one)
+    return one if isinstance(one, Operand) and _is_number(one.kind) else None
 
 
 def _of_number(number: Number) -> Operand:
@@ -218,7 +235,7 @@ def _in_one_type(left: Operand, right: Operand) -> tuple[pc.Expression, pc.Expre
     """Return both sides in a type that holds the values of both exactly; doubles if one is floating."""
     kinds = (left.kind, right.kind)
     if any(_is.is_nested(kind) for kind in kinds):
-        raise mismatch(left, right)
+        raise_mismatch(left, right)
     if left.kind == right.kind:
         return left.rows, right.rows
     if all(map(_is_number, kinds)):
@@ -231,7 +248,7 @@ def _in_one_type(left: Operand, right: Operand) -> tuple[pc.Expression, pc.Expre
         return left.rows.cast(kind), right.rows.cast(kind)
     if all(_is.is_timestamp(kind) or _is.is_date(kind) for kind in kinds):
         return _nanoseconds(left), _nanoseconds(right)
-    raise mismatch(left, right)
+    raise_mismatch(left, right)
 
 
 def _nanoseconds(one: Operand) -> pc.Expression:

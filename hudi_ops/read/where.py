@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import Final, NoReturn
 
 import pyarrow as pa
 import sqlglot
@@ -15,7 +15,7 @@ from hudi_ops.errors import InvalidRequest
 from hudi_ops.kernels import condition
 from hudi_ops.kernels.condition import Condition
 from hudi_ops.read.literals import Literal, Number, as_decimal, as_double, is_text, moment_of, number_of
-from hudi_ops.read.operands import Operand, absent, among, arithmetic, compared, mismatch
+from hudi_ops.read.operands import Operand, absent, among, arithmetic, compared, raise_mismatch
 
 PARTS_MAX: Final = 500
 """Most conditions in one chain of AND or OR."""
@@ -82,7 +82,7 @@ class Filter:
         try:
             return _Translation(schema, self.text).condition(self.tree)
         except RecursionError:
-            raise _nested(self.text) from None
+            _raise_nested(self.text)
 
 
 def parse_where(text: str) -> Filter:
@@ -97,19 +97,19 @@ def parse_where(text: str) -> Filter:
     try:
         tree = _tree(text)
     except RecursionError:
-        raise _nested(text) from None
+        _raise_nested(text)
     return Filter(text, tree, tuple(dict.fromkeys(one.name for one in tree.find_all(exp.Column, bfs=False))))
 
 
 def _tree(text: str) -> exp.Expression:
     try:
-        tree = sqlglot.parse_one(text, dialect="duckdb")
+        # `parse_one` of older releases passes over what follows the first statement.
+        statements = [one for one in sqlglot.parse(text, dialect="duckdb") if one is not None]
     except sqlglot.errors.SqlglotError as error:
-        raise InvalidRequest(
-            f"the filter does not parse: {text}",
-            expected="a SQL condition such as origin = 'JFK' AND month IN (1, 2)",
-            found=_mistake(error),
-        ) from error
+        _raise_unparsed(text, _mistake(error))
+    if len(statements) != 1:
+        _raise_unparsed(text, "several statements" if statements else "no condition at all")
+    (tree,) = statements
     for column in tree.find_all(exp.Column):
         if len(column.parts) > 1:
             named = ".".join(part.name for part in column.parts)
@@ -119,21 +119,38 @@ def _tree(text: str) -> exp.Expression:
                 found=text,
                 next_step=f'filter the rows after reading, or write "{named}" if that is the name of a column',
             )
+    refuse_unread(tree, text)
+    return tree
+
+
+def refuse_unread(tree: exp.Expression, text: str) -> None:
+    """Refuse each node, and each argument of a node, that the translation does not read.
+
+    Raises:
+        InvalidRequest: there is one; its name and its text are given.
+    """
     for node in tree.walk():
         known = READ.get(type(node))
         if known is None:
-            raise _unknown(node, text)
+            _raise_unknown(node, text)
         for name, value in node.args.items():
             if value and name not in known:
-                raise _unknown(node, text, f" with {name}")
-    return tree
+                _raise_unknown(node, text, f" with {name}")
+
+
+def _raise_unparsed(text: str, found: str) -> NoReturn:
+    raise InvalidRequest(
+        f"the filter does not parse: {text}",
+        expected="a SQL condition such as origin = 'JFK' AND month IN (1, 2)",
+        found=found,
+    )
 
 
 def _mistake(error: sqlglot.errors.SqlglotError) -> str:
     """Describe a parse error in the terms of the user's text."""
     first = next(iter(getattr(error, "errors", [])), None)
     if first is None:
-        return "a text without its closing quote, or no condition at all"
+        return "a text without its closing quote"
     near = f"{first['start_context'][-20:]}{first['highlight']}".strip()
     missing = "a value or a column" if first["description"].startswith("Required keyword") else first["description"]
     return f"{missing.replace('Expecting', 'no')}{' missing' if missing.startswith('a value') else ''} after {near!r}"
@@ -178,7 +195,7 @@ class _Translation:
                 return condition.both(compared(one, "=", bool(flag.this)), condition.negated(_absent(one)))
             case exp.Like():
                 return self._like(self._operand(node.this), self._operand(node.expression), node)
-        raise _unknown(node, self._text)
+        _raise_unknown(node, self._text)
 
     def _parts(self, node: exp.Expression) -> list[exp.Expression]:
         """Return the operands of a chain of AND or OR.
@@ -219,7 +236,7 @@ class _Translation:
             case exp.Cast():
                 return self._typed(node)
             case exp.Null():
-                raise _unknown(node, self._text)
+                _raise_unknown(node, self._text)
         return Operand.computed(self.condition(node))
 
     def _member(self, one: Operand | Literal, items: list[Operand | Literal]) -> Condition:
@@ -231,12 +248,12 @@ class _Translation:
 
     def _like(self, one: Operand | Literal, pattern: Operand | Literal, node: exp.Expression) -> Condition:
         if not isinstance(one, Operand) or not isinstance(pattern, str):
-            raise _unknown(node, self._text)
+            _raise_unknown(node, self._text)
         if not is_text(one.kind):
-            raise mismatch(one, pattern)
+            raise_mismatch(one, pattern)
         if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
             raise InvalidRequest(
-                f"the pattern {pattern!r} ends with a backslash, which escapes nothing",
+                f"a pattern of the filter ends with a backslash, which escapes nothing: {pattern}",
                 expected="a character after each backslash",
                 found=pattern,
                 next_step="write \\\\ for a backslash",
@@ -256,15 +273,15 @@ class _Translation:
             return as_decimal(value, *limits)
         if isinstance(value, Number) and not limits and kind in _FLOATS:
             return as_double(value, _FLOATS[kind])
-        raise _unknown(node, self._text)
+        _raise_unknown(node, self._text)
 
 
 def _absent(one: Operand | Literal) -> Condition:
     return absent(one) if isinstance(one, Operand) else condition.constant(False)
 
 
-def _unknown(node: exp.Expression, text: str, used: str = "") -> InvalidRequest:
-    return InvalidRequest(
+def _raise_unknown(node: exp.Expression, text: str, used: str = "") -> NoReturn:
+    raise InvalidRequest(
         f"the filter uses {type(node).__name__.upper()}{used}, which does not fit here: {text}",
         expected="comparisons, AND, OR, NOT, IN, BETWEEN, IS NULL, LIKE, arithmetic, literals",
         found=node.sql(),
@@ -272,10 +289,10 @@ def _unknown(node: exp.Expression, text: str, used: str = "") -> InvalidRequest:
     )
 
 
-def _nested(text: str) -> InvalidRequest:
-    return InvalidRequest(
+def _raise_nested(text: str) -> NoReturn:
+    raise InvalidRequest(
         f"the filter is nested too deeply: {text[:80]}…",
         expected="parentheses, NOT and arithmetic within each other at most some dozens of times",
         found=f"{text.count('(')} opening parentheses in {len(text)} characters",
         next_step="leave out parentheses that change nothing; write column IN (…) for many values of one column",
-    )
+    ) from None

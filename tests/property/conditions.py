@@ -13,15 +13,14 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
-from functools import reduce
+from decimal import Context, Decimal
+from itertools import chain
 from typing import Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 from hypothesis import strategies as st
 
 Columns = Mapping[str, tuple[pa.DataType, list[Any]]]
@@ -70,6 +69,7 @@ class Drawn:
         return self.text
 
 
+_EXACT = Context(prec=100)
 _connection = duckdb.connect(config={"threads": 1})
 _connection.execute("SET TimeZone = 'UTC'")
 
@@ -100,16 +100,11 @@ def _for_duckdb(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def family_of(kind: pa.DataType) -> str:
-    is_kind = pa.types
-    tests: dict[str, Callable[[pa.DataType], bool]] = {
-        "exact": lambda one: is_kind.is_integer(one) or is_kind.is_decimal(one),
-        "double": is_kind.is_floating,
-        "text": is_kind.is_string,
-        "time": lambda one: is_kind.is_date(one) or is_kind.is_timestamp(one),
-        "flag": is_kind.is_boolean,
-        "bytes": is_kind.is_binary,
-    }
-    return next(name for name, test in tests.items() if test(kind))
+    if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
+        return "exact"
+    if pa.types.is_floating(kind):
+        return "double"
+    return {pa.string(): "text", pa.bool_(): "flag", pa.binary(): "bytes"}.get(kind, "time")
 
 
 def compared(left: Drawn, operator: str, right: Drawn) -> Drawn:
@@ -161,7 +156,9 @@ def numbers(draw: st.DrawFn, kind: pa.DataType, values: list[Any]) -> Drawn:
     """Draw a number in the column's type, near one, or outside the type."""
     known = [Decimal(repr(one)) if isinstance(one, float) else Decimal(one) for one in values if _is_spoken(one)]
     one = draw(st.sampled_from([*known, Decimal(0), Decimal(1), Decimal("0.1")]))
-    one += draw(st.sampled_from([Decimal(step) for step in ("0", "0", "0", "1", "-1", "0.5", "-0.005", "1e-12", "1e20")]))
+    last = f"1e-{kind.scale}" if pa.types.is_decimal(kind) else "1"
+    steps = ("0", "0", "0", last, f"-{last}", "1", "-1", "0.5", "-0.005", "1e-12", "1e20")
+    one = _EXACT.add(one, Decimal(draw(st.sampled_from(steps))))
     plain = f"{one:f}"
     if len(plain.strip("-").replace(".", "")) > 38:
         plain = f"{one:.3f}" if abs(one) < 10**34 else "1" + "0" * 20
@@ -243,7 +240,7 @@ def atoms(draw: st.DrawFn, columns: Columns) -> Drawn:
     operator = draw(st.sampled_from(["=", "<>", "<", "<=", ">", ">=", "!="]))
     not_ = draw(st.sampled_from(["", "NOT "]))
     shapes = ["literal", "literal", "mirrored", "null", "between", "in", "column"]
-    shapes += ["like", "like"] if family == "text" else ["flag", "is"] if family == "flag" else []
+    shapes += ["like", "like", "like"] if family == "text" else ["flag", "is"] if family == "flag" else []
     match draw(st.sampled_from(shapes)):
         case "literal":
             return compared(one, operator, draw(value))
@@ -261,7 +258,9 @@ def atoms(draw: st.DrawFn, columns: Columns) -> Drawn:
             return Drawn(f"{one.text} {not_}IN ({', '.join(item.text for item in items)})", f"({not_}({equal}))")
         case "column":
             alike = [key for key, (other, _) in columns.items() if _go_together(kind, other)]
-            return compared(one, operator, draw(st.sampled_from(sorted(alike)).flatmap(lambda key: operands(columns, key))))
+            return compared(
+                one, operator, draw(st.sampled_from(sorted(alike)).flatmap(lambda key: operands(columns, key)))
+            )
         case "like":
             pattern = "".join(draw(st.lists(st.sampled_from(_pieces(values)), max_size=4)))
             escaped = f"{plain.duckdb} {not_}LIKE {quoted(pattern)} ESCAPE '\\'"
@@ -342,10 +341,10 @@ def kinds(draw: st.DrawFn) -> tuple[pa.DataType, list[Any]]:
         kind = pa.decimal128(digits, draw(st.integers(0, digits)))
         most = 10**digits - 1
         whole = st.one_of(st.sampled_from([0, 1, -1, most, -most]), st.integers(-most, most))
-        values = whole.map(lambda one: Decimal(f"{one}e-{kind.scale}"))
-    else:
-        values = _values(kind)
-    return kind, draw(st.lists(values, min_size=1, max_size=5))
+        # Some are neighbours, which are one number as doubles.
+        pairs = whole.map(lambda one: [Decimal(f"{each}e-{kind.scale}") for each in (one, one - (one > 0) + (one < 0))])
+        return kind, draw(st.lists(pairs, min_size=1, max_size=3).map(lambda all_: [*chain.from_iterable(all_)]))
+    return kind, draw(st.lists(_values(kind), min_size=1, max_size=5))
 
 
 def _values(kind: pa.DataType) -> st.SearchStrategy[Any]:
@@ -358,7 +357,11 @@ def _values(kind: pa.DataType) -> st.SearchStrategy[Any]:
         return st.one_of(st.sampled_from(DAYS), st.dates(max_value=dt.date(9999, 12, 30)))
     if pa.types.is_timestamp(kind):
         times = st.one_of(st.sampled_from(TIMES), st.datetimes(max_value=dt.datetime(9999, 12, 30)))
-        return times.map(lambda one: one.replace(microsecond=one.microsecond // 1000 * 1000)) if kind.unit == "ms" else times
+        return (
+            times.map(lambda one: one.replace(microsecond=one.microsecond // 1000 * 1000))
+            if kind.unit == "ms"
+            else times
+        )
     if pa.types.is_binary(kind):
         return st.sampled_from([b"", b"a", b"ab", b"b"])
     if pa.types.is_boolean(kind):

@@ -1,9 +1,9 @@
 """A SQL filter selects the rows that DuckDB selects, and no bounds leave one of them out.
 
-Goal: every operator of the grammar, over every type of column, has SQL's result for each row: true, false or null; a unit of rows is
-left out by its bounds only if no row of it passes; the values that a lookup takes from a filter include those of each passing row.
-Method: random columns, rows with nulls, NaN, extremes and unicode, and random conditions, each in two texts: `conditions.py` says
-where the second one spells out a rule in which DuckDB differs.
+Goal: every operator of the grammar, over every type of column, has SQL's result for each row: true, false or null; a unit of rows
+is left out by its bounds only if no row of it passes; the values that a lookup takes from a filter include those of each passing
+row. Method: random columns, rows with nulls, NaN, extremes and unicode, and random conditions, each in two texts: `conditions.py`
+says where the second one spells out a rule in which DuckDB differs.
 """
 
 from __future__ import annotations
@@ -39,14 +39,19 @@ def asked(draw: st.DrawFn) -> tuple[pa.Table, list[Drawn]]:
 
 TOWNS = pa.table({"c": ["Ostend", "Oslo", "Paris", None]})
 AMOUNTS = pa.table({
-    "c": pa.array([Decimal("123456789012345678.01"), Decimal("123456789012345678.02"), Decimal(5)], pa.decimal128(20, 2))
+    "c": pa.array(
+        [Decimal("123456789012345678.01"), Decimal("123456789012345678.02"), Decimal(5)], pa.decimal128(20, 2)
+    )
 })
 
 
-@settings(max_examples=bound(80, 200, 20_000 // CONDITIONS_EACH), suppress_health_check=list(HealthCheck))
+@settings(max_examples=bound(100, 200, 20_000 // CONDITIONS_EACH), suppress_health_check=list(HealthCheck))
 @given(asked())
 @example((TOWNS, [Drawn("c NOT LIKE 'Os%'", "c NOT LIKE 'Os%'"), Drawn("NOT c NOT LIKE 'Os%'", "c LIKE 'Os%'")]))
-@example((AMOUNTS, [Drawn(text, text) for text in ("c > 10", "c = 123456789012345678.01", "c IN (5, 5.001)", "c < 5.001")]))
+@example((
+    AMOUNTS,
+    [Drawn(text, text) for text in ("c > 10", "c = 123456789012345678.01", "c IN (5, 5.001)", "c < 5.001")],
+))
 def test_a_filter_selects_what_duckdb_selects(given_: tuple[pa.Table, list[Drawn]]) -> None:
     rows, drawn = given_
     for one in drawn:
@@ -58,11 +63,13 @@ def check(rows: pa.Table, drawn: Drawn) -> None:
         wanted = asked_duckdb(drawn, rows)
     except duckdb.Error:  # more digits than DuckDB's 38
         return
+    parsed = parse_where(drawn.text)
     try:
-        condition = parse_where(drawn.text).bind(rows.schema)
+        condition = parsed.bind(rows.schema)
     except InvalidRequest as error:
-        assert "76 digits" in str(error), drawn
-        return
+        if error.expected.startswith("at most 76 digits"):
+            return
+        raise
     assert results(condition, rows) == wanted, drawn
     bounds = bounds_table({name: bounds_of(rows[name]) for name in condition.columns}, -(-rows.num_rows // UNIT_ROWS))
     for one, sought in ((condition, True), (negated(condition), False)):

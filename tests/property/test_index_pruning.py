@@ -1,8 +1,9 @@
 """What the indexes of a metadata table leave out never holds a wanted row.
 
-Goal: a read that is listed by the metadata table, and pruned by all or some of its indexes, gives the rows that DuckDB takes of a read
-that lists storage and has no condition. Method: tables of both types after upserts, deletes and a rewrite, with nulls, NaN, extremes and odd
-texts; a metadata table put together of the facts of their files, part of it compacted; random conditions, moments and indexes.
+Goal: a read that is listed by the metadata table, and pruned by all or some of its indexes, gives the rows that DuckDB takes of a
+read that lists storage and has no condition. Method: tables of both types after upserts, deletes and a rewrite, with nulls, NaN,
+extremes and odd texts; a metadata table put together of the facts of their files, part of it compacted; random conditions, moments
+and indexes.
 """
 
 from __future__ import annotations
@@ -138,7 +139,9 @@ def keyed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         str(path), name="t", record_key=["number"], schema=schema, table_type=request.param, index="record_index"
     )
     made.ingest(numbered(3, 40))
-    made.indexing.run(partitions=("record_index", "column_stats", *(f"secondary_index_{one}={one}" for one in BY_VALUE)))
+    made.indexing.run(
+        partitions=("record_index", "column_stats", *(f"secondary_index_{one}={one}" for one in BY_VALUE))
+    )
     made.ingest(numbered(5, 20))
     return made
 

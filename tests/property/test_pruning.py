@@ -2,8 +2,8 @@
 
 Goal: `where` gives the rows that DuckDB takes of all rows, whatever is left out by partition path, key range, bloom filter or
 statistics. Method: random tables with nulls, NaN, signed zeros, extremes and odd texts; random conditions; the pruned scan is
-compared with the same condition, in DuckDB, over every row of an unpruned one. Files are rewritten into small row groups, so that each
-statistics' edge is met.
+compared with the same condition, in DuckDB, over every row of an unpruned one. Files are rewritten into small row groups, so that
+each statistics' edge is met.
 """
 
 from __future__ import annotations
