@@ -101,9 +101,9 @@ def compared(column: str, operator: str, value: Any) -> Condition:
 
 
 def member(column: str, values: Sequence[Any] | pa.Array) -> Condition:
-    """Test whether a column has one of some values of its type; the result is null for a null, as in SQL.
+    """Test whether a column has one of some values; the result is null for a null, as in SQL.
 
-    Values of a column of floats, of any width, are doubles.
+    The values are of the column's type; those of a column of floats, of any width, are doubles.
     """
     array = values if isinstance(values, pa.Array) else pa.array(values)
     rows = found_in(pc.field(column), array, (column,)).rows

@@ -38,7 +38,10 @@ _INSTEAD_OF_FLOOR: Final = {"<": "<=", "<=": "<=", ">": ">", ">=": ">"}
 
 @dataclass(frozen=True)
 class Number:
-    """Exact number; `is_double`: arithmetic with it is that of doubles, as for `1e3` and for quotients."""
+    """Exact number.
+
+    `is_double`: arithmetic with a column computes with doubles, as for `1e3` and for quotients.
+    """
 
     value: Fraction
     is_double: bool = False
@@ -69,7 +72,7 @@ def moment_of(text: str, *, is_date: bool) -> Moment:
     """Return the date or the time in an ISO text.
 
     Raises:
-        InvalidRequest: the text is none.
+        InvalidRequest: the text is not one.
     """
     try:
         return _moment(date.fromisoformat(text) if is_date else datetime.fromisoformat(text))
@@ -92,7 +95,7 @@ def number_of(text: str) -> Number:
     """Return the number in a text; one with an exponent is a double in arithmetic.
 
     Raises:
-        InvalidRequest: the text is none, or has too many digits.
+        InvalidRequest: the text is not a number, or has too many digits.
     """
     try:
         number = Decimal(text)
@@ -142,11 +145,13 @@ def as_double(number: Number, kind: pa.DataType) -> Number:
 
 
 def fit(kind: pa.DataType, operator: str, literal: Literal) -> tuple[str, Any] | bool:
-    """Return the comparison with a value of `values_of` that has the same result, or the result for all values of a type.
+    """Return a comparison with a value of a type that has the same result as one with a literal.
+
+    The value is one for `values_of`. A boolean is the result for all values of the type: the literal lies beyond or between them.
 
     Raises:
-        TypeError: values of the type are not compared with such a literal.
-        InvalidRequest: a text in the place of a time is none.
+        TypeError: values of the type cannot be compared with such a literal.
+        InvalidRequest: a text beside times is no time.
     """
     if isinstance(literal, str) and (_is.is_date(kind) or _is.is_timestamp(kind)):
         literal = moment_of(literal, is_date=_is.is_date(kind))

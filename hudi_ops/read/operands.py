@@ -1,4 +1,4 @@
-"""Combine and compare the operands of a filter: columns, computed values and literals, each with its type.
+"""Combine and compare the operands of a filter: columns, computed values and literals.
 
 Whole numbers and decimals are computed exactly: a result gets all the digits that it may need, so that no row overflows, and what
 may need more than 76 digits is refused before any row is read. Where one side is a double, or for a quotient, both sides are
@@ -232,7 +232,7 @@ def _of_number(number: Number) -> Operand:
 
 
 def _in_one_type(left: Operand, right: Operand) -> tuple[pc.Expression, pc.Expression]:
-    """Return both sides in a type that holds the values of both exactly; doubles if one is floating."""
+    """Return both sides in one type that holds their values exactly; doubles if one is floating."""
     kinds = (left.kind, right.kind)
     if any(_is.is_nested(kind) for kind in kinds):
         raise_mismatch(left, right)
@@ -273,7 +273,7 @@ def _digits(kind: pa.DataType) -> tuple[int, int]:
 
 
 def _decimal(digits: int, scale: int, result_digits: int = 0) -> pa.DataType:
-    """Return the type of decimals; in 256 bits, if it or the result that it is needed for has more than 38 digits."""
+    """Return a type of decimals, in 256 bits if it or the result has more than 38 digits."""
     is_short = max(digits, result_digits) <= MAX_PRECISION
     return pa.decimal128(digits, scale) if is_short else pa.decimal256(digits, scale)
 
