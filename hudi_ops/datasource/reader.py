@@ -19,7 +19,9 @@ from hudi_ops.files.slice.file_scan import FileTask
 from hudi_ops.files.slice.slice_scan import SliceTask, open_scan
 from hudi_ops.kernels import condition
 from hudi_ops.kernels.condition import Condition
+from hudi_ops.read.literals import literal_of
 from hudi_ops.read.lost_files import vanished
+from hudi_ops.read.operands import Operand, among, compared
 
 TASK_BYTES = 64 << 20
 """Files are put together up to this size for one task; a larger file is a task of its own."""
@@ -57,11 +59,7 @@ class HudiOpsReader(DataSourceReader):  # type: ignore[misc]
     def partitions(self) -> list[InputPartition]:
         """One task for each file group; several small ones without log files share a task."""
         read = self._asked.read
-        given = read.where if isinstance(read.where, Condition) else None
-        joined = (
-            given if self._pushed is None else self._pushed if given is None else condition.both(given, self._pushed)
-        )
-        plan = replace(self._asked, read=replace(read, where=joined)).plan()
+        plan = replace(self._asked, read=replace(read, pushed=self._pushed)).plan()
         return [InputPartition(FilesToRead(part, self._schema, self._asked.if_gone)) for part in _packed(plan.tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -136,9 +134,10 @@ def _pushed(one: Any, schema: pa.Schema) -> Condition | None:
     values = tuple(one.value) if kind == "In" else (getattr(one, "value", None),)
     if not values or not all(_is_alike(value, schema.field(name).type) for value in values):
         return None
+    column, literals = Operand.of(schema.field(name)), [literal_of(value) for value in values]
     if kind == "In":
-        return condition.member(name, values)
-    return condition.compared(name, _COMPARISONS[kind], values[0]) if kind in _COMPARISONS else None
+        return among(column, literals)
+    return compared(column, _COMPARISONS[kind], literals[0]) if kind in _COMPARISONS else None
 
 
 def _is_alike(value: Any, kind: pa.DataType) -> bool:

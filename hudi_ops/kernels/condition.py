@@ -9,6 +9,7 @@ same implicit casts, as the rows; those casts keep order, so a bound stays a bou
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -21,6 +22,7 @@ import pyarrow.compute as pc
 from hudi_ops.kernels.bounds import HIGH, LOW, NANS, NULLS, VALUES
 
 _FIRST_SURROGATE, _LAST_SURROGATE, _LAST_CHARACTER = 0xD800, 0xDFFF, 0x10FFFF
+_WILD: Final = {"%": ".*", "_": "."}
 _OPPOSITE: Final = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 BOUNDED_VALUES_MAX: Final = 100
@@ -51,7 +53,7 @@ class Condition:
         may_hold: over bounds; false where no row can pass.
         may_fail: over bounds; false where every row passes, or is null.
         columns: names that `rows` uses, in order of appearance.
-        fixed: column -> the values to which a passing row is restricted.
+        fixed: column -> the whole numbers or texts to which a passing row is restricted, in the column's type.
     """
 
     rows: pc.Expression
@@ -67,8 +69,25 @@ def computed(rows: pc.Expression, columns: Sequence[str]) -> Condition:
     return Condition(rows, unknown, unknown, tuple(dict.fromkeys(columns)))
 
 
+def constant(is_true: bool) -> Condition:
+    """Return a condition that holds for all rows, or for none."""
+    return Condition(pc.scalar(is_true), pc.scalar(is_true), pc.scalar(not is_true), ())
+
+
+def decided(rows: pc.Expression, *, is_true: bool, columns: Sequence[str], bounded: str = "") -> Condition:
+    """Return one result for all values of an expression, and null for nulls.
+
+    `bounded` is the column that the expression is; empty: it is computed.
+    """
+    found = pc.if_else(rows.is_valid(), pc.scalar(is_true), _unknown())
+    if not bounded:
+        return computed(found, columns)
+    has, never = pc.field(VALUES + bounded), pc.scalar(False)
+    return Condition(found, has if is_true else never, never if is_true else has, (bounded,))
+
+
 def compared(column: str, operator: str, value: Any) -> Condition:
-    """Compare a column with a value, neither null nor NaN."""
+    """Compare a column with a value of its type, neither null nor NaN."""
     rows = COMPARISONS[operator](pc.field(column), pc.scalar(value))
     may_hold, may_fail = _possible(column, operator, value), _possible(column, _OPPOSITE[operator], value)
     # NaN passes no comparison but `!=`, and bounds leave it out.
@@ -77,29 +96,35 @@ def compared(column: str, operator: str, value: Any) -> Condition:
         may_hold = may_hold | may_be_nan
     else:
         may_fail = may_fail | may_be_nan
-    return Condition(rows, may_hold, may_fail, (column,), {column: (value,)} if operator == "=" else {})
+    fixed = _fixed(column, pa.array([value])) if operator == "=" else {}
+    return Condition(rows, may_hold, may_fail, (column,), fixed)
 
 
-def member(column: str, values: Sequence[Any]) -> Condition:
-    """Test whether a column has one of the values; the result is null for a null, as in SQL.
+def member(column: str, values: Sequence[Any] | pa.Array) -> Condition:
+    """Test whether a column has one of some values; the result is null for a null, as in SQL.
 
-    Raises:
-        ValueError: the values are not of one type; or TypeError.
+    The values are of the column's type; those of a column of floats, of any width, are doubles.
     """
-    field_, unknown = pc.field(column), _unknown()
-    compared_as = field_
-    if any(isinstance(value, float) for value in values):
-        # `isin` casts the values to the column's type, where 0.1 may be a single-precision number; `=` casts both to doubles.
-        compared_as, values = field_.cast(pa.float64(), safe=False), [float(value) for value in values]
-    # Arrow returns false for a null, which NOT would turn into true.
-    rows = pc.if_else(field_.is_valid(), compared_as.isin(list(values)), unknown)
-    fixed = {column: tuple(values)}
-    if len(values) > BOUNDED_VALUES_MAX:
-        ends = pc.min_max(pa.array(values))
+    array = values if isinstance(values, pa.Array) else pa.array(values)
+    rows = found_in(pc.field(column), array, (column,)).rows
+    fixed = _fixed(column, array)
+    if len(array) > BOUNDED_VALUES_MAX:
+        ends = pc.min_max(array)
         least, greatest = compared(column, ">=", ends["min"]), compared(column, "<=", ends["max"])
-        return Condition(rows, least.may_hold & greatest.may_hold, unknown, (column,), fixed)
-    bounds = combined(either, [compared(column, "=", value) for value in values])
+        return Condition(rows, least.may_hold & greatest.may_hold, _unknown(), (column,), fixed)
+    bounds = combined(either, [compared(column, "=", value) for value in array])
     return Condition(rows, bounds.may_hold, bounds.may_fail, (column,), fixed)
+
+
+def found_in(rows: pc.Expression, values: pa.Array, columns: Sequence[str]) -> Condition:
+    """Test whether an expression has one of the values, without bounds; null for a null."""
+    compared_as = rows
+    if pa.types.is_floating(values.type):
+        # `isin` casts the values to the expression's type, where 0.1 may be a single-precision number, and tells the zeros apart.
+        compared_as = rows.cast(pa.float64(), safe=False)
+        values = pa.concat_arrays([values, pa.array([0.0, -0.0])]) if 0.0 in values.to_pylist() else values
+    # Arrow returns false for a null, which NOT would turn into true.
+    return computed(pc.if_else(rows.is_valid(), compared_as.isin(values), _unknown()), columns)
 
 
 def absent(column: str) -> Condition:
@@ -109,7 +134,7 @@ def absent(column: str) -> Condition:
 
 def like(column: str, pattern: str) -> Condition:
     """Match a column with an SQL pattern of `%` and `_`; a backslash escapes."""
-    rows = pc.match_like(pc.field(column), pattern)
+    rows = matched(pc.field(column), pattern)
     prefix = _prefix(pattern)
     may_hold = pc.field(VALUES + column)
     if prefix:
@@ -118,6 +143,15 @@ def like(column: str, pattern: str) -> Condition:
         if after is not None:
             may_hold = may_hold & (pc.field(LOW + column) < pc.scalar(after))
     return Condition(rows, may_hold, pc.field(VALUES + column), (column,))
+
+
+def matched(rows: pc.Expression, pattern: str) -> pc.Expression:
+    """Match texts with an SQL pattern, as `like` does."""
+    if "\\" not in pattern:
+        return pc.match_like(rows, pattern)
+    # Arrow takes escapes for plain backslashes where it compares only beginnings, ends or parts.
+    parts = (_WILD.get(part) or re.escape(part[-1]) for part in re.findall(r"\\.|.", pattern, re.DOTALL))
+    return pc.match_substring_regex(rows, rf"(?s)\A{''.join(parts)}\z")
 
 
 def both(left: Condition, right: Condition) -> Condition:
@@ -192,6 +226,11 @@ def _possible(column: str, operator: str, value: Any) -> pc.Expression:
 def _unknown() -> pc.Expression:
     # Created on demand: Arrow imports pandas for the first scalar of a process.
     return pc.scalar(pa.scalar(None, pa.bool_()))
+
+
+def _fixed(column: str, values: pa.Array) -> dict[str, tuple[Any, ...]]:
+    is_plain = pa.types.is_integer(values.type) or pa.types.is_string(values.type)
+    return {column: tuple(values.to_pylist())} if is_plain else {}
 
 
 def _names(left: Condition, right: Condition) -> tuple[str, ...]:

@@ -270,7 +270,7 @@ def _plan_files(storage: Storage, opened: Opened, request: ReadRequest, writes: 
         return by_statistics(metadata, read, sought, LeftOut()) if metadata is not None else (read, LeftOut())
 
     # Without a condition of the caller the indexes exclude little: each file has rows of these writes.
-    asked = request.listing if request.where is not None else "storage"
+    asked = request.listing if request.is_filtered else "storage"
     archived = opened.commits.archived
     read, left_out = with_metadata(storage, config, opened.timeline, asked, narrowed, archived=archived)
     instants = BlockInstants.of(config, opened.timeline, only=frozenset(one.time for one in writes))

@@ -34,7 +34,7 @@ from hudi_ops.read.prune import (
     why_values_unused,
     with_metadata,
 )
-from hudi_ops.read.where import parse_where
+from hudi_ops.read.where import Filter, parse_where
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.settings.settings_check import open_config
@@ -56,16 +56,22 @@ class ReadRequest:
     """Request for rows. `as_of` is a request time; `columns` None means all columns.
 
     `listing` is the source of the file listing; with `storage`, the metadata table is not used at all. `meta_columns`: return the
-    columns that Apache Hudi adds, too, before the others.
+    columns that Apache Hudi adds, too, before the others. `pushed` is a further condition, of an engine.
     """
 
     columns: tuple[str, ...] | None = None
-    where: Condition | pc.Expression | None = None
+    where: Filter | pc.Expression | None = None
     as_of: str | None = None
     limit: int | None = None
     query: QueryType = "snapshot"
     listing: ListingChoice = "auto"
     meta_columns: bool = False
+    pushed: Condition | None = None
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether only some of the rows are wanted."""
+        return self.where is not None or self.pushed is not None
 
 
 @dataclass(frozen=True)
@@ -141,13 +147,16 @@ class Wanted:
             InvalidRequest: an unknown column, or a filter that does not fit its columns.
         """
         schema = stored_schema(plain, config.populate_meta_fields)
-        condition = _condition_of(request, schema)
         columns = _columns(schema, request, config.name)
-        needed = _needed(schema, columns, condition, config.name)
-        selected(needed.empty_table(), condition)
-        if only is not None:
-            condition = only if condition is None else both(condition, only)
-            needed = pa.schema([one for one in schema if one.name in {*needed.names, *only.columns}])
+        used = request.where.columns if isinstance(request.where, Filter) else ()
+        _refuse_unknown(schema, (*columns, *used), config.name)
+        condition = _condition_of(request, schema)
+        selected(schema.empty_table(), condition)
+        for further in (request.pushed, only):
+            if further is not None:
+                condition = further if condition is None else both(condition, further)
+        wanted = {*columns, *(condition.columns if condition is not None else ())}
+        needed = pa.schema([one for one in schema if one.name in wanted])
         keys = fixed_keys(condition, config, schema) if condition is not None else None
         return cls(schema, needed, columns, condition, keys)
 
@@ -277,8 +286,8 @@ def plan_read(storage: Storage, request: ReadRequest, commits: CommitReader | No
 
 
 def _condition_of(request: ReadRequest, schema: pa.Schema) -> Condition | None:
-    if request.where is None or isinstance(request.where, Condition):
-        return request.where
+    if request.where is None or isinstance(request.where, Filter):
+        return request.where.bind(schema) if request.where is not None else None
     # Arrow does not tell which columns an expression uses: take all columns whose names occur in its text.
     text = str(request.where)
     return computed(request.where, [name for name in schema.names if name in text])
@@ -310,14 +319,13 @@ def _columns(schema: pa.Schema, request: ReadRequest, table: str) -> tuple[str, 
     return (*first, *(name for name in wanted if name not in first))
 
 
-def _needed(schema: pa.Schema, columns: Sequence[str], condition: Condition | None, table: str) -> pa.Schema:
-    """Return the columns to return and to filter by, in the table's order.
+def _refuse_unknown(schema: pa.Schema, names: Sequence[str], table: str) -> None:
+    """Refuse columns that the table lacks.
 
     Raises:
         InvalidRequest: a column is unknown.
     """
-    used = condition.columns if condition is not None else ()
-    for name in (*columns, *used):
+    for name in names:
         if name not in schema.names:
             raise InvalidRequest(
                 f"the table has no column {name}",
@@ -326,8 +334,6 @@ def _needed(schema: pa.Schema, columns: Sequence[str], condition: Condition | No
                 found=name,
                 field=name,
             )
-    wanted = {*columns, *used}
-    return pa.schema([one for one in schema if one.name in wanted])
 
 
 def _refuse_before_start(opened: Opened, as_of: str | None) -> None:
@@ -363,8 +369,8 @@ def request_of(
         raise InvalidRequest(
             f"there is no query type {query}", expected=" or ".join(get_args(QueryType)), found=query, field="query"
         )
-    condition = parse_where(where) if isinstance(where, str) else where
+    wanted = parse_where(where) if isinstance(where, str) else where
     names = tuple(columns) if columns is not None else None
     return ReadRequest(
-        names, condition, as_of, limit, cast(QueryType, query), listing_choice(listing), meta_columns=meta_columns
+        names, wanted, as_of, limit, cast(QueryType, query), listing_choice(listing), meta_columns=meta_columns
     )

@@ -148,7 +148,7 @@ class Scan:
         Raises:
             Unavailable: a file was cleaned away meanwhile, or the storage did not answer.
             Corrupt: a file cannot be read, or is lost.
-            InvalidRequest: the filter cannot be computed, for example a division by zero.
+            InvalidRequest: an Arrow expression cannot be computed, for example a sum that overflows.
         """
         left = self._plan.limit
         if left is None:

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import date, datetime
-from decimal import Decimal
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final, NoReturn
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import sqlglot
 from sqlglot import exp
 
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.formats.arrow_types import MAX_PRECISION
 from hudi_ops.kernels import condition
 from hudi_ops.kernels.condition import Condition
+from hudi_ops.read.literals import Literal, Number, as_decimal, as_double, is_text, moment_of, number_of
+from hudi_ops.read.operands import Operand, absent, among, arithmetic, compared, raise_mismatch
 
-PARTS_MAX = 500
+PARTS_MAX: Final = 500
 """Most conditions in one chain of AND or OR."""
 
-_COMPARISONS: dict[type[exp.Expression], str] = {
+_COMPARISONS: Final[Mapping[type[exp.Expression], str]] = {
     exp.EQ: "=",
     exp.NEQ: "!=",
     exp.LT: "<",
@@ -28,55 +28,88 @@ _COMPARISONS: dict[type[exp.Expression], str] = {
     exp.GT: ">",
     exp.GTE: ">=",
 }
-_JOINS: dict[type[exp.Expression], Callable[[Condition, Condition], Condition]] = {
+_JOINS: Final[Mapping[type[exp.Expression], Callable[[Condition, Condition], Condition]]] = {
     exp.And: condition.both,
     exp.Or: condition.either,
 }
-_ARITHMETIC: dict[type[exp.Expression], Callable[[pc.Expression, pc.Expression], pc.Expression]] = {
-    exp.Add: lambda left, right: pc.add_checked(left, right),
-    exp.Sub: lambda left, right: pc.subtract_checked(left, right),
-    exp.Mul: lambda left, right: pc.multiply_checked(left, right),
-    exp.Div: lambda left, right: pc.divide(left, right),
+_ARITHMETIC: Final[Mapping[type[exp.Expression], str]] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
+
+_ONE, _TWO = frozenset({"this"}), frozenset({"this", "expression"})
+READ: Final[Mapping[type[exp.Expression], frozenset[str]]] = {
+    **dict.fromkeys((*_JOINS, *_COMPARISONS, *_ARITHMETIC), _TWO),
+    # Division is that of doubles by IEEE 754, whatever these say of whole numbers and of zero.
+    exp.Div: _TWO | {"typed", "safe"},
+    exp.Is: _TWO | {"negate"},
+    exp.Like: _TWO | {"negate"},
+    exp.In: frozenset({"this", "expressions"}),
+    exp.Between: frozenset({"this", "low", "high"}),
+    exp.Cast: frozenset({"this", "to"}),
+    exp.DataType: frozenset({"this", "expressions"}),
+    exp.DataTypeParam: _ONE,
+    exp.Identifier: frozenset({"this", "quoted"}),
+    exp.Literal: frozenset({"this", "is_string"}),
+    exp.Null: frozenset(),
+    **dict.fromkeys((exp.Not, exp.Paren, exp.Neg, exp.Column, exp.Boolean), _ONE),
 }
-_TIMESTAMPS = frozenset({
-    exp.DataType.Type.TIMESTAMP,
-    exp.DataType.Type.TIMESTAMPNTZ,
-    exp.DataType.Type.TIMESTAMPTZ,
-    exp.DataType.Type.TIMESTAMPLTZ,
-})
+"""All nodes that are translated, with the arguments that the translation reads.
+
+A node with another argument that is set, such as `negate` of a newer sqlglot, is refused: its meaning would be lost in silence.
+"""
+
+_TYPES: Final = exp.DataType.Type
+_TIMESTAMPS: Final = frozenset({_TYPES.TIMESTAMP, _TYPES.TIMESTAMPNTZ, _TYPES.TIMESTAMPTZ, _TYPES.TIMESTAMPLTZ})
+_FLOATS: Final = {_TYPES.FLOAT: pa.float32(), _TYPES.DOUBLE: pa.float64()}
 
 
-def parse_where(text: str) -> Condition:
-    """Return the condition of a SQL filter such as `origin = 'JFK' AND arr_delay IS NOT NULL`.
+@dataclass(frozen=True)
+class Filter:
+    """Parsed SQL filter, of which nothing but the types of its columns is left to know.
 
-    Comparisons, AND, OR, NOT, IN, BETWEEN, IS NULL, LIKE, arithmetic, and literals with DATE and TIMESTAMP (read as UTC). Text
-    stands in single quotes; double quotes name a column.
+    Attributes:
+        columns: names that it uses, in order of appearance.
+    """
+
+    text: str
+    tree: exp.Expression
+    columns: tuple[str, ...]
+
+    def bind(self, schema: pa.Schema) -> Condition:
+        """Return the condition on rows of a schema, which holds all columns of the filter.
+
+        Raises:
+            InvalidRequest: a value cannot be compared with its column, or the filter is nested too deeply.
+        """
+        try:
+            return _Translation(schema, self.text).condition(self.tree)
+        except RecursionError:
+            _raise_nested(self.text)
+
+
+def parse_where(text: str) -> Filter:
+    """Return the filter in a SQL text such as `origin = 'JFK' AND arr_delay IS NOT NULL`.
+
+    Comparisons, AND, OR, NOT, IN, BETWEEN, IS, LIKE, arithmetic, and literals with DATE and TIMESTAMP (read as UTC). Text stands
+    in single quotes; double quotes name a column.
 
     Raises:
         InvalidRequest: the text does not parse, is nested too deeply, or uses any other part of SQL.
     """
     try:
-        return _condition(_tree(text), text)
+        tree = _tree(text)
     except RecursionError:
-        raise InvalidRequest(
-            f"the filter is nested too deeply: {text[:80]}…",
-            expected="parentheses, NOT and arithmetic within each other at most some dozens of times",
-            found=f"{text.count('(')} opening parentheses in {len(text)} characters",
-            next_step="leave out parentheses that change nothing; write column IN (…) for many values of one column",
-        ) from None
+        _raise_nested(text)
+    return Filter(text, tree, tuple(dict.fromkeys(one.name for one in tree.find_all(exp.Column, bfs=False))))
 
 
 def _tree(text: str) -> exp.Expression:
     try:
-        tree = sqlglot.parse_one(text, dialect="duckdb")
+        # `parse_one` of older releases passes over what follows the first statement.
+        statements = [one for one in sqlglot.parse(text, dialect="duckdb") if one is not None]
     except sqlglot.errors.SqlglotError as error:
-        raise InvalidRequest(
-            f"the filter does not parse: {text}",
-            expected="a SQL condition such as origin = 'JFK' AND month IN (1, 2)",
-            found=_mistake(error),
-        ) from error
-    if not isinstance(tree, (exp.Condition, exp.Paren)):
-        raise _unknown(tree, text)
+        _raise_unparsed(text, _mistake(error))
+    if len(statements) != 1:
+        _raise_unparsed(text, "several statements" if statements else "no condition at all")
+    (tree,) = statements
     for column in tree.find_all(exp.Column):
         if len(column.parts) > 1:
             named = ".".join(part.name for part in column.parts)
@@ -86,175 +119,180 @@ def _tree(text: str) -> exp.Expression:
                 found=text,
                 next_step=f'filter the rows after reading, or write "{named}" if that is the name of a column',
             )
+    refuse_unread(tree, text)
     return tree
+
+
+def refuse_unread(tree: exp.Expression, text: str) -> None:
+    """Refuse each node, and each argument of a node, that the translation does not read.
+
+    Raises:
+        InvalidRequest: there is one; its name and its text are given.
+    """
+    for node in tree.walk():
+        known = READ.get(type(node))
+        if known is None:
+            _raise_unknown(node, text)
+        for name, value in node.args.items():
+            if value and name not in known:
+                _raise_unknown(node, text, f" with {name}")
+
+
+def _raise_unparsed(text: str, found: str) -> NoReturn:
+    raise InvalidRequest(
+        f"the filter does not parse: {text}",
+        expected="a SQL condition such as origin = 'JFK' AND month IN (1, 2)",
+        found=found,
+    )
 
 
 def _mistake(error: sqlglot.errors.SqlglotError) -> str:
     """Describe a parse error in the terms of the user's text."""
     first = next(iter(getattr(error, "errors", [])), None)
     if first is None:
-        return "a text without its closing quote, or no condition at all"
+        return "a text without its closing quote"
     near = f"{first['start_context'][-20:]}{first['highlight']}".strip()
     missing = "a value or a column" if first["description"].startswith("Required keyword") else first["description"]
     return f"{missing.replace('Expecting', 'no')}{' missing' if missing.startswith('a value') else ''} after {near!r}"
 
 
-def _condition(node: exp.Expression, text: str) -> Condition:
-    if type(node) in _JOINS:
-        parts = [_condition(part, text) for part in _parts(node, text)]
-        return condition.combined(_JOINS[type(node)], parts)
-    if type(node) in _COMPARISONS:
-        return _comparison(node.left, _COMPARISONS[type(node)], node.right, text)
-    match node:
-        case exp.Paren():
-            return _condition(node.this, text)
-        case exp.Not():
-            return condition.negated(_condition(node.this, text))
-        case exp.Column():
-            return condition.compared(node.name, "=", True)
-        case exp.In(this=exp.Column() as column) if node.expressions:
-            return _member(column.name, [_value(item, text) for item in node.expressions], text)
-        case exp.In() if node.expressions:
-            values = [_value(item, text) for item in node.expressions]
-            return condition.computed(_operand(node.this, text).isin(values), _columns(node))
-        case exp.Between():
-            low = _comparison(node.this, ">=", node.args["low"], text)
-            return condition.both(low, _comparison(node.this, "<=", node.args["high"], text))
-        case exp.Is(this=exp.Column() as column) if isinstance(node.expression, exp.Null):
-            return condition.absent(column.name)
-        case exp.Is() if isinstance(node.expression, exp.Null):
-            return condition.computed(_operand(node.this, text).is_null(), _columns(node))
-        case exp.Is() if isinstance(node.expression, exp.Boolean):
-            # The result is never null, so that IS NOT TRUE holds for a null.
-            is_null = _condition(exp.Is(this=node.this, expression=exp.Null()), text)
-            return condition.both(_comparison(node.this, "=", node.expression, text), condition.negated(is_null))
-        case exp.Like(this=exp.Column() as column):
-            return condition.like(column.name, str(_value(node.expression, text)))
-        case exp.Like():
-            matched = pc.match_like(_operand(node.this, text), str(_value(node.expression, text)))
-            return condition.computed(matched, _columns(node))
-        case exp.Boolean():
-            return condition.computed(pc.scalar(bool(node.this)), ())
-    raise _unknown(node, text)
+class _Translation:
+    """Translates the nodes of one filter, whose columns have the types of a schema."""
+
+    def __init__(self, schema: pa.Schema, text: str) -> None:
+        self._schema, self._text = schema, text
+
+    def condition(self, node: exp.Expression) -> Condition:
+        found = self._stated(node)
+        return condition.negated(found) if node.args.get("negate") else found
+
+    def _stated(self, node: exp.Expression) -> Condition:
+        """Return the condition of a node without its `negate`."""
+        if type(node) in _JOINS:
+            return condition.combined(_JOINS[type(node)], [self.condition(part) for part in self._parts(node)])
+        if type(node) in _COMPARISONS:
+            return compared(self._operand(node.left), _COMPARISONS[type(node)], self._operand(node.right))
+        match node:
+            case exp.Paren():
+                return self.condition(node.this)
+            case exp.Not():
+                return condition.negated(self.condition(node.this))
+            case exp.Boolean():
+                return condition.constant(bool(node.this))
+            case exp.Column():
+                return compared(self._operand(node), "=", True)
+            case exp.In() if node.expressions:
+                return self._member(self._operand(node.this), [self._operand(item) for item in node.expressions])
+            case exp.Between():
+                one = self._operand(node.this)
+                low = compared(one, ">=", self._operand(node.args["low"]))
+                return condition.both(low, compared(one, "<=", self._operand(node.args["high"])))
+            case exp.Is(expression=exp.Null()):
+                return _absent(self._operand(node.this))
+            case exp.Is(expression=exp.Boolean() as flag):
+                # The result is never null, so that IS NOT TRUE holds for a null.
+                one = self._operand(node.this)
+                return condition.both(compared(one, "=", bool(flag.this)), condition.negated(_absent(one)))
+            case exp.Like():
+                return self._like(self._operand(node.this), self._operand(node.expression), node)
+        _raise_unknown(node, self._text)
+
+    def _parts(self, node: exp.Expression) -> list[exp.Expression]:
+        """Return the operands of a chain of AND or OR.
+
+        Raises:
+            InvalidRequest: more than Arrow can compute.
+        """
+        parts = list(node.flatten(unnest=False))
+        self._refuse_many(parts)
+        return parts
+
+    def _refuse_many(self, parts: Sequence[object]) -> None:
+        if len(parts) > PARTS_MAX:
+            raise InvalidRequest(
+                f"the filter joins too many conditions: {self._text[:80]}…",
+                expected=f"at most {PARTS_MAX} beside each other",
+                found=str(len(parts)),
+                next_step="write column IN (…) for many values of one column",
+            )
+
+    def _operand(self, node: exp.Expression) -> Operand | Literal:
+        """Return one side of a comparison: a column, a literal, or what is computed of them."""
+        if type(node) in _ARITHMETIC:
+            return arithmetic(_ARITHMETIC[type(node)], self._operand(node.left), self._operand(node.right))
+        match node:
+            case exp.Paren():
+                return self._operand(node.this)
+            case exp.Column():
+                return Operand.of(self._schema.field(node.name))
+            case exp.Literal() if node.is_string:
+                return str(node.this)
+            case exp.Literal():
+                return number_of(str(node.this))
+            case exp.Boolean():
+                return bool(node.this)
+            case exp.Neg():
+                return arithmetic("*", Number(Fraction(-1)), self._operand(node.this))
+            case exp.Cast():
+                return self._typed(node)
+            case exp.Null():
+                _raise_unknown(node, self._text)
+        return Operand.computed(self.condition(node))
+
+    def _member(self, one: Operand | Literal, items: list[Operand | Literal]) -> Condition:
+        literals = [item for item in items if not isinstance(item, Operand)]
+        if isinstance(one, Operand) and len(literals) == len(items):
+            return among(one, literals)
+        self._refuse_many(items)
+        return condition.combined(condition.either, [compared(one, "=", item) for item in items])
+
+    def _like(self, one: Operand | Literal, pattern: Operand | Literal, node: exp.Expression) -> Condition:
+        if not isinstance(one, Operand) or not isinstance(pattern, str):
+            _raise_unknown(node, self._text)
+        if not is_text(one.kind):
+            raise_mismatch(one, pattern)
+        if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
+            raise InvalidRequest(
+                f"a pattern of the filter ends with a backslash, which escapes nothing: {pattern}",
+                expected="a character after each backslash",
+                found=pattern,
+                next_step="write \\\\ for a backslash",
+            )
+        if one.column:
+            return condition.like(one.column, pattern)
+        return condition.computed(condition.matched(one.rows, pattern), one.columns)
+
+    def _typed(self, node: exp.Cast) -> Literal:
+        """Return a literal that is cast to a type."""
+        value, kind, limits = self._operand(node.this), node.to.this, [int(one.name) for one in node.to.expressions]
+        if isinstance(value, str) and not limits and (kind == _TYPES.DATE or kind in _TIMESTAMPS):
+            return moment_of(value, is_date=kind == _TYPES.DATE)
+        if isinstance(value, str) and (kind == _TYPES.DECIMAL or kind in _FLOATS):
+            value = number_of(value)
+        if isinstance(value, Number) and kind == _TYPES.DECIMAL:
+            return as_decimal(value, *limits)
+        if isinstance(value, Number) and not limits and kind in _FLOATS:
+            return as_double(value, _FLOATS[kind])
+        _raise_unknown(node, self._text)
 
 
-def _member(column: str, values: list[Any], text: str) -> Condition:
-    try:
-        return condition.member(column, values)
-    except (TypeError, ValueError) as error:
-        raise InvalidRequest(
-            f"the filter looks for {column} among values of several types: {error}",
-            expected="values of the column's type",
-            found=text[:80],
-            field=column,
-        ) from error
+def _absent(one: Operand | Literal) -> Condition:
+    return absent(one) if isinstance(one, Operand) else condition.constant(False)
 
 
-def _parts(node: exp.Expression, text: str) -> list[exp.Expression]:
-    """Return the operands of a chain of AND or OR.
-
-    Raises:
-        InvalidRequest: more than Arrow can compute.
-    """
-    parts = list(node.flatten(unnest=False))
-    if len(parts) > PARTS_MAX:
-        raise InvalidRequest(
-            f"the filter joins too many conditions: {text[:80]}…",
-            expected=f"at most {PARTS_MAX} beside each other",
-            found=str(len(parts)),
-            next_step="write column IN (…) for many values of one column",
-        )
-    return parts
-
-
-def _comparison(left: exp.Expression, operator: str, right: exp.Expression, text: str) -> Condition:
-    left, right = left.unnest(), right.unnest()
-    if isinstance(left, exp.Column) and _is_value(right):
-        return condition.compared(left.name, operator, _value(right, text))
-    if isinstance(right, exp.Column) and _is_value(left):
-        return condition.compared(right.name, condition.MIRRORED[operator], _value(left, text))
-    rows = condition.COMPARISONS[operator](_operand(left, text), _operand(right, text))
-    return condition.computed(rows, (*_columns(left), *_columns(right)))
-
-
-def _operand(node: exp.Expression, text: str) -> pc.Expression:
-    """Return one side of a comparison: a column, a value, or an arithmetic expression of them."""
-    if type(node) in _ARITHMETIC:
-        return _ARITHMETIC[type(node)](_operand(node.left, text), _operand(node.right, text))
-    match node:
-        case exp.Paren():
-            return _operand(node.this, text)
-        case exp.Column():
-            return pc.field(node.name)
-        case exp.Literal() | exp.Boolean() | exp.Neg() | exp.Cast():
-            return pc.scalar(_value(node, text))
-    return _condition(node, text).rows
-
-
-def _is_value(node: exp.Expression) -> bool:
-    return isinstance(node, (exp.Literal, exp.Boolean, exp.Neg, exp.Cast))
-
-
-def _columns(node: exp.Expression) -> tuple[str, ...]:
-    return tuple(column.name for column in node.find_all(exp.Column))
-
-
-def _value(node: exp.Expression, text: str) -> Any:
-    match node:
-        case exp.Literal() if node.is_string:
-            return node.this
-        case exp.Literal():
-            return _number(node.this, text)
-        case exp.Boolean():
-            return bool(node.this)
-        case exp.Neg():
-            return -_value(node.this, text)
-        case exp.Cast():
-            return _typed(node, text)
-        case exp.Paren():
-            return _value(node.this, text)
-    raise _unknown(node, text)
-
-
-def _number(digits: str, text: str) -> int | float | Decimal:
-    if not digits.isdigit():
-        return float(digits)
-    if int(digits) < 2**63:
-        return int(digits)
-    if len(digits) > MAX_PRECISION:
-        raise InvalidRequest(
-            f"{digits[:50]} in the filter is too large", expected=f"{MAX_PRECISION} digits", found=text
-        )
-    return Decimal(digits)
-
-
-def _typed(node: exp.Cast, text: str) -> Any:
-    value, kind = _value(node.this, text), node.to.this
-    try:
-        if kind == exp.DataType.Type.DATE:
-            return date.fromisoformat(value)
-        if kind in _TIMESTAMPS:
-            moment = datetime.fromisoformat(value)
-            return pa.scalar(moment, pa.timestamp("us", "UTC"))
-        if kind == exp.DataType.Type.DECIMAL:
-            return Decimal(str(value))
-    except ValueError as error:
-        raise InvalidRequest(
-            f"{value!r} in the filter is not a {_word(kind)}",
-            expected="for example DATE '2026-01-31' or TIMESTAMP '2026-01-31 09:30:00'",
-            found=text,
-        ) from error
-    raise _unknown(node, text)
-
-
-def _word(kind: exp.DataType.Type) -> str:
-    return "timestamp" if kind in _TIMESTAMPS else str(kind.value).lower()
-
-
-def _unknown(node: exp.Expression, text: str) -> InvalidRequest:
-    return InvalidRequest(
-        f"the filter uses {type(node).__name__.upper()}, which does not fit here: {text}",
+def _raise_unknown(node: exp.Expression, text: str, used: str = "") -> NoReturn:
+    raise InvalidRequest(
+        f"the filter uses {type(node).__name__.upper()}{used}, which does not fit here: {text}",
         expected="comparisons, AND, OR, NOT, IN, BETWEEN, IS NULL, LIKE, arithmetic, literals",
         found=node.sql(),
-        next_step="filter the rest after reading",
+        next_step="write IS NULL to find nulls" if isinstance(node, exp.Null) else "filter the rest after reading",
     )
+
+
+def _raise_nested(text: str) -> NoReturn:
+    raise InvalidRequest(
+        f"the filter is nested too deeply: {text[:80]}…",
+        expected="parentheses, NOT and arithmetic within each other at most some dozens of times",
+        found=f"{text.count('(')} opening parentheses in {len(text)} characters",
+        next_step="leave out parentheses that change nothing; write column IN (…) for many values of one column",
+    ) from None

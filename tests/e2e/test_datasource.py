@@ -10,15 +10,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
+from hypothesis import assume, given, settings, strategies as st
 
 from hudi_ops.datasource import register
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.table.table import Table
+from tests.bounds import examples
 from tests.e2e.spark_cluster import SPARK_HOME, spark_environment, standalone_cluster
 from tests.interop.compare import assert_same_rows
 from tests.interop.our_rows import SCHEMAS, as_table, row
+from tests.property.conditions import Columns, conditions, picked
 
 ROOT = Path(__file__).resolve().parents[2]
 APPLICATION = Path(__file__).with_name("user_application.py")
@@ -57,6 +61,30 @@ def test_options_mean_what_read_means(spark: Any, every_type: Table) -> None:
     assert every_type.read(columns, where, first).num_rows not in {0, every_type.read(columns, where).num_rows + 100}
     frame = spark.read.format("hudi_ops").options(columns="big, id", where=where, as_of=first).load(path_of(every_type))
     assert_same_rows(frame.toArrow(), every_type.read(columns, where, first))
+
+
+@settings(max_examples=examples(6, 100))
+@given(data=st.data())
+def test_the_option_where_selects_what_duckdb_selects(spark: Any, every_type: Table, data: st.DataObject) -> None:
+    rows = every_type.read()
+    drawn = data.draw(conditions(plain_columns(rows)))
+    try:
+        wanted = picked(drawn, rows)
+        frame = every_type.spark_frame(spark, where=drawn.text)
+    except (duckdb.Error, InvalidRequest):  # too many digits for DuckDB, or for Arrow
+        assume(False)
+    assert_same_rows(frame.toArrow(), wanted)
+
+
+def plain_columns(rows: pa.Table) -> Columns:
+    """The columns that filters can compare, with some of their values; times without their zone."""
+    found: dict[str, tuple[pa.DataType, list[Any]]] = {}
+    for field in rows.schema:
+        values = rows[field.name].drop_null()
+        if len(values) and not pa.types.is_nested(field.type) and not pa.types.is_binary(field.type):
+            values = values.cast(pa.timestamp(field.type.unit)) if pa.types.is_timestamp(field.type) else values
+            found[field.name] = field.type, values.unique().to_pylist()[:5]
+    return found
 
 
 def test_sql_over_a_view(spark: Any, every_type: Table) -> None:

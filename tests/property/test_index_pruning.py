@@ -1,17 +1,20 @@
 """What the indexes of a metadata table leave out never holds a wanted row.
 
-Goal: a read that is listed by the metadata table, and pruned by all or some of its indexes, gives the rows of one that lists
-storage and looks at no index. Method: tables of both types after upserts, deletes and a rewrite, with nulls, NaN, extremes and odd
-texts; a metadata table put together of the facts of their files, part of it compacted; random conditions, moments and indexes.
+Goal: a read that is listed by the metadata table, and pruned by all or some of its indexes, gives the rows that DuckDB takes of a
+read that lists storage and has no condition. Method: tables of both types after upserts, deletes and a rewrite, with nulls, NaN,
+extremes and odd texts; a metadata table put together of the facts of their files, part of it compacted; random conditions, moments
+and indexes.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given, settings, strategies as st
+from hypothesis import assume, example, given, settings, strategies as st
 
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.metadata.records.partitions import MetadataPartition
@@ -19,7 +22,7 @@ from hudi_ops.read.plan import Opened
 from hudi_ops.table.table import Table
 from tests.bounds import examples
 from tests.interop.compare import assert_same_rows
-from tests.property.conditions import COLUMNS, CONDITIONS, SCHEMA, rows_of
+from tests.property.conditions import COLUMNS, CONDITIONS, SCHEMA, Columns, Drawn, conditions, picked, rows_of
 from tests.unit.metadata.made_metadata import make_metadata, name_partitions, say_index
 
 FILES = MetadataPartition.FILES
@@ -70,17 +73,31 @@ def changed(rows: pa.Table, fields: list[str]) -> pa.Table:
     data=st.data(),
 )
 def test_indexes_leave_out_no_wanted_row(
-    table: Table, where: str, named: set[MetadataPartition], query: str, data: st.DataObject
+    table: Table, where: Drawn, named: set[MetadataPartition], query: str, data: st.DataObject
 ) -> None:
     name_partitions(Path(table.context.storage.uri.removeprefix("file://")), [FILES, *named])
     times = [one.time for one in Opened.of(table.context.storage).timeline.completed_writes]
     as_of = data.draw(st.sampled_from([None, None, *times]))
     try:
-        wanted = table.scan(where=where, as_of=as_of, query=query, listing="storage", meta_columns=True).to_arrow()
-    except InvalidRequest:  # 2**63 - 1 plus 1, or a literal too long for the column's decimals
+        wanted = picked(where, everything(table, as_of, query))
+        changed_rows = picked(where, everything_since(table, as_of)) if as_of is not None else None
+        scan = table.scan(where=where.text, as_of=as_of, query=query, listing="metadata", meta_columns=True)
+    except (duckdb.Error, InvalidRequest):  # too many digits for DuckDB, or for Arrow
         assume(False)
-    scan = table.scan(where=where, as_of=as_of, query=query, listing="metadata", meta_columns=True)
     assert_same_rows(scan.to_arrow(), wanted, with_meta=True)
+    if changed_rows is not None:
+        found = table.changes(as_of, where=where.text, meta_columns=True).to_arrow()
+        assert_same_rows(found, changed_rows, with_meta=True)
+
+
+@cache
+def everything(table: Table, as_of: str | None, query: str) -> pa.Table:
+    return table.read(as_of=as_of, query=query, listing="storage", meta_columns=True)
+
+
+@cache
+def everything_since(table: Table, since: str) -> pa.Table:
+    return table.changes(since, meta_columns=True).to_arrow()
 
 
 @pytest.mark.parametrize(
@@ -105,3 +122,54 @@ def test_conditions_do_leave_something_out(table: Table, where: str, named: Meta
     }
     # Of slices with log files there are no filters.
     assert skipped[named] > 0 or (named is MetadataPartition.BLOOM_FILTERS and told.log_files_read > 0)
+
+
+KEYED: Columns = {
+    "number": (pa.int64(), [-(2**63), -1, 0, 1, 2, 7, 39]),
+    **{name: COLUMNS[name] for name in ("text", "whole", "price", "double")},
+}
+
+
+@pytest.fixture(scope="module", params=["cow", "mor"])
+def keyed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Table:
+    """A table whose keys are whole numbers, with a record index and a secondary index of texts and of numbers."""
+    schema = pa.schema([(name, kind) for name, (kind, _) in KEYED.items()])
+    path = tmp_path_factory.mktemp("keyed") / "t"
+    made = Table.create(
+        str(path), name="t", record_key=["number"], schema=schema, table_type=request.param, index="record_index"
+    )
+    made.ingest(numbered(3, 40))
+    made.indexing.run(
+        partitions=("record_index", "column_stats", *(f"secondary_index_{one}={one}" for one in BY_VALUE))
+    )
+    made.ingest(numbered(5, 20))
+    return made
+
+
+BY_VALUE = ("text", "whole")
+
+
+def numbered(seed: int, count: int) -> pa.Table:
+    rows = rows_of(seed, count, {name: KEYED[name] for name in KEYED if name != "number"})
+    numbers = pa.array([-(2**63), *range(1, count)], pa.int64())
+    return rows.drop_columns(["id"]).append_column("number", numbers)
+
+
+@settings(max_examples=examples(40, 400))
+@given(where=conditions(KEYED))
+@example(where=Drawn("number = 7.0 OR number = 1.5", "(number = 7) OR (number = 1.5)"))
+@example(where=Drawn("number IN (1, 2.5, 39)", "number IN (1, 39)"))
+@example(where=Drawn("whole = 1e0 AND text NOT LIKE 'a%'", "whole = 1 AND text NOT LIKE 'a%'"))
+def test_lookups_of_keys_and_values_find_every_wanted_row(keyed: Table, where: Drawn) -> None:
+    try:
+        wanted = picked(where, everything(keyed, None, "snapshot"))
+        scan = keyed.scan(where=where.text, meta_columns=True)
+    except (duckdb.Error, InvalidRequest):  # too many digits for DuckDB, or for Arrow
+        assume(False)
+    assert_same_rows(scan.to_arrow(), wanted, with_meta=True)
+
+
+def test_a_fraction_that_is_whole_is_looked_up(keyed: Table) -> None:
+    told = [keyed.scan(where=where).explain() for where in ("number = 7.0", "whole = 1.0", "text IN ('ab')")]
+    assert [one.located_by for one in told] == ["", "secondary_index_whole", "secondary_index_text"]
+    assert [one.record_index_unused for one in told] == ["", "", ""]

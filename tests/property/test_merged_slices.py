@@ -17,7 +17,7 @@ from hudi_ops.kernels.condition import Condition, both, member
 from hudi_ops.read.where import parse_where
 from hudi_ops.storage.memory import MemoryStorage
 from tests.bounds import examples
-from tests.property.slice_model import COLUMNS, DELETING, Block, ModelSlice, Record, in_reading_order
+from tests.property.slice_model import COLUMNS, DELETING, STORED, Block, ModelSlice, Record, in_reading_order
 
 KEYS = ["a", "b", "c", "d", "e"]
 INSTANTS = ["1", "2", "3", "4"]
@@ -75,7 +75,7 @@ def expected(
 
 
 def check(model: ModelSlice, where: str | None, batch_rows: int | None, only: frozenset[str] | None = None) -> None:
-    condition = parse_where(where) if where is not None else None
+    condition = parse_where(where).bind(STORED) if where is not None else None
     if only is not None:
         of_these = member(COMMIT_TIME, sorted(only))
         condition = of_these if condition is None else both(condition, of_these)

@@ -104,7 +104,7 @@ class FileScan:
         Raises:
             Corrupt: a page cannot be decoded.
             Unavailable: the storage did not deliver it.
-            InvalidRequest: the condition cannot be computed, for example a division by zero.
+            InvalidRequest: the condition is an expression that cannot be computed, for example a sum that overflows.
         """
         check_stop()
         try:

@@ -228,7 +228,7 @@ class SliceScan:
             Corrupt: a page or a block cannot be decoded.
             Unsupported: ordering values of deletes that do not fit the table's.
             Unavailable: the storage did not deliver it.
-            InvalidRequest: the condition cannot be computed, for example a division by zero.
+            InvalidRequest: the condition is an expression that cannot be computed, for example a sum that overflows.
         """
         merged = self._merged
         if self._base is not None:

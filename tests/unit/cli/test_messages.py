@@ -311,7 +311,7 @@ def test_a_filter_that_fails_is_explained_in_its_own_words(table: Table, where: 
     [
         ("s = 1", "column s (struct<a: int, b: array<string>>) and a value of type int cannot be compared"),
         ("m = 'k'", "column m (map<string, int>) and a value of type string cannot be compared"),
-        ("l IN (true)", "column l (array<struct<a: int>>) cannot be compared"),
+        ("l IN (true)", "column l (array<struct<a: int>>) and a value of type boolean cannot be compared"),
         ("s = m", "column s (struct<a: int, b: array<string>>) and column m (map<string, int>) cannot be compared"),
         ("d > at", "column d (decimal(5, 2)) and column at (timestamp) cannot be compared"),
     ],
