@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from hudi_ops.cli.arguments import JsonOption, TableArgument, locate, storage_of
 from hudi_ops.cli.output import counted, write, write_json, write_table
+from hudi_ops.clock import iso_of_ms
 
 if TYPE_CHECKING:
     from hudi_ops.config.tables_file import TableLocation
@@ -61,7 +61,7 @@ def _line(location: TableLocation) -> tuple[str, list[dict[str, Any]] | None]:
     opened = lock_of(location)
     assert isinstance(opened, ZooKeeperLock)  # noqa: S101 - the only other kind
     try:
-        return opened.address, [asdict(one) | {"since": _iso(one.since_ms)} for one in opened.line()]
+        return opened.address, [asdict(one) | {"since": iso_of_ms(one.since_ms)} for one in opened.line()]
     finally:
         opened.close()
 
@@ -81,8 +81,8 @@ def _leases(storage: Storage) -> list[dict[str, Any]]:
             "role": lease.role or None,
             "owner": f"{owner.host.partition('#')[0]}:{owner.pid}" if owner is not None else "Apache Hudi",
             "run": (owner.run or None) if owner is not None else None,
-            "beaten": _iso(lease.beaten_ms),
-            "expires": _iso(lease.expires_ms),
+            "beaten": iso_of_ms(lease.beaten_ms),
+            "expires": iso_of_ms(lease.expires_ms),
             "is_live": not lease.is_dead(clock),
             "lock": lease.lock or None,
         })
@@ -117,7 +117,3 @@ def _tell_leases(leases: list[dict[str, Any]], address: str) -> None:
             write(
                 f"Warning: {one['instant']} is written under another lock, {one['lock']}: they do not exclude each other."
             )
-
-
-def _iso(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -17,6 +16,7 @@ from hudi_ops.cli.arguments import (
     parse_seconds,
 )
 from hudi_ops.cli.output import counted, sized, working, write, write_json, write_table
+from hudi_ops.clock import iso_of_ms
 
 app = typer.Typer(
     name="savepoint",
@@ -125,9 +125,9 @@ def create_hold(
     with open_table(locate(table)) as opened:
         hold = opened.holds.take(instant, seconds=seconds, owner=owner, purpose=purpose)
     if as_json:
-        write_json({"id": hold.id, "instant": hold.instant, "until": _moment(hold.until_ms), "owner": hold.owner})
+        write_json({"id": hold.id, "instant": hold.instant, "until": iso_of_ms(hold.until_ms), "owner": hold.owner})
     else:
-        write(f"hold {hold.id} keeps {hold.instant} readable until {_moment(hold.until_ms)}")
+        write(f"hold {hold.id} keeps {hold.instant} readable until {iso_of_ms(hold.until_ms)}")
 
 
 @holds.command(name="list")
@@ -135,7 +135,7 @@ def list_holds(table: TableArgument, as_json: JsonOption = False) -> None:
     """List the holds, expired ones included."""
     with open_table(locate(table)) as opened:
         found = opened.holds.list()
-    rows = [[one.id, one.instant, _moment(one.until_ms), one.owner, one.purpose] for one in found]
+    rows = [[one.id, one.instant, iso_of_ms(one.until_ms), one.owner, one.purpose] for one in found]
     if as_json:
         names = ("id", "instant", "until", "owner", "purpose")
         write_json({"holds": [dict(zip(names, row, strict=True)) for row in rows]})
@@ -158,7 +158,3 @@ def release(
         write_json({"id": hold_id, "released": was_there})
     else:
         write(f"hold {hold_id} released" if was_there else f"there was no hold {hold_id}")
-
-
-def _moment(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")
