@@ -168,11 +168,12 @@ def _clean(session: Session, settings: UpkeepSettings, state: TableState) -> str
             f"no automatic clean: {left} is planned; next: `hudi-ops clean TABLE execute --instant {left}`, or rollback"
         )
     done: CleanOutcome = plan_and_execute(session, CLEAN, request, Execution(engine=LocalEngine.name))
-    if done.completion_time is None or not done.deleted:
-        return ""
+    said = [f"overdue plan {instant} cancelled" for instant in done.ended_first.cancelled_plans]
     if done.deleted >= FILES_MAX:
         session.waits["clean"] = 0
-    return f"clean {done.instant}: {done.deleted:,} old files deleted, {done.bytes_deleted:,} bytes"
+    if done.completion_time is not None and done.deleted:
+        said.append(f"clean {done.instant}: {done.deleted:,} old files deleted, {done.bytes_deleted:,} bytes")
+    return "; ".join(said)
 
 
 def _files_max(session: Session, state: TableState) -> int:
