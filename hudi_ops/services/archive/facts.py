@@ -147,11 +147,12 @@ def _late(session: Session, state: TableState, limit: str) -> dict[str, str]:
 
     A reader that does not open the history would take the request time of the write for its completion time, and assign the log
     file to the slice below. This ends once the group has a base file that was requested after the write completed: that file holds
-    its rows.
+    its rows. It also ends once the group was replaced: no later compaction merges it, and readers do not see it.
     """
     makers = [one for one in state.timeline if (one.is_completed and one.is_write) or one.action in MERGING_ACTIONS]
     times = [one.time for one in makers]
     found = {}
+    gone: frozenset[tuple[str, str]] | None = None
     for write in state.timeline.completed_writes:
         if write.time >= limit or write.kind != "deltacommit":
             continue
@@ -165,6 +166,9 @@ def _late(session: Session, state: TableState, limit: str) -> dict[str, str]:
                 if waiting and later.is_completed:
                     waiting -= frozenset(_bases(session, state, later))
             if waiting:
+                gone = _replaced_groups(session, state) if gone is None else gone
+                waiting -= gone
+            if waiting:
                 partition, file_id = min(waiting)
                 found[write.time] = (
                     f"it completed after {maker.action} {maker.time} began, and its log file of group {file_id} in "
@@ -172,6 +176,16 @@ def _late(session: Session, state: TableState, limit: str) -> dict[str, str]:
                 )
                 break
     return found
+
+
+def _replaced_groups(session: Session, state: TableState) -> frozenset[tuple[str, str]]:
+    """Return the groups that a completed write replaced."""
+    found: set[tuple[str, str]] = set()
+    for write in state.timeline.completed_writes:
+        metadata = session.commits.metadata(state.timeline, write) if write.kind == "replacecommit" else None
+        if metadata is not None:
+            found |= {(partition, file_id) for partition, ids in (metadata.replaced or {}).items() for file_id in ids}
+    return frozenset(found)
 
 
 def _groups(metadata: CommitMetadata, *, logs: bool) -> Iterator[tuple[str, str]]:
