@@ -93,7 +93,7 @@ def renew_hold(session: Session, hold: Hold, seconds: float) -> Hold:
 
 
 def _until_ms(session: Session, seconds: float) -> int:
-    """Return when a hold of so many seconds ends.
+    """Return when a hold that lasts for `seconds` ends.
 
     Raises:
         InvalidRequest: it would not last, or last for more than ten years.

@@ -52,9 +52,10 @@ def refuse_before_start(config: TableConfig, timeline: Timeline, as_of: str | No
 
 
 def refuse_future(config: TableConfig, timeline: Timeline, time: str | None, clock: Clock) -> None:
-    """Refuse a time in the future, as of which a later read would give other rows, and after which writes would be passed over.
+    """Refuse a time in the future.
 
-    A time up to the table's newest one is known, wherever this clock stands. A table in local time may be ahead by its time zone.
+    As of such a time a later read would give other rows, and after it writes would be passed over. A time up to the table's
+    newest one is known, wherever this clock stands. A table in local time may be ahead by its time zone.
 
     Raises:
         InvalidRequest: it lies above the table's newest time and more than the clocks' tolerance above the present.

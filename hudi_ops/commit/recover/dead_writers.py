@@ -31,7 +31,10 @@ def is_dead(session: Session, instant: str) -> bool:
 
 
 def storage_now_ms(storage: Storage) -> int:
-    """Return the time by the storage's clock, in ms since 1970; 0 if another process deletes the probe meanwhile."""
+    """Return the time by the storage's clock, in ms since 1970.
+
+    It is 0 if another process deletes the probe meanwhile.
+    """
     storage.put(CLOCK_PROBE, b"")
     info = storage.head(CLOCK_PROBE)
     storage.delete(CLOCK_PROBE)

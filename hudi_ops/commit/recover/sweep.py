@@ -87,9 +87,10 @@ def remove_late_files(session: Session, state: TableState, completed: Instant) -
 
 
 def _is_known_whole(session: Session, state: TableState, instant: str, metadata: CommitMetadata) -> bool:
-    """Return whether a completed instant names all its files: it is of hudi_ops, or was cancelled there.
+    """Return whether the commit of a completed instant names all its files.
 
-    Apache Hudi may complete a plan that was cancelled. It names the files that it made, and none of the executor of hudi_ops.
+    A commit of hudi_ops does. Apache Hudi may complete a plan that was cancelled. It names the files that it made, and none of
+    the executor of hudi_ops.
     """
     return POINTER_KEY in metadata.extra or session.was_cancelled(state, instant)
 
@@ -97,7 +98,7 @@ def _is_known_whole(session: Session, state: TableState, instant: str, metadata:
 def _late_files(
     session: Session, state: TableState, instant: str, kind: str, metadata: CommitMetadata
 ) -> dict[str, bool]:
-    """Return the announced files that a completed instant does not name, and whether each exists."""
+    """Return the announced files that a commit does not name, and whether each exists."""
     named = {stat.path.lstrip("/") for stat in metadata.stats}
     return {
         path: session.ctx.storage.head(path) is not None
@@ -115,11 +116,11 @@ def _delete_late(session: Session, instant: str, late: Mapping[str, bool]) -> No
 
 
 def sweep_archived(session: Session, state: TableState, instant: str, until_ms: Sequence[int] = ()) -> bool:
-    """Delete announced files that an archived instant does not name, then lease, markers and notes.
+    """Delete the late files of an archived instant, then its lease, markers and notes.
 
-    A file below the start of the timeline counts as committed. Without notes (`until_ms`) this is the first look: a task may still
-    write what it announced, so the markers of such files stay behind a note. Returns False if the instant is not archived. A
-    history that cannot be read leaves everything as it is.
+    Late are announced files that its commit does not name. A file below the start of the timeline counts as committed. Without
+    notes (`until_ms`) this is the first look: a task may still write what it announced, so the markers of such files stay
+    behind a note. Returns False if the instant is not archived. A history that cannot be read leaves everything as it is.
     """
     storage, config = session.ctx.storage, state.config
     if state.timeline.find(instant) is not None or instant >= state.timeline.start:

@@ -26,7 +26,9 @@ class Result:
 
 @dataclass(frozen=True)
 class EndedPlans(Result):
-    """Plans of other services that a call ended before it chose its own work; in a dry run, those that it would end.
+    """Plans of other services that a call ended before it chose its own work.
+
+    In a dry run they are those that it would end.
 
     Attributes:
         cancelled_plans: overdue plans that it cancelled.

@@ -244,7 +244,7 @@ class TableService(ABC, Generic[Request, Chosen, Plan, Inputs, Task, Outcome, Re
         return state, EndedPlans()
 
     def told(self, result: Result, ended: EndedPlans) -> Result:
-        """Return the result of an execution that followed a plan of the same call, with the plans that it ended first."""
+        """Return the result of an execution, with the plans that its call ended first."""
         return result
 
     def refuse_nothing(self, state: TableState, choice: Chosen) -> None:

@@ -33,7 +33,10 @@ RETAINED, NEWEST, LIMIT, UNCOMMITTED = "retained", "newest slice", "beyond the l
 """Reasons for which a file stays, besides those of `keepers`."""
 
 EMPTY_EVERY_MS, EMPTY_EVERY_WRITES = 24 * 3_600_000, 20
-"""An empty clean is written at most once in this time, or once for so many writes: archiving stops at the instant that it moves."""
+"""An empty clean is written at most once in this time, or once for this number of writes.
+
+Archiving stops at the instant that it moves.
+"""
 
 
 @dataclass(frozen=True, slots=True)

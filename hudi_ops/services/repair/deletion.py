@@ -86,7 +86,9 @@ def delete_unknown(session: Session, where: str, abandoned: bool) -> str:
 
 
 def delete_unnamed(session: Session, where: str, abandoned: bool) -> str:
-    """Delete a data file that its completed instant, which may be archived, does not name; return what was done.
+    """Delete a data file that its completed instant does not name; return what was done.
+
+    The instant may be archived.
 
     Raises:
         Left: its instant names it, or cannot be read.

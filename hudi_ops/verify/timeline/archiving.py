@@ -1,4 +1,4 @@
-"""Report that nothing leaves the timeline, with the reason that `hudi-ops archive TABLE explain` gives."""
+"""Report that nothing leaves the timeline, and why, as `hudi-ops archive explain` does."""
 
 from __future__ import annotations
 
