@@ -124,8 +124,7 @@ def _check_metadata(subject: Subject, findings: Findings) -> None:
             "metadata-left",
             "hoodie.properties lists no metadata table, but its folder exists: a foreign writer maintains it, or a drop failed",
             METADATA_FOLDER,
-            "`hudi-ops recover TABLE` finishes a drop of hudi-ops, `hudi-ops index TABLE drop` deletes the folder in any case; "
-            "`hudi-ops index TABLE run` rebuilds it",
+            "`hudi-ops index TABLE drop` deletes the folder; `hudi-ops index TABLE run` rebuilds it",
         )
 
 

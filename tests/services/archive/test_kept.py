@@ -9,7 +9,6 @@ import pytest
 from hudi_ops.concurrency.attempt import begin
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.config.requests import ArchiveRequest
-from hudi_ops.config.upkeep_settings import ArchiveSettings, CleanSettings, UpkeepSettings
 from hudi_ops.errors import Conflict, Corrupt
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
 from hudi_ops.services.archive.run import archive
@@ -227,17 +226,6 @@ def test_a_late_completion_waits_for_no_group_that_was_replaced(how: str) -> Non
     assert timeline_of(storage).find(writer.time) is None
     assert by_key(table, listing="storage") == model
     assert verify_table(storage, deep=True, index=True).findings == ()
-
-
-def test_verify_says_that_archiving_stands_still_and_why() -> None:
-    storage, clock = long_table(DEFINITION)
-    times, table = known_times(storage), table_of(storage, clock, "saver")
-    table.savepoints.create(times[3])
-    for keep_max, is_told in ((2, True), (4, False)):
-        upkeep = UpkeepSettings(archive=ArchiveSettings(keep_min=2, keep_max=keep_max), clean=CleanSettings(retain=1))
-        found = table_of(storage, clock, "user", upkeep=upkeep).verify().findings
-        assert [(one.invariant, one.where) for one in found] == ([("archive-blocked", times[3])] if is_told else [])
-        assert not is_told or table.archive.explain(keep_min=2, keep_max=2).stopped_by in found[0].what
 
 
 def test_a_foreign_archiver_that_took_an_instant_meanwhile_makes_the_batch_begin_anew() -> None:
