@@ -82,6 +82,7 @@ if TYPE_CHECKING:
         CostError as CostError,
     )
     from hudi_ops.services.base.result import (
+        EndedPlans as EndedPlans,
         PlanResult as PlanResult,
         Result as Result,
         ServiceResult as ServiceResult,
@@ -160,7 +161,7 @@ _PLACES = {
     "read.scan": "Explanation Scan",
     "services.base.choice": "Verdict",
     "services.base.cost": "Cost CostError",
-    "services.base.result": "PlanResult Result ServiceResult",
+    "services.base.result": "EndedPlans PlanResult Result ServiceResult",
     "services.base.rewrite.result": "RewriteResult",
     "services.cancel.abort": "CancelResult",
     "services.cancel.executed": "Stopped",

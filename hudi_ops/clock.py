@@ -3,7 +3,24 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import NamedTuple, Protocol
+
+DURATION_MAX_S = 10 * 365 * 86_400
+"""Ten years: longest duration that an option, a request or a setting takes. A longer one is a typing error."""
+
+FIRST_MS, LAST_MS = -62_135_510_400_000, 253_402_214_399_999
+"""0001-01-02 and 9999-12-30 UTC, in ms since 1970: every time zone can represent the times between them."""
+
+
+def bounded_ms(ms: int) -> int:
+    """Return the nearest time that a calendar can represent in every time zone."""
+    return min(max(ms, FIRST_MS), LAST_MS)
+
+
+def iso_of_ms(ms: int) -> str:
+    """Return a time as ISO text in UTC, to the second."""
+    return datetime.fromtimestamp(bounded_ms(ms) / 1000, UTC).isoformat(timespec="seconds")
 
 
 class Clock(Protocol):

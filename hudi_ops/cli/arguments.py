@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hudi_ops.clock import DURATION_MAX_S
 from hudi_ops.errors import HudiOpsError, InvalidRequest
 
 if TYPE_CHECKING:
@@ -147,14 +148,19 @@ def parse_seconds(text: str, option: str) -> float:
     """Parse a duration: `500ms`, `5s`, `2m`, `1h`; a bare number is seconds.
 
     Raises:
-        InvalidRequest: not a duration.
+        InvalidRequest: not a duration, or one of more than ten years.
     """
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise InvalidRequest(
             f"{option} is not a duration", expected="for example 500ms, 5s, 2m or 1h", found=repr(text)
         )
-    return float(match["number"]) * _SECONDS[match["unit"]]
+    seconds = float(match["number"]) * _SECONDS[match["unit"]]
+    if seconds > DURATION_MAX_S:
+        raise InvalidRequest(
+            f"{option} is too long", expected=f"at most {DURATION_MAX_S // 86_400:,} days", found=repr(text[:100])
+        )
+    return seconds
 
 
 def parse_bytes(text: str, option: str, least: int = 1) -> int:

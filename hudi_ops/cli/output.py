@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, date, datetime, time
+from datetime import date, datetime, time
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -201,11 +201,6 @@ def working(what: str) -> Iterator[None]:
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun: `1 row`, `1,200 rows`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def iso_time(ms: int) -> str:
-    """Return a moment, given in ms since 1970 UTC, as an ISO time in seconds."""
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")
 
 
 def sized(size_bytes: int) -> str:

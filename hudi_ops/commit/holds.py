@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from hudi_ops.clock import DURATION_MAX_S
 from hudi_ops.commit.checks import completed_write
 from hudi_ops.commit.session import Session
 from hudi_ops.context import TableContext
@@ -75,10 +76,8 @@ def take_hold(session: Session, instant: str, seconds: float, *, owner: str = ""
     Raises:
         InvalidRequest: no completed write has this instant, or a clean that has begun, or completed, retains only later ones.
     """
-    if seconds <= 0:
-        raise InvalidRequest("a hold must last", expected="a time above 0 s", found=f"{seconds:g} s")
+    until_ms = _until_ms(session, seconds)
     completed_write(session.loader.load(), instant)
-    until_ms = session.ctx.clock.now_ms() + int(seconds * 1000)
     hold = Hold(session.ctx.ids.new_id(), instant, until_ms, owner or str(session.ctx.owner), purpose)
     return _put(session, hold)
 
@@ -89,8 +88,24 @@ def renew_hold(session: Session, hold: Hold, seconds: float) -> Hold:
     Raises:
         InvalidRequest: it expired, and a clean has begun since that retains only later instants.
     """
-    until_ms = session.ctx.clock.now_ms() + int(seconds * 1000)
+    until_ms = _until_ms(session, seconds)
     return _put(session, Hold(hold.id, hold.instant, until_ms, hold.owner, hold.purpose))
+
+
+def _until_ms(session: Session, seconds: float) -> int:
+    """Return when a hold that lasts for `seconds` ends.
+
+    Raises:
+        InvalidRequest: it would not last, or last for more than ten years.
+    """
+    if not 0 < seconds <= DURATION_MAX_S:
+        raise InvalidRequest(
+            "a hold must last, and end",
+            expected=f"a time above 0 s, and of at most {DURATION_MAX_S // 86_400:,} days",
+            found=f"{seconds:g} s",
+            next_step="name a shorter time, and renew the hold; a savepoint has no end",
+        )
+    return session.ctx.clock.now_ms() + int(seconds * 1000)
 
 
 def release_hold(session: Session, hold_id: str) -> bool:

@@ -6,8 +6,7 @@ otherwise about the attempt has taken a lower slot or changed the timeline, so t
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
+from hudi_ops.clock import iso_of_ms
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.errors import Cancelled, Conflict
 from hudi_ops.storage.protocol import Storage
@@ -76,7 +75,7 @@ def refuse_taken_over(attempt: Attempt, state: TableState) -> None:
 def how_taken(slot: int, entry: Entry) -> str:
     """Return as text what a CANCEL or TAKEOVER did to its instant, with owner and time."""
     did, why = ("cancelled", f" ({entry.reason})") if isinstance(entry, Cancel) else ("taken over", "")
-    when = datetime.fromtimestamp(entry.at_ms / 1000, UTC).isoformat(timespec="seconds")
+    when = iso_of_ms(entry.at_ms)
     return f"was {did} by {entry.owner} at {when}, in slot {slot}{why}"
 
 

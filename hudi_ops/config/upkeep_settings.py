@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hudi_ops.config.requests import ArchiveRequest, CancelSettings, CleanRequest, PolicyName
-from hudi_ops.config.requests.services import KEEP_MAX, KEEP_MIN
+from hudi_ops.config.requests.services import KEEP_MAX, KEEP_MIN, RETAIN_MAX
 
 AUTOMATIC = ("clean", "archive")
 """Services that writers may run after a commit."""
@@ -26,7 +27,7 @@ class CleanSettings(_Settings):
     automatic: bool | None = Field(default=None, description=_AUTOMATIC)
     policy: PolicyName = Field(default="commits", description="commits, hours or versions.")
     retain: int | None = Field(
-        default=None, ge=1, description="How many of them. Default: 10 commits, 24 hours, 3 slices."
+        default=None, ge=1, le=RETAIN_MAX, description="How many of them. Default: 10 commits, 24 hours, 3 slices."
     )
 
     def completed(self, request: CleanRequest) -> CleanRequest:
@@ -80,7 +81,10 @@ class UpkeepSettings:
         """Return these settings, with recorded ones in place of those that were not given."""
         clean, archive = self.clean, self.archive
         if not {"policy", "retain"} & clean.model_fields_set:
-            clean = CleanSettings.model_validate({**recorded.get("clean", {}), "automatic": clean.automatic})
+            said: dict[str, Any] = {**recorded.get("clean", {}), "automatic": clean.automatic}
+            if "retain" in said:
+                said["retain"] = min(int(said["retain"]), RETAIN_MAX)  # a table may have recorded more
+            clean = CleanSettings.model_validate(said)
         if not {"keep_min", "keep_max"} & archive.model_fields_set:
             archive = ArchiveSettings.model_validate({**recorded.get("archive", {}), "automatic": archive.automatic})
         return replace(self, clean=clean, archive=archive)

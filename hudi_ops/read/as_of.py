@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from hudi_ops.clock import Clock
+from hudi_ops.config.table import TableConfig
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.content.plans import RestorePlan, read_plan
 from hudi_ops.timeline.log.commit_log import POINTER_KEY, Pointer
 from hudi_ops.timeline.log.head import open_log
-from hudi_ops.timeline.names import is_instant, parse_instant
+from hudi_ops.timeline.log.reserve import CLOCK_AHEAD_MS_MAX
+from hudi_ops.timeline.names import instant_of_ms, is_instant, parse_instant
 from hudi_ops.timeline.settings.settings_check import parsed_config
 from hudi_ops.timeline.state import CommitReader
+
+_EASTERNMOST = "Pacific/Kiritimati"
+"""Time zone in which instants are the largest: a table in local time need not say its zone."""
 
 
 def as_of_restore(storage: Storage, timeline: Timeline, as_of: str | None) -> str | None:
@@ -27,6 +33,43 @@ def as_of_restore(storage: Storage, timeline: Timeline, as_of: str | None) -> st
         if isinstance(plan, RestorePlan) and plan.savepoint and timeline.find(plan.savepoint) is not None:
             return plan.savepoint if as_of is None else min(as_of, plan.savepoint)
     return as_of
+
+
+def refuse_before_start(config: TableConfig, timeline: Timeline, as_of: str | None) -> None:
+    """Refuse to read as of an instant before the active timeline.
+
+    Raises:
+        InvalidRequest: it lies before the timeline's start.
+    """
+    if as_of is not None and as_of < timeline.start:
+        raise InvalidRequest(
+            f"the table cannot be read as of {as_of}: it lies before the active timeline",
+            table=config.name,
+            expected=f"an instant at or after {timeline.start}",
+            found=as_of,
+            next_step="choose one from `hudi-ops timeline`",
+        )
+
+
+def refuse_future(config: TableConfig, timeline: Timeline, time: str | None, clock: Clock) -> None:
+    """Refuse a time in the future.
+
+    As of such a time a later read would give other rows, and after it writes would be passed over. A time up to the table's
+    newest one is known, wherever this clock stands. A table in local time may be ahead by its time zone.
+
+    Raises:
+        InvalidRequest: it lies above the table's newest time and more than the clocks' tolerance above the present.
+    """
+    zone = _EASTERNMOST if config.is_in_local_time else "UTC"
+    limit = max(instant_of_ms(clock.now_ms() + CLOCK_AHEAD_MS_MAX, zone), timeline.newest_time)
+    if time is not None and time > limit:
+        raise InvalidRequest(
+            f"{time} lies in the future: it cannot be told yet what will have completed by then",
+            table=config.name,
+            expected=f"a time at or before {limit}; the table's newest is {timeline.newest_time or 'none'}",
+            found=time,
+            next_step="leave it out for the newest rows, or choose a time from `hudi-ops timeline`",
+        )
 
 
 def instant_meant(storage: Storage, text: str, timezone: str | None = None) -> str:

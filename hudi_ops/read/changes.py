@@ -24,10 +24,12 @@ from hudi_ops.errors import Corrupt, HudiOpsError, InvalidRequest, NotFound, Una
 from hudi_ops.files.log.visible_blocks import BlockInstants
 from hudi_ops.kernels.condition import member
 from hudi_ops.metadata.reader.table import MetadataTable
+from hudi_ops.read.as_of import refuse_future
 from hudi_ops.read.checkpoints import (
     BEGIN_ANEW,
     checkpoint_at,
     checkpoint_meant,
+    lowered,
     newest_completion,
     refuse_forgotten,
     refuse_other_table,
@@ -145,7 +147,8 @@ def plan_changes(
     """Choose the covered writes and the files to read; no data file is opened.
 
     Raises:
-        InvalidRequest: a wrong column, filter, beginning or end; or the table no longer records all writes since the beginning.
+        InvalidRequest: a wrong column, filter, beginning or end, a beginning in the future; or the table no longer records all
+            writes since the beginning.
         Unsupported: the table has no meta columns, or this library does not know how to merge its log files.
         Unavailable: instants were archived faster than they could be read.
         Corrupt: the settings contradict the commit log.
@@ -162,6 +165,7 @@ def plan_changes(
     # Read after the active timeline: an instant that is archived in between is then found twice instead of missed.
     history = load_history(storage, config)
     refuse_forgotten(storage, config, opened.timeline, history, since)
+    refuse_future(config, opened.timeline, since.completed, clock)
     fence = earliest_live(storage, clock, opened.timeline, seen.reserved) if request.fence else ""
     waiting = _waiting(opened.timeline, history, since)
     horizon = seen.horizon_with(history)
@@ -170,7 +174,7 @@ def plan_changes(
         chosen = _before(fence, waiting, chosen)
     is_bounded = (request.fence or request.until is not None) and len(chosen) < len(waiting)
     writes = _read_writes(storage, opened, chosen)
-    checkpoint = checkpoint_at(table_id, opened.timeline, chosen, since)
+    checkpoint = checkpoint_at(table_id, opened.timeline, chosen, lowered(since, horizon, opened.timeline, history))
     covered = tuple(_covered(one) for one in writes)
     return ChangesPlan(_plan_files(storage, opened, request.read, writes), covered, since, checkpoint, is_bounded)
 

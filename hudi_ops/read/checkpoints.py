@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from hudi_ops.config.table import TableConfig
 from hudi_ops.errors import InvalidRequest
@@ -15,6 +16,7 @@ from hudi_ops.timeline.content.undone import undone_by
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.checkpoint import Checkpoint, is_checkpoint, still_open
 from hudi_ops.timeline.log.commit_log import POINTER_KEY, Pointer, read_slot
+from hudi_ops.timeline.names import WRITE_ACTIONS
 
 EARLIEST = "earliest"
 
@@ -99,6 +101,19 @@ def refuse_forgotten(
 def newest_completion(instants: Iterable[Instant]) -> str:
     """Return the newest completion time of a write; empty when nothing completed."""
     return max((one.completion_time for one in instants if one.is_completed and one.is_write), default="")
+
+
+def lowered(since: Checkpoint, horizon: str, timeline: Timeline, history: ArchivedHistory) -> Checkpoint:
+    """Return a checkpoint that is at most at the newest completion that a read looked at.
+
+    A caller may name a time above it. What completes below that time later has not been read.
+    """
+    if since.completed <= horizon:
+        return since
+    writes = [(one.completion_time, one.time) for one in timeline.completed_writes]
+    writes += [(one.completion_time, one.time) for one in history.instants if one.action in WRITE_ACTIONS]
+    completed, instant = max((one for one in writes if one[0] <= horizon), default=("", ""))
+    return replace(since, completed=completed, instant=instant)
 
 
 def checkpoint_at(

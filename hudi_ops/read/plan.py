@@ -10,6 +10,7 @@ from typing import Literal, cast, get_args
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hudi_ops.clock import Clock, SystemClock
 from hudi_ops.config.columns import META_COLUMNS
 from hudi_ops.config.table import TableConfig
 from hudi_ops.errors import InvalidRequest
@@ -22,7 +23,7 @@ from hudi_ops.files.slice.slice_scan import SliceTask
 from hudi_ops.kernels.condition import Condition, both, computed, possible_units
 from hudi_ops.metadata.reader.listing import ListingChoice, listing_choice, open_listing
 from hudi_ops.metadata.reader.table import MetadataTable
-from hudi_ops.read.as_of import as_of_restore
+from hudi_ops.read.as_of import as_of_restore, refuse_before_start, refuse_future
 from hudi_ops.read.fixed_keys import fixed_keys, values_by_index
 from hudi_ops.read.prune import (
     NOTHING_LEFT_OUT,
@@ -228,20 +229,25 @@ class Wanted:
         )
 
 
-def plan_read(storage: Storage, request: ReadRequest, commits: CommitReader | None = None) -> ReadPlan:
+def plan_read(
+    storage: Storage, request: ReadRequest, commits: CommitReader | None = None, clock: Clock | None = None
+) -> ReadPlan:
     """Return the files to read, without excluded partitions; no data file is opened.
+
+    `clock` tells which instants lie in the future; None: this machine's.
 
     Raises:
         InvalidRequest: an unknown column, a filter that does not fit its columns, or an instant from before the timeline's start,
-            or one that needs files which a clean removed.
+            in the future, or one that needs files which a clean removed.
         Corrupt: a file is lost that a completed write names, or a partition's path does not tell the columns that no file holds.
         Unavailable: a file was removed while the table was listed.
         Unsupported: rows are in log files, and this library does not know how to merge them.
     """
     opened = Opened.of(storage, commits)
     config = opened.config
+    refuse_future(config, opened.timeline, request.as_of, clock or SystemClock())
     request = replace(request, as_of=as_of_restore(storage, opened.timeline, request.as_of))
-    _refuse_before_start(opened, request.as_of)
+    refuse_before_start(config, opened.timeline, request.as_of)
     plain = row_schema(config, table_schema(config, opened.timeline, opened.commits, request.as_of))
     wanted = Wanted.of(config, plain, request)
     sought = wanted.sought(config, is_newest=request.as_of is None)
@@ -334,18 +340,6 @@ def _refuse_unknown(schema: pa.Schema, names: Sequence[str], table: str) -> None
                 found=name,
                 field=name,
             )
-
-
-def _refuse_before_start(opened: Opened, as_of: str | None) -> None:
-    start = opened.timeline.start
-    if as_of is not None and as_of < start:
-        raise InvalidRequest(
-            f"the table cannot be read as of {as_of}: it lies before the active timeline",
-            table=opened.config.name,
-            expected=f"an instant at or after {start}",
-            found=as_of,
-            next_step="choose one from `hudi-ops timeline`",
-        )
 
 
 def request_of(

@@ -81,7 +81,10 @@ class ReadApi:
         """
         instant = self._instant_of(as_of)
         request = request_of(columns, where, instant, limit, query, listing, meta_columns=meta_columns)
-        return Scan(plan_read(self._session.ctx.storage, request, self._session.commits), self._reading_threads)
+        return Scan(
+            plan_read(self._session.ctx.storage, request, self._session.commits, self._session.ctx.clock),
+            self._reading_threads,
+        )
 
     @property
     def _reading_threads(self) -> int | None:

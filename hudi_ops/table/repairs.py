@@ -29,8 +29,10 @@ class RepairsApi:
             sample: open about this many files to compare them; None: all.
             progress: called as base files are checked.
         """
-        ctx = self._session.ctx
-        return verify_table(ctx.storage, deep=deep, index=index, sample=sample, clock=ctx.clock, progress=progress)
+        ctx, upkeep = self._session.ctx, self._session.upkeep
+        return verify_table(
+            ctx.storage, deep=deep, index=index, sample=sample, clock=ctx.clock, upkeep=upkeep, progress=progress
+        )
 
     def repair(self, *findings: str, abandoned: bool = False, dry_run: bool = False) -> RepairResult:
         """Verify the table, and do what `verify` advises; return which findings stay, and why.

@@ -13,6 +13,7 @@ from enum import IntEnum
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from hudi_ops.clock import bounded_ms
 from hudi_ops.errors import InvalidRequest
 
 
@@ -139,15 +140,18 @@ def zone_named(name: str) -> ZoneInfo:
 
 
 def instant_of_ms(ms: int, zone: str = "UTC") -> str:
-    """Return the instant time of a moment, in a time zone.
+    """Return the instant time of a moment, in a time zone: 17 digits, also before the year 1000.
+
+    A moment outside the calendar counts as the nearest one within.
 
     >>> instant_of_ms(1795255260123)
     '20261121060100123'
     >>> instant_of_ms(1795255260123, "Asia/Kolkata")
     '20261121113100123'
     """
+    ms = bounded_ms(ms)
     moment = datetime.fromtimestamp(ms // 1000, tz=UTC if zone == "UTC" else zone_named(zone))
-    return f"{moment:%Y%m%d%H%M%S}{ms % 1000:03d}"
+    return f"{moment.year:04d}{moment:%m%d%H%M%S}{ms % 1000:03d}"  # `%Y` does not pad
 
 
 def ms_of_instant(time: str, zone: str = "UTC") -> int:
@@ -212,6 +216,6 @@ def parse_instant(text: str, zone: str = "UTC") -> str:
             found=repr(text),
             next_step="copy an instant from `hudi-ops timeline`",
         ) from None
-    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)
     return instant_of_ms(since // timedelta(milliseconds=1), zone)

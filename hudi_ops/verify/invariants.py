@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hudi_ops.clock import Clock, SystemClock
 from hudi_ops.config.table import PROPERTIES_PATH, TableConfig
+from hudi_ops.config.upkeep_settings import UpkeepSettings
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.progress import TellProgress
 from hudi_ops.errors import Corrupt
@@ -21,6 +22,7 @@ from hudi_ops.verify.report import Findings, Report
 from hudi_ops.verify.subject import Subject
 from hudi_ops.verify.timeline.aborted import check_aborted
 from hudi_ops.verify.timeline.agreement import check_agreement
+from hudi_ops.verify.timeline.archiving import check_archiving
 from hudi_ops.verify.timeline.compactions import check_archived_writers, check_compactions
 from hudi_ops.verify.timeline.fleet import check_fleet
 from hudi_ops.verify.timeline.leftovers import check_leftovers
@@ -37,6 +39,7 @@ def verify_table(
     index: bool = False,
     sample: int | None = None,
     clock: Clock | None = None,
+    upkeep: UpkeepSettings | None = None,
     progress: TellProgress | None = None,
 ) -> Report:
     """Check a table against every invariant, without changing it.
@@ -49,6 +52,7 @@ def verify_table(
         index: compare the metadata table with the files, partition by partition.
         sample: approximate number of files to open for `index`; None: all visible ones.
         clock: decides whether leases expired; None: this machine's.
+        upkeep: how many writes archiving keeps; None: as the table recorded.
         progress: called as base files are checked.
 
     Returns:
@@ -97,6 +101,7 @@ def verify_table(
     if logged is not None:
         check_agreement(logged, findings)
         check_fleet(logged, findings)
+        check_archiving(logged, upkeep, findings)
     facts = known if known is not None and known.takes_rows else None
     rings = check_rings(subject, logged.log, findings) if logged is not None else {}
     check_base_files(subject, facts, rings, findings)

@@ -20,16 +20,16 @@ from hudi_ops.config.table import TableConfig
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.progress import TellProgress
 from hudi_ops.errors import Corrupt, HudiOpsError
-from hudi_ops.files.names import DataFileName, parse_data_file
+from hudi_ops.files.names import DataFileName, parse_data_file, writer_of_child_log
 from hudi_ops.metadata.records.partitions import rebuild_command
 from hudi_ops.storage.protocol import FileInfo, Storage
 from hudi_ops.timeline.active import Timeline
-from hudi_ops.timeline.content.archived import ArchivedHistory, load_history
+from hudi_ops.timeline.content.archived import ArchivedHistory, archived_writes, load_history
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.content.plans import RestorePlan, RolledBack, read_result
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import MARKS
-from hudi_ops.timeline.log.commit_log import FOLDER as LOG_FOLDER
+from hudi_ops.timeline.log.commit_log import FOLDER as LOG_FOLDER, POINTER_KEY
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.cleaned_files import paths_of_cleans
 from hudi_ops.view.file_group import DataFile
@@ -206,9 +206,45 @@ class Subject:
             return None
 
     @cached_property
-    def archived_times(self) -> frozenset[str]:
-        """Request times of archived instants."""
-        return frozenset(instant.time for instant in self.history.instants) if self.history is not None else frozenset()
+    def archived(self) -> Mapping[str, str]:
+        """Request time -> action of the archived instants."""
+        return {one.time: one.action for one in self.history.instants} if self.history is not None else {}
+
+    def writer_of(self, file: FoundFile) -> str:
+        """Return the instant that wrote a file.
+
+        It is the instant in the name, except for log files that writes put into the children of a resize, once that completed.
+        """
+        found = self.timeline.find(file.name.instant)
+        kind = found.kind if found is not None and found.is_completed else self.archived.get(file.name.instant)
+        is_beside = file.is_log and kind == "replacecommit"
+        return (writer_of_child_log(file.name) if is_beside else None) or file.name.instant
+
+    @cached_property
+    def late_files(self) -> Mapping[str, str]:
+        """Files that the archived write of their instant does not name -> that write, as text.
+
+        They lie below the start of the timeline, so readers that list storage take them for rows. Log files of Apache Hudi in the
+        children of a resize do not tell their writer, and are left out.
+        """
+        below: dict[str, list[FoundFile]] = {}
+        for file in self.data_files if self.is_ours and self.config.layout == 2 else ():
+            if file.name.instant < self.timeline.start and file.info.path not in self.removed:
+                below.setdefault(self.writer_of(file), []).append(file)
+        found: dict[str, str] = {}
+        named = self.named.keys() | self.named_besides
+        try:
+            for one, metadata in archived_writes(self.storage, self.config, self.archived.keys() & below.keys()):
+                if POINTER_KEY not in metadata.extra and not self.is_marked(one.time):
+                    continue  # its writer alone knows all its files
+                own = {stat.path.lstrip("/") for stat in metadata.stats}
+                for file in below[one.time]:
+                    path, is_child = file.info.path, one.action == "replacecommit" and file.is_log
+                    if path not in own and path not in named and not is_child and self.storage.head(path) is not None:
+                        found[path] = f"the archived {one.action} {one.time}"
+        except Corrupt:
+            return found  # `check_timeline` reports the history
+        return found
 
     @cached_property
     def replaced(self) -> frozenset[tuple[str, str]]:
@@ -222,10 +258,12 @@ class Subject:
 
     @cached_property
     def files(self) -> Mapping[str, list[DataFile]]:
-        """Data files as listed, by partition path."""
+        """Data files as listed, without late ones of archived writes, by partition path."""
         found: dict[str, list[DataFile]] = {}
         for file in self.data_files:
             name, info = file.name, file.info
+            if info.path in self.late_files:
+                continue
             data_file = DataFile(
                 file.partition_path, info.path, name.file_id, name.instant, info.size_bytes, file.is_log
             )
@@ -260,7 +298,8 @@ class Subject:
             named = self.named.get(file.info.path)
             key = (file.partition_path, file.name.file_id)
             is_archived = bool(self.timeline.start) and file.name.instant < self.timeline.start
-            if file.is_log or key in self.replaced or (named is None and not is_archived):
+            is_late = file.info.path in self.late_files
+            if file.is_log or key in self.replaced or is_late or (named is None and not is_archived):
                 continue
             if key not in newest or newest[key].instant < file.name.instant:
                 rows = named.stat.num_writes if named is not None else None

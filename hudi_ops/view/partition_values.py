@@ -193,6 +193,15 @@ def is_read_from_paths(kind: pa.DataType) -> bool:
     )
 
 
+def constant_fields(config: TableConfig) -> frozenset[str]:
+    """Return the partition fields of which all rows of one partition have the same value.
+
+    Other key generators derive the path from the value, for example the day of a time.
+    """
+    plain = zip(config.partition_fields, _prints_values(config), strict=True)
+    return frozenset(field for field, prints in plain if prints)
+
+
 def _prints_values(config: TableConfig) -> list[bool]:
     """Return for each partition field whether its level is the field's value as printed."""
     fields = config.partition_fields

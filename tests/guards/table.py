@@ -251,9 +251,30 @@ GUARDS = [
     _row(
         "files of an undone instant keep the write before it",
         "services/archive/rules.py",
-        "    _left,\n    _metadata_compaction,\n",
-        "    _metadata_compaction,\n",
+        "    _left,\n    _watched,\n",
+        "    _watched,\n",
         "services/archive/test_kept.py::test_a_rolled_back_write_keeps_the_write_before_it_until_its_files_are_gone",
+    ),
+    _row(
+        "a completed write stays on the timeline until the second look for its late files",
+        "services/archive/rules.py",
+        "    _watched,\n    _metadata_compaction,\n",
+        "    _metadata_compaction,\n",
+        "services/archive/test_second_look.py::test_a_completed_write_stays_on_the_timeline_until_the_second_look",
+    ),
+    _row(
+        "a second look at an archived write goes by its archived metadata",
+        "commit/recover/sweep.py",
+        "    if sweep_archived(session, state, instant, until_ms):\n        return 1\n",
+        "",
+        "services/archive/test_second_look.py::test_the_archived_commit_tells_late_files_from_its_own",
+    ),
+    _row(
+        "a late file of an archived write is not read as its own",
+        "verify/subject.py",
+        "if path not in own and path not in named and not is_child",
+        "if False and not is_child",
+        "services/archive/test_second_look.py::test_verify_reports_a_late_file_of_an_archived_write_and_repair_removes_it",
     ),
     _row(
         "the metadata table keeps what it did not compact",
@@ -731,8 +752,8 @@ GUARDS = [
     _row(
         "a sweep behind a resize leaves the log files of writers",
         "commit/recover/sweep.py",
-        '        if not (is_replacing and ".log." in path)\n',
-        "",
+        'if path not in named and not (kind == "replacecommit" and ".log." in path)\n',
+        "if path not in named\n",
         "services/resize/test_races.py",
     ),
     _row(

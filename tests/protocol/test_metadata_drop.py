@@ -14,10 +14,11 @@ from hudi_ops.metadata.reader.layout import load_index_definitions
 from hudi_ops.metadata.records.partitions import FOLDER
 from hudi_ops.services.indexing.drop import drop_metadata
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.faults import Fault
+from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.verify import verify_table
 from tests.bounds import SOAK
+from tests.fault_plans import DiesBefore
 from tests.protocol.metadata_table import LATER, faults_of, make_table, read_rows, table_of
 from tests.protocol.sweep import CRASHES, fault_sweep
 from tests.tables import DEFINITION, NOW_MS
@@ -70,6 +71,20 @@ def test_crash_at_every_change(base, names, fault: Fault) -> None:
         assert read_rows(storage, clock) == {**rows, "k6": 66, "n4": 4}, story
         table.ingest(LATER)
         assert errors_of(storage, clock) == [], story
+
+
+@pytest.mark.parametrize("names", [None, ("record_index", "bloom_filters")], ids=["all", "some"])
+def test_what_a_killed_drop_left_is_shown_and_a_recovery_deletes_it(base, names) -> None:
+    storage, clock = base.copy(), ManualClock(NOW_MS)
+    with pytest.raises(Crash):
+        drop(FaultyStorage(storage, DiesBefore(f"delete:{FOLDER}")), clock, "killed", names)
+    table = table_of(storage, clock, "user")
+    gone = sorted(names or EVERY)
+    assert [one.name for one in table.indexing.show() if one.state == "left"] == gone
+    assert table.recover().metadata_files > 0
+    held = {info.path.split("/")[2] for info in storage.list(FOLDER)} - {".hoodie"}
+    assert held == (set(EVERY) - set(gone) if names else set())
+    assert (table.recover().metadata_files, verify_table(storage, clock=clock).findings) == (0, ())
 
 
 def test_a_dropped_partition_can_be_built_again(base) -> None:

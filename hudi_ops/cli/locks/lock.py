@@ -6,7 +6,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hudi_ops.cli.arguments import JsonOption, TableArgument, locate, storage_of
-from hudi_ops.cli.output import counted, iso_time, write, write_json, write_table
+from hudi_ops.cli.output import counted, write, write_json, write_table
+from hudi_ops.clock import iso_of_ms
 
 if TYPE_CHECKING:
     from hudi_ops.config.tables_file import TableLocation
@@ -60,7 +61,7 @@ def _line(location: TableLocation) -> tuple[str, list[dict[str, Any]] | None]:
     opened = lock_of(location)
     assert isinstance(opened, ZooKeeperLock)  # noqa: S101 - the only other kind
     try:
-        return opened.address, [asdict(one) | {"since": iso_time(one.since_ms)} for one in opened.line()]
+        return opened.address, [asdict(one) | {"since": iso_of_ms(one.since_ms)} for one in opened.line()]
     finally:
         opened.close()
 
@@ -80,8 +81,8 @@ def _leases(storage: Storage) -> list[dict[str, Any]]:
             "role": lease.role or None,
             "owner": f"{owner.host.partition('#')[0]}:{owner.pid}" if owner is not None else "Apache Hudi",
             "run": (owner.run or None) if owner is not None else None,
-            "beaten": iso_time(lease.beaten_ms),
-            "expires": iso_time(lease.expires_ms),
+            "beaten": iso_of_ms(lease.beaten_ms),
+            "expires": iso_of_ms(lease.expires_ms),
             "is_live": not lease.is_dead(clock),
             "lock": lease.lock or None,
         })

@@ -15,7 +15,7 @@ from hudi_ops.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from hudi_ops.services.base.choice import Verdict
-    from hudi_ops.services.base.result import PlanResult
+    from hudi_ops.services.base.result import EndedPlans, PlanResult
     from hudi_ops.services.clean.result import CleanOutcome
 
 CLEAN_HELP = """Delete the files that no retained instant needs.
@@ -23,6 +23,10 @@ CLEAN_HELP = """Delete the files that no retained instant needs.
 MODE run (the default) goes on with a plan that was left, else makes one and executes it. plan makes one and ends; execute executes
 one, ours or Apache Hudi's, and running it again after a failure goes on; explain says of each file what keeps it: the newest
 commit, the policy, a savepoint, a pending plan or a hold.
+
+First a clean cancels the plans of other services that are overdue by their own limits, and removes cancelled plans, since these
+hold files back. With the table's setting cancel.hard it cancels running ones, too. It names each; --dry-run changes nothing.
+`hudi-ops plans TABLE` shows plans and limits.
 
 Reads as of a deleted state are refused afterwards. Savepoints and holds keep theirs; Apache Hudi's own cleaner does not know holds.
 
@@ -86,6 +90,8 @@ def _refuse_files(mode: Mode, request: CleanRequest) -> None:
 
 
 def _tell_plan(result: PlanResult, every: bool) -> None:
+    for line in _ended_lines(result.ended_first, dry_run=result.dry_run):
+        write(f"{result.table}: {line}")
     name = f"clean {result.instant} planned: " if result.instant is not None else ""
     would = "would be deleted: " if result.dry_run and result.planned else ""
     write(f"{result.table}: {name}{would}{result.note}")
@@ -102,7 +108,25 @@ def _row(one: Verdict) -> list[object]:
     return [one.partition_path or ".", file, sized(one.base_bytes + one.log_bytes), str(one.reason), one.why]
 
 
+def _ended_lines(ended: EndedPlans, *, dry_run: bool) -> list[str]:
+    """Return a line for each plan of another service that was, or would be, ended first."""
+    verb, gone = ("would be ", "would be removed") if dry_run else ("", "was removed")
+    lines = []
+    for instant in sorted({*ended.cancelled_plans, *ended.removed_plans, *ended.waiting_plans}):
+        did = f"overdue plan {instant} {verb or 'was '}cancelled" if instant in ended.cancelled_plans else ""
+        if instant in ended.waiting_plans:
+            lines.append(f"{did or f'cancelled plan {instant}'}; it stays until its executor stops")
+        else:
+            lines.append(did or f"cancelled plan {instant} {gone}")
+    return lines
+
+
 def _done_text(done: CleanOutcome) -> str:
+    ended = [f"{done.table}: {line}" for line in _ended_lines(done.ended_first, dry_run=False)]
+    return "\n".join([*ended, _cleaned_text(done)])
+
+
+def _cleaned_text(done: CleanOutcome) -> str:
     if done.note or done.instant is None:
         return note_text(done)
     parts = [

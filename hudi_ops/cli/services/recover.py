@@ -57,7 +57,9 @@ def recover(
         write(f"{result.table}: rolled back {one.instant} {one.action} ({counted(len(one.files), 'file')})")
     for left in result.left:
         write(f"{result.table}: {left.instant} {left.action} ({left.state}) stays: {left.reason}")
-    if not result.rolled_back and not result.left:
+    if result.metadata_files:
+        write(f"{result.table}: deleted {counted(result.metadata_files, 'file')} of a dropped metadata table")
+    if not result.rolled_back and not result.left and not result.metadata_files:
         write(f"{result.table}: nothing to recover")
 
 

@@ -15,7 +15,8 @@ from hudi_ops.cli.arguments import (
     open_table,
     parse_seconds,
 )
-from hudi_ops.cli.output import counted, iso_time, sized, working, write, write_json, write_table
+from hudi_ops.cli.output import counted, sized, working, write, write_json, write_table
+from hudi_ops.clock import iso_of_ms
 
 app = typer.Typer(
     name="savepoint",
@@ -124,9 +125,9 @@ def create_hold(
     with open_table(locate(table)) as opened:
         hold = opened.holds.take(instant, seconds=seconds, owner=owner, purpose=purpose)
     if as_json:
-        write_json({"id": hold.id, "instant": hold.instant, "until": iso_time(hold.until_ms), "owner": hold.owner})
+        write_json({"id": hold.id, "instant": hold.instant, "until": iso_of_ms(hold.until_ms), "owner": hold.owner})
     else:
-        write(f"hold {hold.id} keeps {hold.instant} readable until {iso_time(hold.until_ms)}")
+        write(f"hold {hold.id} keeps {hold.instant} readable until {iso_of_ms(hold.until_ms)}")
 
 
 @holds.command(name="list")
@@ -134,7 +135,7 @@ def list_holds(table: TableArgument, as_json: JsonOption = False) -> None:
     """List the holds, expired ones included."""
     with open_table(locate(table)) as opened:
         found = opened.holds.list()
-    rows = [[one.id, one.instant, iso_time(one.until_ms), one.owner, one.purpose] for one in found]
+    rows = [[one.id, one.instant, iso_of_ms(one.until_ms), one.owner, one.purpose] for one in found]
     if as_json:
         names = ("id", "instant", "until", "owner", "purpose")
         write_json({"holds": [dict(zip(names, row, strict=True)) for row in rows]})

@@ -316,13 +316,15 @@ def verify(
         InvalidRequest: --sample without --index.
         Exit: with 20, when it is not.
     """
+    from hudi_ops.config.definition import OpenOptions
     from hudi_ops.verify import verify_table
 
     if sample is not None and not index:
         raise InvalidRequest("--sample is for --index", expected="--index --sample N", found="--sample alone")
     location = locate(table)
     with watching(f"verifying {location.name}", as_json=as_json) as tell:
-        report = verify_table(storage_of(location), deep=deep, index=index, sample=sample, progress=tell)
+        upkeep = OpenOptions(**location.options()).upkeep
+        report = verify_table(storage_of(location), deep=deep, index=index, sample=sample, upkeep=upkeep, progress=tell)
     if as_json:
         write_json({"table": location.name, **report.as_dict()})
     else:

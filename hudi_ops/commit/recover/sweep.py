@@ -23,11 +23,13 @@ from hudi_ops.concurrency.markers import FOLDER, delete_markers, list_markers, m
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
 from hudi_ops.metadata.writer.commit import undo_delta
 from hudi_ops.timeline.cancel.aborted import mark_swept
+from hudi_ops.timeline.content.archived import archived_writes
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import fate_of
 from hudi_ops.timeline.log.commit_log import POINTER_KEY, payload_folder, refresh_log
 from hudi_ops.timeline.log.entries import Complete, cancel_of
-from hudi_ops.timeline.names import REWRITING_ACTIONS, State
+from hudi_ops.timeline.names import State
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
@@ -75,25 +77,69 @@ def remove_zombie_files(session: Session, state: TableState, instant: str) -> li
 
 
 def remove_late_files(session: Session, state: TableState, completed: Instant) -> None:
-    """Remove files announced after a higher epoch completed the instant (hudi_ops only)."""
+    """Remove announced files that a completed instant does not name, then its markers."""
     metadata = session.commits.metadata(state.timeline, completed)
-    if metadata is None or POINTER_KEY not in metadata.extra:
+    if metadata is None or not _is_known_whole(session, state, completed.time, metadata):
         return
-    named = {stat.path for stat in metadata.stats}
-    is_replacing = completed.kind == "replacecommit"
-    storage = session.ctx.storage
-    late = [
-        path
-        for path in files_of(session, state, completed.time)
-        if path not in named and storage.head(path) is not None
-        # Log files with the instant of a resize hold rows of other writers.
-        if not (is_replacing and ".log." in path)
-    ]
-    delete_files(storage, late)
+    _delete_late(session, completed.time, _late_files(session, state, completed.time, completed.kind, metadata))
     _drop_other_payloads(session, state, completed)
-    delete_markers(storage, completed.time)
-    if late:
-        logger.warning("%s was completed by another process; deleted files of a late executor: %s", completed, late)
+    delete_markers(session.ctx.storage, completed.time)
+
+
+def _is_known_whole(session: Session, state: TableState, instant: str, metadata: CommitMetadata) -> bool:
+    """Return whether the commit of a completed instant names all its files.
+
+    A commit of hudi_ops does. Apache Hudi may complete a plan that was cancelled. It names the files that it made, and none of
+    the executor of hudi_ops.
+    """
+    return POINTER_KEY in metadata.extra or session.was_cancelled(state, instant)
+
+
+def _late_files(
+    session: Session, state: TableState, instant: str, kind: str, metadata: CommitMetadata
+) -> dict[str, bool]:
+    """Return the announced files that a commit does not name, and whether each exists."""
+    named = {stat.path.lstrip("/") for stat in metadata.stats}
+    return {
+        path: session.ctx.storage.head(path) is not None
+        for path in files_of(session, state, instant)
+        # Log files with the instant of a resize hold rows of other writers.
+        if path not in named and not (kind == "replacecommit" and ".log." in path)
+    }
+
+
+def _delete_late(session: Session, instant: str, late: Mapping[str, bool]) -> None:
+    found = [path for path, exists in late.items() if exists]
+    delete_files(session.ctx.storage, found)
+    if found:
+        logger.warning("%s completed without these files of a late task; deleted: %s", instant, ", ".join(found))
+
+
+def sweep_archived(session: Session, state: TableState, instant: str, until_ms: Sequence[int] = ()) -> bool:
+    """Delete the late files of an archived instant, then its lease, markers and notes.
+
+    Late are announced files that its commit does not name. A file below the start of the timeline counts as committed. Without
+    notes (`until_ms`) this is the first look: a task may still write what it announced, so the markers of such files stay
+    behind a note. Returns False if the instant is not archived. A history that cannot be read leaves everything as it is.
+    """
+    storage, config = session.ctx.storage, state.config
+    if state.timeline.find(instant) is not None or instant >= state.timeline.start:
+        return False
+    with best_effort(instant):
+        if not session.commits.archived.completion_times(config.history_folder, [instant])[instant]:
+            return False
+        for archived, metadata in archived_writes(storage, config, frozenset({instant})):
+            is_whole = _is_known_whole(session, state, instant, metadata)
+            late = _late_files(session, state, instant, archived.action, metadata) if is_whole else {}
+            _delete_late(session, instant, late)
+            if late and not until_ms:
+                storage.put(note_path(instant, session.ctx.clock.now_ms() + EXPIRY_MS), b"")
+                session.drop_name(instant)
+            else:
+                session.release(instant)
+        for note_ms in until_ms:
+            storage.delete(note_path(instant, note_ms))
+    return True
 
 
 def release_completed(session: Session, instant: str, named: Collection[str]) -> None:
@@ -169,7 +215,7 @@ def _clear_dead_of_ours(
     session: Session, state: TableState, time: str, instant: Instant | None, *, is_noted: bool
 ) -> None:
     if instant is not None and instant.is_completed:
-        if instant.action in REWRITING_ACTIONS:
+        if instant.is_write:
             _release_late_workers(session, state, instant)
         else:
             with best_effort(time):
@@ -189,6 +235,8 @@ def _clear_dead_of_hudi(
         session.release(time)
     elif instant is None and is_noted:
         session.drop_name(time)
+    elif instant is None and sweep_archived(session, state, time):
+        return
     elif instant is None and session.was_cancelled(state, time):
         remove_zombie_files(session, state, time)
     elif instant is None and is_silent(session, time):
@@ -206,8 +254,8 @@ def _sweep_marked(
     for time in sorted(marked):
         instant = known.get(time)
         if instant is None and time not in notes and read_lease(session.ctx.storage, time) is None:
-            # A task that outlived its rolled back attempt announced, and perhaps wrote, another file.
-            if session.was_cancelled(state, time):
+            # A task that outlived its instant announced, and perhaps wrote, another file.
+            if not sweep_archived(session, state, time) and session.was_cancelled(state, time):
                 remove_zombie_files(session, state, time)
         elif instant is not None and instant.is_completed and read_lease(session.ctx.storage, time) is None:
             until_ms = notes.get(time, ())
@@ -228,11 +276,14 @@ def _sweep_due(session: Session, state: TableState, notes: Mapping[str, Sequence
 def sweep_again(session: Session, state: TableState, instant: str, until_ms: Sequence[int]) -> int:
     """Delete files that tasks wrote after the rollback, then markers and notes (`until_ms`).
 
-    For a completed instant only the notes are deleted. Apache Hudi may have completed a plan that was cancelled (docs/protocol.md
-    §26, step 10); then its files and metadata delta belong to the table.
+    Of an archived instant the files that its commit names stay. For a completed instant without markers only the notes are deleted.
+    Apache Hudi may have completed a plan that was cancelled (docs/protocol.md §26, step 10); then the files that it names and
+    the metadata delta belong to the table.
 
     Returns the number of announced files.
     """
+    if sweep_archived(session, state, instant, until_ms):
+        return 1
     paths: list[str] = []
     found = state.timeline.find(instant)
     if (found is None or not found.is_completed) and session.was_cancelled(state, instant):
@@ -292,6 +343,8 @@ def _release_vanished(session: Session, state: TableState, instant: str) -> None
     otherwise a file of the paused process would be pending without a lease, look foreign, and stay for ever.
     """
     lease = read_lease(session.ctx.storage, instant)
+    if sweep_archived(session, state, instant):
+        return
     if instant <= state.log.boundary:
         session.release(instant)
         return

@@ -7,8 +7,8 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, fields
-from datetime import UTC, datetime
 
+from hudi_ops.clock import iso_of_ms
 from hudi_ops.concurrency.lock.locks import LockHolder
 from hudi_ops.errors import Busy, InvalidRequest
 
@@ -27,7 +27,7 @@ def busy(lock_name: str, holder: LockHolder | None, waited_s: float) -> Busy:
             f"run {holder.run}" if holder.run else "",
             f"for {holder.purpose}" if holder.purpose else "",
         )
-        since = datetime.fromtimestamp(holder.since_ms / 1000, UTC).isoformat(timespec="seconds")
+        since = iso_of_ms(holder.since_ms)
         who = ", ".join([holder.owner, *(fact for fact in facts if fact), f"since {since}"])
     return Busy(
         f"the lock of {lock_name} was not free within {waited_s:g} s: it is held by {who}",

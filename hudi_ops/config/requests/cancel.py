@@ -7,9 +7,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from hudi_ops.clock import DURATION_MAX_S
 from hudi_ops.errors import InvalidRequest
 
-HOURS_MAX = 10 * 365 * 24
+HOURS_MAX = DURATION_MAX_S // 3_600
 """Ten years: an age that a plan reaches only by a typing error."""
 
 INSTANTS_MAX = 1_000_000

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, TypeAlias, get_args
 
 from pydantic import BeforeValidator, Field
 
+from hudi_ops.clock import DURATION_MAX_S
 from hudi_ops.config.doors import Door
 from hudi_ops.config.requests.fields import Abandoned, PlanInstant, Resume
 from hudi_ops.config.requests.request import EngineName, Request, listed
@@ -44,6 +45,7 @@ class IndexRequest(Request):
     timeout_s: Annotated[float, Door(option="timeout", unit="seconds")] = Field(
         default=TIMEOUT_S,
         gt=0,
+        le=DURATION_MAX_S,
         title="Timeout",
         description="Limit of catch-up, which adds what completed beside the build. After it the plan stays, and the same call "
         "goes on.",

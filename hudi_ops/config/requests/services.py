@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import Field
 
+from hudi_ops.clock import DURATION_MAX_S
 from hudi_ops.config.doors import TEXT, TEXTS, Door
 from hudi_ops.config.requests.clustering import ClusteringRequest
 from hudi_ops.config.requests.compaction import CompactionRequest
@@ -37,6 +38,10 @@ def checked_operation(name: str) -> str:
     return checked_name("operation", get_args(OperationName), name, next_step=next_step)
 
 
+RETAIN_MAX = 2**31 - 1
+"""Most commits, hours or slices that a clean retains: Apache Hudi's settings of it are Java integers."""
+
+
 class CleanRequest(Request):
     """What a clean retains, and how its plan is executed."""
 
@@ -53,6 +58,7 @@ class CleanRequest(Request):
     retain: int | None = Field(
         default=None,
         ge=1,
+        le=RETAIN_MAX,
         title="Retain",
         description="How many commits, hours or slices are retained. Default: 10 commits, 24 hours, 3 slices.",
     )
@@ -136,6 +142,8 @@ class IngestRequest(Request):
     )
     min_age_s: Annotated[float, Door(option="min-age", unit="seconds", form=None)] = Field(
         default=0.0,
+        ge=0,
+        le=DURATION_MAX_S,
         title="Minimum age",
         description="Leave files that changed more recently for the next run; in seconds.",
     )

@@ -32,6 +32,7 @@ from hudi_ops.timeline.content.plans import (
 )
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import MARKS
+from hudi_ops.timeline.log.commit_log import POINTER_KEY
 from hudi_ops.timeline.names import MERGING_ACTIONS
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.slices import list_table
@@ -48,6 +49,10 @@ def read_facts(session: Session, state: TableState, keep: int) -> Facts:
     # Nothing can leave: the other facts do not matter, and are not read.
     if not limit:
         return Facts(timeline, keep)
+    cancelled = frozenset(info.name for info in session.ctx.storage.list_folder(MARKS).files)
+    # Markers before leases: who completes an instant puts a note, or deletes the markers, before it drops the lease.
+    begun = {name.partition(".")[0] for name in session.ctx.storage.list_folder(MARKERS).folders}
+    begun |= set(list_leases(session.ctx.storage))
     return Facts(
         timeline,
         keep,
@@ -56,7 +61,8 @@ def read_facts(session: Session, state: TableState, keep: int) -> Facts:
         holds={hold.instant: hold.why for hold in live_holds(session.ctx)},
         replaced=_replaced(session, state, limit),
         late=_late(session, state, limit),
-        left=_left(session, state, limit),
+        left=_left(session, state, limit, begun, cancelled),
+        watched=_watched(session, state, limit, begun, cancelled),
         undoing=_undoing(session, state),
     )
 
@@ -141,11 +147,12 @@ def _late(session: Session, state: TableState, limit: str) -> dict[str, str]:
 
     A reader that does not open the history would take the request time of the write for its completion time, and assign the log
     file to the slice below. This ends once the group has a base file that was requested after the write completed: that file holds
-    its rows.
+    its rows. It also ends once the group was replaced: no later compaction merges it, and readers do not see it.
     """
     makers = [one for one in state.timeline if (one.is_completed and one.is_write) or one.action in MERGING_ACTIONS]
     times = [one.time for one in makers]
     found = {}
+    gone: frozenset[tuple[str, str]] | None = None
     for write in state.timeline.completed_writes:
         if write.time >= limit or write.kind != "deltacommit":
             continue
@@ -159,6 +166,9 @@ def _late(session: Session, state: TableState, limit: str) -> dict[str, str]:
                 if waiting and later.is_completed:
                     waiting -= frozenset(_bases(session, state, later))
             if waiting:
+                gone = _replaced_groups(session, state) if gone is None else gone
+                waiting -= gone
+            if waiting:
                 partition, file_id = min(waiting)
                 found[write.time] = (
                     f"it completed after {maker.action} {maker.time} began, and its log file of group {file_id} in "
@@ -166,6 +176,16 @@ def _late(session: Session, state: TableState, limit: str) -> dict[str, str]:
                 )
                 break
     return found
+
+
+def _replaced_groups(session: Session, state: TableState) -> frozenset[tuple[str, str]]:
+    """Return the groups that a completed write replaced."""
+    found: set[tuple[str, str]] = set()
+    for write in state.timeline.completed_writes:
+        metadata = session.commits.metadata(state.timeline, write) if write.kind == "replacecommit" else None
+        if metadata is not None:
+            found |= {(partition, file_id) for partition, ids in (metadata.replaced or {}).items() for file_id in ids}
+    return frozenset(found)
 
 
 def _groups(metadata: CommitMetadata, *, logs: bool) -> Iterator[tuple[str, str]]:
@@ -186,7 +206,28 @@ def _bases(session: Session, state: TableState, maker: Instant) -> Iterator[tupl
             yield from ((slice_.partition_path, slice_.file_id) for slice_ in plan.slices)
 
 
-def _left(session: Session, state: TableState, limit: str) -> dict[str, str]:
+def _watched(
+    session: Session, state: TableState, limit: str, begun: AbstractSet[str], marked: AbstractSet[str]
+) -> dict[str, str]:
+    """Return completed instants below `limit` with markers, notes or a lease, with the reason.
+
+    A task that outlived its executor may still write a file that the commit does not name. A commit of Apache Hudi is left out:
+    nothing of it is looked at again.
+    """
+    found = {}
+    for time in sorted(begun):
+        instant = state.timeline.find(time) if time < limit else None
+        if instant is None or not instant.is_completed or not instant.is_write:
+            continue
+        metadata = session.commits.metadata(state.timeline, instant)
+        if time in marked or (metadata is not None and POINTER_KEY in metadata.extra):
+            found[time] = "a later write looks once more for files of tasks that outlived its writer"
+    return found
+
+
+def _left(
+    session: Session, state: TableState, limit: str, begun: AbstractSet[str], marked: AbstractSet[str]
+) -> dict[str, str]:
     """Return undone instants that still have files, markers, leases or records, with the reason.
 
     They were cancelled or rolled back. Those below the start of the timeline do not matter any more.
@@ -197,7 +238,7 @@ def _left(session: Session, state: TableState, limit: str) -> dict[str, str]:
         found = timeline.find(time)
         return timeline.start < time < limit and not (found is not None and found.is_completed)
 
-    cancelled = {info.name for info in storage.list_folder(MARKS).files if is_passed(info.name)}
+    cancelled = set(filter(is_passed, marked))
     undone: dict[str, set[str]] = {}
     for rollback in (one for one in timeline if one.kind == "rollback"):
         targets, partitions = _rolled_back(session, state, rollback)
@@ -206,7 +247,6 @@ def _left(session: Session, state: TableState, limit: str) -> dict[str, str]:
     if not cancelled and not undone:
         return {}
     found = {}
-    begun = {name.partition(".")[0] for name in storage.list_folder(MARKERS).folders} | set(list_leases(storage))
     own = load_metadata_timeline(storage) if state.config.all_metadata_partitions else None
     existing = _files_of(session, state, {time: undone.get(time, set()) for time in cancelled | undone.keys()})
     for time in sorted(cancelled | undone.keys()):

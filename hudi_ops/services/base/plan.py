@@ -30,7 +30,9 @@ def preview(session: Session, service: Service, request: Any, state: TableState 
     """
     state = state or session.loader.load()
     service.refuse_table(state)
-    return _result(session, service, state, service.choose(session, state, request), dry_run=True)
+    state, ended = service.foresee(session, state)
+    result = _result(session, service, state, service.choose(session, state, request), dry_run=True)
+    return replace(result, ended_first=ended)
 
 
 def plan(session: Session, service: Service, request: Any, *, waits: bool = True) -> PlanResult:
@@ -50,8 +52,7 @@ def plan(session: Session, service: Service, request: Any, *, waits: bool = True
     """
     started_s = session.ctx.clock.monotonic_s()
     service.refuse_table(session.loader.load())
-    recover(session)
-    service.prepare(session)
+    ended = service.prepare(session, [undone.instant for undone in recover(session)])
     session.is_clean = False  # until a write has ended well
     for tried in range(TRIES_MAX):
         state = session.loader.load()
@@ -76,10 +77,11 @@ def plan(session: Session, service: Service, request: Any, *, waits: bool = True
             log_files_added=draft.log_files_added,
             groups_dropped=draft.groups_dropped,
             ended_plans=session.ended_plans,
+            ended_first=ended,
             seconds=round(session.ctx.clock.monotonic_s() - started_s, 3),
         )
     result = _result(session, service, state, choice)
-    return replace(result, seconds=round(session.ctx.clock.monotonic_s() - started_s, 3))
+    return replace(result, ended_first=ended, seconds=round(session.ctx.clock.monotonic_s() - started_s, 3))
 
 
 def left_plan(session: Session, service: Service, *, abandoned: bool = False) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from hudi_ops.formats.html_table import html_table
@@ -25,6 +25,23 @@ class Result:
 
 
 @dataclass(frozen=True)
+class EndedPlans(Result):
+    """Plans of other services that a call ended before it chose its own work.
+
+    In a dry run they are those that it would end.
+
+    Attributes:
+        cancelled_plans: overdue plans that it cancelled.
+        removed_plans: cancelled plans that it removed from the timeline.
+        waiting_plans: cancelled plans that stay until their executor has stopped.
+    """
+
+    cancelled_plans: tuple[str, ...] = ()
+    removed_plans: tuple[str, ...] = ()
+    waiting_plans: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class ServiceResult(Result):
     """Result of a service run. `instant` is None if nothing was done; `note` says why."""
 
@@ -44,7 +61,8 @@ class PlanResult(Result):
 
     `instant` is None in a dry run and when nothing was planned; `note` says why. `verdicts` name all planned file groups and some
     of the others; `counts` has all of them, by reason. While the plan was made, `log_files_added` log files completed and joined
-    it, and others took `groups_dropped` groups. `ended_plans` are plans of lower priority that were cancelled.
+    it, and others took `groups_dropped` groups. `ended_plans` are plans of lower priority that were cancelled. `ended_first` has
+    the plans of other services that a clean ended before it chose files.
     """
 
     table: str
@@ -59,6 +77,7 @@ class PlanResult(Result):
     log_files_added: int = 0
     groups_dropped: int = 0
     ended_plans: tuple[str, ...] = ()
+    ended_first: EndedPlans = field(default_factory=EndedPlans)
     seconds: float = 0.0
 
     @property

@@ -27,7 +27,7 @@ from hudi_ops.errors import Conflict
 from hudi_ops.services.base.choice import Choice
 from hudi_ops.services.base.cost import Cost
 from hudi_ops.services.base.publish import Draft
-from hudi_ops.services.base.result import ServiceResult
+from hudi_ops.services.base.result import EndedPlans, ServiceResult
 from hudi_ops.timeline.content.footprint import Footprint
 from hudi_ops.timeline.content.plans import FilesByPartition
 from hudi_ops.timeline.instant import Instant
@@ -232,8 +232,20 @@ class TableService(ABC, Generic[Request, Chosen, Plan, Inputs, Task, Outcome, Re
     def result(self, run: Run[Plan, Inputs, Task, Outcome]) -> Result:
         """Return the result of a completed run for the user."""
 
-    def prepare(self, session: Session) -> None:
-        """Do what comes before a plan is chosen, after a recovery, without the lock."""
+    def prepare(self, session: Session, removed: Sequence[str]) -> EndedPlans:
+        """Do what comes before a plan is chosen, without the lock; return the plans that it ended.
+
+        `removed` are the instants, cancelled plans among them, that the recovery before it removed.
+        """
+        return EndedPlans()
+
+    def foresee(self, session: Session, state: TableState) -> tuple[TableState, EndedPlans]:
+        """Return the state after `prepare`, and the plans that it would end; change nothing."""
+        return state, EndedPlans()
+
+    def told(self, result: Result, ended: EndedPlans) -> Result:
+        """Return the result of an execution, with the plans that its call ended first."""
+        return result
 
     def refuse_nothing(self, state: TableState, choice: Chosen) -> None:
         """Refuse a choice without candidates. By default it is not refused: its note says enough."""

@@ -15,18 +15,15 @@ from hudi_ops.commit.session import Session
 from hudi_ops.commit.undo.cancel import CancelReason
 from hudi_ops.commit.undo.rollback import record_withdrawn
 from hudi_ops.commit.undo.withdraw import lock_and_put_back
-from hudi_ops.concurrency.lease.lease import EXPIRY_MS, read_lease
+from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.errors import Busy, InvalidRequest, NotFound
 from hudi_ops.services.base.result import Result
 from hudi_ops.services.cancel.abort import execute_cancel
-from hudi_ops.services.cancel.plans import policy_of
+from hudi_ops.services.cancel.due import why_overdue
 from hudi_ops.services.cancel.request import request_cancel
 from hudi_ops.timeline.cancel.aborted import QUEUE
-from hudi_ops.timeline.cancel.policy import said_hours
-from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.log.plan_slots import newest_takeover, plan_entry
-from hudi_ops.timeline.names import REWRITING_ACTIONS, SERVICE_ACTIONS, is_instant, ms_of_instant
+from hudi_ops.timeline.names import SERVICE_ACTIONS, is_instant
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
@@ -44,7 +41,7 @@ class OverdueResult(Result):
         cancelled: instants of the overdue plans that it cancelled.
         removed: instants of the cancelled plans that it removed from the timeline.
         waiting: instants of cancelled plans whose executor has not ended yet.
-        dry_run: `cancelled` are the plans that a call would cancel, and nothing was changed.
+        dry_run: these are the plans that a call would cancel and remove, and nothing was changed.
         note: that there was nothing to do.
     """
 
@@ -56,16 +53,26 @@ class OverdueResult(Result):
     note: str = ""
 
 
-def preview_overdue(session: Session) -> OverdueResult:
-    """Return the overdue plans that `cancel_overdue` would cancel; change nothing.
+def preview_overdue(session: Session, state: TableState | None = None) -> OverdueResult:
+    """Return what `cancel_overdue` would do, now or in a given state; change nothing.
 
     Raises:
         Unsupported: the table cannot be read.
     """
-    state = session.loader.load()
-    plans = [one for one in state.timeline.pending if one.action in SERVICE_ACTIONS]
-    overdue = tuple(one.time for one in plans if why_overdue(session, state, one))[:PLANS_MAX]
-    return OverdueResult(state.config.name, overdue, dry_run=True, note="" if overdue else "no plan is overdue")
+    state = state or session.loader.load()
+    cancelled: list[str] = []
+    removed: list[str] = []
+    waiting: list[str] = []
+    for plan in (one for one in state.timeline.pending if one.action in SERVICE_ACTIONS):
+        if len({*cancelled, *removed, *waiting}) >= PLANS_MAX:
+            break
+        if why_overdue(session, state, plan):
+            cancelled.append(plan.time)
+        elif not session.was_cancelled(state, plan.time):
+            continue
+        lease = read_lease(session.ctx.storage, plan.time)
+        (removed if lease is None or lease.is_dead(session.ctx.clock) else waiting).append(plan.time)
+    return _result(state, cancelled, removed, waiting, dry_run=True)
 
 
 def cancel_overdue(session: Session) -> OverdueResult:
@@ -86,7 +93,7 @@ def cancel_overdue(session: Session) -> OverdueResult:
         if len({*cancelled, *removed, *waiting}) >= PLANS_MAX:
             break
         try:
-            if why := why_overdue(session, state, plan):
+            if why := why_overdue(session, state, plan, asks_storage=True):
                 request_cancel(session, plan.time, CancelReason(why, "policy"))
                 cancelled.append(plan.time)
             if plan.time in cancelled or session.was_cancelled(state, plan.time):
@@ -98,39 +105,16 @@ def cancel_overdue(session: Session) -> OverdueResult:
             if plan.time in cancelled or session.was_cancelled(state, plan.time):
                 waiting.append(plan.time)
     _tidy_queue(session)
+    return _result(state, cancelled, removed, waiting)
+
+
+def _result(
+    state: TableState, cancelled: list[str], removed: list[str], waiting: list[str], *, dry_run: bool = False
+) -> OverdueResult:
+    note = "" if cancelled or removed or waiting else "no plan is overdue or cancelled"
     return OverdueResult(
-        state.config.name,
-        tuple(cancelled),
-        tuple(removed),
-        tuple(waiting),
-        note="" if cancelled or removed or waiting else "no plan is overdue or cancelled",
+        state.config.name, tuple(cancelled), tuple(removed), tuple(waiting), dry_run=dry_run, note=note
     )
-
-
-def why_overdue(session: Session, state: TableState, plan: Instant) -> str:
-    """Return why a plan is overdue; empty if it is not.
-
-    Its age is counted in the table's own times, so that a wrong clock of this machine cancels nothing. A plan without a TAKEOVER
-    is not overdue before it is as old as an expired lease (`EXPIRY_MS`).
-    """
-    storage = session.ctx.storage
-    entry = plan_entry(storage, state, plan.time) if plan.action in REWRITING_ACTIONS else None
-    if entry is None or not entry.cancellable or session.was_cancelled(state, plan.time):
-        return ""
-    lease = read_lease(storage, plan.time)
-    is_hard = session.upkeep.cancel is not None and session.upkeep.cancel.hard
-    if not is_hard and lease is not None and not lease.is_dead(session.ctx.clock):
-        return ""
-    age_ms = ms_of_instant(state.timeline.newest_time, state.zone) - ms_of_instant(plan.time, state.zone)
-    if age_ms < EXPIRY_MS and newest_takeover(storage, state, plan.time) is None:
-        return ""
-    policy = policy_of(entry)
-    since = sum(time > plan.time for time in state.timeline.by_time)
-    if policy.hours is not None and age_ms >= policy.hours * 3_600_000:
-        return f"it is overdue: planned {age_ms / 3_600_000:.1f} h ago, limit {said_hours(policy.hours)}"
-    if policy.instants is not None and since >= policy.instants:
-        return f"it is overdue: {since} instants came after it, limit {policy.instants}"
-    return ""
 
 
 def _tidy_queue(session: Session) -> None:

@@ -11,9 +11,9 @@ from hudi_ops.concurrency.lease.lease import Lease, read_lease
 from hudi_ops.errors import Corrupt, InvalidRequest, NotFound
 from hudi_ops.index.resizes import is_resize
 from hudi_ops.services.base.result import Result
+from hudi_ops.services.cancel.due import policy_of, why_overdue
 from hudi_ops.timeline.cancel.aborted import AbortedPlan, read_aborted
 from hudi_ops.timeline.cancel.aborted_history import load_aborted
-from hudi_ops.timeline.cancel.policy import CancelPolicy
 from hudi_ops.timeline.content.footprint import inputs_of
 from hudi_ops.timeline.content.plans import Plan as PlanContent, read_plan
 from hudi_ops.timeline.instant import Instant
@@ -35,6 +35,7 @@ class PlanRow(Result):
         age_s: time since it was planned, in seconds.
         groups: number of file groups that it works on; None if the plan cannot be read or names none.
         policy: whether a cancel may end it, and when it is overdue.
+        overdue: why the next clean cancels it; empty: it does not.
         executor: who executes it, or did last.
         epoch: number of executors so far.
         cancelled_by: who asked for its cancel; empty without a cancel.
@@ -53,6 +54,7 @@ class PlanRow(Result):
     cancelled_by: str = ""
     reason: str = ""
     next: str = ""
+    overdue: str = ""
 
 
 def describe_plans(session: Session, instant: str | None = None, *, aborted: bool = False) -> list[PlanRow]:
@@ -90,7 +92,7 @@ def _pending(session: Session, state: TableState, plan: Instant) -> PlanRow:
     lease = read_lease(storage, plan.time)
     is_live = lease is not None and not lease.is_dead(session.ctx.clock)
     cancel = cancel_of(fate_of(storage, state, plan.time))
-    content = _content(session, state, plan)
+    content, overdue = _content(session, state, plan), why_overdue(session, state, plan)
     word = "running" if is_live else "left" if taken is not None or len(plan.states) > 1 else "planned"
     return PlanRow(
         instant=plan.time,
@@ -105,7 +107,10 @@ def _pending(session: Session, state: TableState, plan: Instant) -> PlanRow:
         reason=cancel.reason if cancel is not None else "",
         next=_removal(session, plan, lease, is_live=is_live)
         if cancel is not None
-        else _next(plan, word, is_a_resize=is_resize(content), is_ours=entry is not None),
+        else f"overdue now: the next clean cancels it; until then {_next(plan, word, content, entry)}"
+        if overdue
+        else _next(plan, word, content, entry),
+        overdue=overdue,
     )
 
 
@@ -116,12 +121,6 @@ def _said_policy(entry: Plan | None, *, is_a_resize: bool) -> str:
     policy = policy_of(entry)
     # A write puts its rows into the new buckets of a resize as well, unless it replaces the old ones.
     return policy.said("leaves out buckets that writes replace") if is_a_resize else str(policy)
-
-
-def policy_of(entry: Plan) -> CancelPolicy:
-    """Return the cancel policy in a PLAN entry."""
-    hours, instants = entry.cancel_after_hours, entry.cancel_after_instants
-    return CancelPolicy(entry.cancellable, hours, instants, entry.on_overlap, entry.cancel_wait_s)
 
 
 def _aborted(session: Session, state: TableState, instant: str | None) -> list[PlanRow]:
@@ -165,13 +164,13 @@ def _removal(session: Session, plan: Instant, lease: Lease | None, *, is_live: b
     return f"the next {'clean' if is_listed else 'write'}, or `hudi-ops cancel TABLE {plan.time}`, removes it"
 
 
-def _next(plan: Instant, word: str, *, is_a_resize: bool, is_ours: bool) -> str:
+def _next(plan: Instant, word: str, content: PlanContent | None, entry: Plan | None) -> str:
     if word == "running":
         return "its executor completes it"
     command = {"compaction": "compact", "clustering": "cluster", "clean": "clean"}.get(plan.action)
-    if is_a_resize:
+    if is_resize(content):
         command = "resize"
-    elif plan.action == "indexing" and is_ours:
+    elif plan.action == "indexing" and entry is not None:
         command = "index"
     if command is None:
         return f"the program that planned this {plan.action} executes it"

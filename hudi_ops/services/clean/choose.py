@@ -32,8 +32,11 @@ from hudi_ops.view.file_group import DataFile
 RETAINED, NEWEST, LIMIT, UNCOMMITTED = "retained", "newest slice", "beyond the limit of files", "not committed"
 """Reasons for which a file stays, besides those of `keepers`."""
 
-EMPTY_EVERY_MS = 24 * 3_600_000
-"""An empty clean is written at most once in this time."""
+EMPTY_EVERY_MS, EMPTY_EVERY_WRITES = 24 * 3_600_000, 20
+"""An empty clean is written at most once in this time, or once for this number of writes.
+
+Archiving stops at the instant that it moves.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,16 +288,18 @@ def _moves(session: Session, state: TableState, choice: CleanChoice) -> bool:
     newest = choice.earlier.newest
     if not choice.policy.has_earliest or not choice.earliest.instant:
         return False
-    if newest is not None:
-        since_ms = session.ctx.clock.now_ms() - ms_of_instant(newest.completion_time, state.zone)
-        if since_ms < EMPTY_EVERY_MS:
-            return False
     oldest = min((_instant_of(name) for names in choice.held_back.values() for name in names), default="")
     found = choice.earliest.instant
     if oldest and oldest < found:
         found = max((write.time for write in state.timeline.completed_writes if write.time <= oldest), default="")
         why = f"{oldest} wrote a file that is held back"
         choice.earliest = replace(choice.earliest, instant=max(found, choice.earlier.floor), kept_back=why)
+    if newest is not None:
+        since_ms = session.ctx.clock.now_ms() - ms_of_instant(newest.completion_time, state.zone)
+        start, end = choice.earlier.start, choice.earliest.instant
+        passed = sum(start <= write.time < end for write in state.timeline.completed_writes)
+        if since_ms < EMPTY_EVERY_MS and passed < EMPTY_EVERY_WRITES:
+            return False
     return choice.earliest.instant > choice.earlier.start
 
 

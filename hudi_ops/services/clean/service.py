@@ -5,7 +5,8 @@ Source: docs/protocol.md §14, §20; docs/format.md §3.2.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 from hudi_ops.commit.completion import Body
 from hudi_ops.commit.holds import drop_expired_holds
@@ -17,8 +18,9 @@ from hudi_ops.engine.protocol import Engine
 from hudi_ops.files.names import data_path
 from hudi_ops.services.base.cost import Cost
 from hudi_ops.services.base.publish import Draft
+from hudi_ops.services.base.result import EndedPlans
 from hudi_ops.services.base.service import Run, TableService, register
-from hudi_ops.services.cancel.overdue import cancel_overdue
+from hudi_ops.services.cancel.overdue import OverdueResult, cancel_overdue, preview_overdue
 from hudi_ops.services.clean.choose import CleanChoice, choose, empty_choice
 from hudi_ops.services.clean.draft import CleanDraft
 from hudi_ops.services.clean.earlier import HELD_BACK_KEY, decode_held_back, encode_held_back
@@ -75,9 +77,20 @@ class Clean(TableService[CleanRequest, CleanChoice, CleanPlan, CleanInputs, Dele
         """Return the policy of the request, without files."""
         return empty_choice(request)
 
-    def prepare(self, session: Session) -> None:
+    def prepare(self, session: Session, removed: Sequence[str]) -> EndedPlans:
         """Cancel overdue plans, and remove cancelled ones: they hold back files."""
-        cancel_overdue(session)
+        aborted = {one.time for one in session.loader.load().timeline.aborted} if removed else set()
+        return _ended(cancel_overdue(session), aborted.intersection(removed))
+
+    def foresee(self, session: Session, state: TableState) -> tuple[TableState, EndedPlans]:
+        """Return the state without the plans that `prepare` would remove."""
+        ended = _ended(preview_overdue(session, state))
+        left = tuple(one for one in state.timeline if one.is_completed or one.time not in ended.removed_plans)
+        return replace(state, timeline=replace(state.timeline, instants=left)), ended
+
+    def told(self, result: CleanOutcome, ended: EndedPlans) -> CleanOutcome:
+        """Return the outcome with the plans that were ended first."""
+        return replace(result, ended_first=ended)
 
     def choose(self, session: Session, state: TableState, request: CleanRequest) -> CleanChoice:
         """Choose by the request's policy."""
@@ -148,6 +161,10 @@ class Clean(TableService[CleanRequest, CleanChoice, CleanPlan, CleanInputs, Dele
             gone=sum(map(len, found.gone.values())),
             held_back=sum(map(len, held.values())),
         )
+
+
+def _ended(done: OverdueResult, removed: Collection[str] = ()) -> EndedPlans:
+    return EndedPlans(done.cancelled, tuple(sorted({*removed, *done.removed})), done.waiting)
 
 
 def _merged(one: FilesByPartition, other: FilesByPartition) -> dict[str, tuple[str, ...]]:

@@ -23,6 +23,7 @@ from hudi_ops.services.base.planned.choosing import leave_out_pending, pending_p
 from hudi_ops.services.base.planned.starvation import held_back, release
 from hudi_ops.services.clustering.layout import ORDER_KEY, decode_order, say_order
 from hudi_ops.timeline.state import TableState
+from hudi_ops.view.partition_values import constant_fields
 from hudi_ops.view.schema import table_schema
 
 MERGED_MIN = 2
@@ -131,7 +132,8 @@ def _refuse_columns(session: Session, state: TableState, request: ClusteringRequ
     """Refuse sort columns that the table does not have or that have no order.
 
     Raises:
-        InvalidRequest: names the column; or there is none, and the table's files cannot be merged.
+        InvalidRequest: names the column; or there is none, and the table's files cannot be merged; or each has one value in a
+            partition, so that sorting changes nothing.
     """
     schema = table_schema(state.config, state.timeline, session.commits)
     for name in request.sort_by:
@@ -154,6 +156,16 @@ def _refuse_columns(session: Session, state: TableState, request: ClusteringRequ
                 next_step="name another column",
                 field="sort_by",
             )
+    if request.sort_by and constant_fields(state.config).issuperset(request.sort_by):
+        names = ", ".join(request.sort_by)
+        raise InvalidRequest(
+            f"all rows of a partition have the same {names}: sorting by it would rewrite every file and change none",
+            table=state.config.name,
+            expected="a sort column that is no partition column",
+            found=names,
+            next_step="name columns that conditions compare, or leave the sort columns out to merge small files",
+            field="sort_by",
+        )
     if not request.sort_by and state.log.properties.facts.has_buckets:
         raise InvalidRequest(
             "this table has a file for each bucket, which cannot be merged with others",

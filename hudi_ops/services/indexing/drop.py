@@ -37,6 +37,7 @@ from hudi_ops.timeline.state import TableState
 logger = logging.getLogger(__name__)
 
 KEYS = (METADATA_PARTITIONS, METADATA_PARTITIONS_INFLIGHT)
+_DECISION = "drop metadata table"
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def drop_metadata(
         refuse_indexing(state)
         is_whole = dropped == _listed(state.config) or names is None
         return Properties(
-            **session.entry(state, f"drop metadata table {session.ctx.ids.new_id()}"),
+            **session.entry(state, f"{_DECISION} {session.ctx.ids.new_id()}"),
             remove=KEYS if is_whole else (),
             drops=() if is_whole else tuple(sorted(dropped)),
             facts=state.log.properties.facts,
@@ -126,6 +127,24 @@ def drop_metadata(
         note="" if dropped or files or ended else "there was nothing to drop",
         ended_builds=ended,
     )
+
+
+def finish_drop(session: Session) -> int:
+    """Delete the files that a drop left when its process died; return their number.
+
+    Only the drop that was decided last is finished. A partition that the properties name again stays.
+
+    Raises:
+        Busy: the lock was not free in time, or it was lost.
+    """
+    state, storage = session.loader.load(), session.ctx.storage
+    entry, listed = state.log.properties, _listed(state.config)
+    if not entry.decision_id.startswith(_DECISION) or dropped_before(state) or [*pending_builds(session, state)]:
+        return 0
+    if entry.drops:
+        left = [name for name in entry.drops if name not in listed and storage.list(f"{FOLDER}/{name}")]
+        return drop_metadata(session, left).files if left else 0
+    return drop_metadata(session).files if not listed and storage.list(FOLDER) else 0
 
 
 def _planned(session: Session, config: TableConfig) -> set[str]:

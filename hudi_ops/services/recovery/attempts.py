@@ -25,6 +25,7 @@ from hudi_ops.concurrency.lease.lease import Lease, read_lease
 from hudi_ops.errors import Busy, Conflict, Corrupt, InvalidRequest, Unsupported
 from hudi_ops.index.resizes import is_resize
 from hudi_ops.services.base.result import Result
+from hudi_ops.services.indexing.drop import finish_drop
 from hudi_ops.timeline.content.plans import read_plan
 from hudi_ops.timeline.content.rollbacks import rollback_of
 from hudi_ops.timeline.instant import Instant
@@ -64,15 +65,19 @@ class Left:
 
 @dataclass(frozen=True)
 class RecoverResult(Result):
-    """Result of a recovery: writes that it rolled back, and pending instants that it left alone."""
+    """Result of a recovery: writes that it rolled back, and pending instants that it left alone.
+
+    `metadata_files` counts the files of a dropped metadata table that it deleted.
+    """
 
     table: str
     rolled_back: tuple[RolledBackWrite, ...]
     left: tuple[Left, ...]
+    metadata_files: int = 0
 
 
 def recover_table(session: Session, *, abandoned: bool = False) -> RecoverResult:
-    """Finish decided instants, and roll back dead writers.
+    """Finish decided instants and dropped metadata tables, and roll back dead writers.
 
     Args:
         abandoned: finish pending rollbacks of Apache Hudi, too: the caller states that its programs have ended. Pending writes
@@ -101,7 +106,7 @@ def recover_table(session: Session, *, abandoned: bool = False) -> RecoverResult
         )
         for instant in state.timeline.pending
     )
-    return RecoverResult(state.config.name, tuple(undone), tuple(left))
+    return RecoverResult(state.config.name, tuple(undone), tuple(left), finish_drop(session))
 
 
 def rollback_write(session: Session, instant: str, *, abandoned: bool = False, dry_run: bool = False) -> RollbackResult:

@@ -10,6 +10,7 @@ from hudi_ops.concurrency.markers import delete_markers, list_markers
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.services.recovery.attempts import rollback_write
 from hudi_ops.services.repair.owners import Gone, Left, cancelled, ended
+from hudi_ops.timeline.content.archived import archived_writes
 from hudi_ops.timeline.content.plans import RollbackPlan, read_plan
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import WRITE_ACTIONS, State, parse_file_name
@@ -87,17 +88,22 @@ def delete_unknown(session: Session, where: str, abandoned: bool) -> str:
 def delete_unnamed(session: Session, where: str, abandoned: bool) -> str:
     """Delete a data file that its completed instant does not name; return what was done.
 
+    The instant may be archived.
+
     Raises:
         Left: its instant names it, or cannot be read.
     """
     instant, state = _writer_of(where), session.loader.load()
     found = state.timeline.find(instant)
-    if found is None or not found.is_completed:
+    archived = archived_writes(session.ctx.storage, state.config, frozenset({instant})) if found is None else iter(())
+    metadata = next((said for _, said in archived), None)
+    if metadata is None and (found is None or not found.is_completed):
         return delete_unknown(session, where, abandoned)
-    metadata = session.commits.metadata(state.timeline, found)
+    if found is not None:
+        metadata = session.commits.metadata(state.timeline, found)
     named = {stat.path.lstrip("/") for stat in metadata.stats} if metadata is not None else {where}
     if where in named:
-        raise Left(f"{found} names it")
+        raise Left(f"{found or instant} names it")
     delete_files(session.ctx.storage, [where], foreign=True)
     return f"deleted a file of {instant}, which does not name it"
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
+from hudi_ops.clock import Clock
 from hudi_ops.commit.holds import is_begun
 from hudi_ops.commit.retry import retried
 from hudi_ops.commit.session import Session
@@ -144,17 +145,17 @@ def _was_full(session: Session, state: TableState, clean: Instant) -> bool:
 
 
 def _is_archive_due(session: Session, state: TableState, settings: UpkeepSettings) -> bool:
-    return len(state.timeline.completed_writes) > _kept_by_archive(state, settings, session)[1]
+    return len(state.timeline.completed_writes) > kept_by_archive(state, settings, session.ctx.clock)[1]
 
 
-def _kept_by_archive(state: TableState, settings: UpkeepSettings, session: Session) -> tuple[int, int]:
+def kept_by_archive(state: TableState, settings: UpkeepSettings, clock: Clock) -> tuple[int, int]:
     """Return how many writes an archive keeps, and the number above which it begins.
 
     The writes that the policy of cleans retains stay on the timeline, and one more.
     """
     writes = state.timeline.completed_writes
     policy = Policy.of(settings.clean.completed(CleanRequest()))
-    earliest = policy.wanted(state, session.ctx.clock.now_ms())
+    earliest = policy.wanted(state, clock.now_ms())
     promised = sum(one.time >= earliest for one in writes) if policy.has_earliest else 0
     least = max(settings.archive.keep_min, promised + 1)
     return least, max(settings.archive.keep_max, least + EVERY if least > settings.archive.keep_min else 0)
@@ -168,11 +169,12 @@ def _clean(session: Session, settings: UpkeepSettings, state: TableState) -> str
             f"no automatic clean: {left} is planned; next: `hudi-ops clean TABLE execute --instant {left}`, or rollback"
         )
     done: CleanOutcome = plan_and_execute(session, CLEAN, request, Execution(engine=LocalEngine.name))
-    if done.completion_time is None or not done.deleted:
-        return ""
+    said = [f"overdue plan {instant} cancelled" for instant in done.ended_first.cancelled_plans]
     if done.deleted >= FILES_MAX:
         session.waits["clean"] = 0
-    return f"clean {done.instant}: {done.deleted:,} old files deleted, {done.bytes_deleted:,} bytes"
+    if done.completion_time is not None and done.deleted:
+        said.append(f"clean {done.instant}: {done.deleted:,} old files deleted, {done.bytes_deleted:,} bytes")
+    return "; ".join(said)
 
 
 def _files_max(session: Session, state: TableState) -> int:
@@ -206,7 +208,7 @@ def _foreign_plan(session: Session, state: TableState, policy: Policy) -> str | 
 
 
 def _archive(session: Session, settings: UpkeepSettings, state: TableState) -> str:
-    least, most = _kept_by_archive(state, settings, session)
+    least, most = kept_by_archive(state, settings, session.ctx.clock)
     instants, stopped = 0, stopped_by_timeline(state.timeline, least)
     if not stopped:
         done: ArchiveResult = archive(session, ArchiveRequest(keep_min=least, keep_max=most), batches=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -14,12 +14,16 @@ from hudi_ops.config.table import TableConfig
 from hudi_ops.errors import Corrupt, NotFound, Unavailable
 from hudi_ops.formats.json_text import load_json
 from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.names import WRITE_ACTIONS
 
 VERSION_FILE = "_version_"
 """Name of the file with the number of the current manifest."""
 READS_MAX = 5
 """Most attempts to read the files of a manifest while they are being merged."""
+
+WRITES_AT_ONCE = 500
+"""Archived writes whose metadata is in memory at the same time."""
 
 _PART = re.compile(r"[^/\x00-\x1f]*[^/.\x00-\x1f][^/\x00-\x1f]*")
 _MANIFEST = re.compile(r"manifest_(\d+)")
@@ -104,6 +108,22 @@ def is_archived_write(storage: Storage, config: TableConfig, time: str) -> bool:
     return any(
         instant.action in WRITE_ACTIONS for instant in load_history(storage, config, only=frozenset({time})).instants
     )
+
+
+def archived_writes(
+    storage: Storage, config: TableConfig, times: Iterable[str]
+) -> Iterator[tuple[ArchivedInstant, CommitMetadata]]:
+    """Yield the archived writes of these request times, each with its commit metadata.
+
+    Raises:
+        Corrupt: the history, or an instant in it, cannot be read.
+        Unavailable: the history is rewritten faster than it can be read.
+    """
+    ordered = sorted(times)
+    for start in range(0, len(ordered), WRITES_AT_ONCE):
+        some = frozenset(ordered[start : start + WRITES_AT_ONCE])
+        for one in load_history(storage, config, with_content=True, only=some, actions=WRITE_ACTIONS).instants:
+            yield one, CommitMetadata.from_bytes(one.metadata or b"", f"archived {one.action} {one.time}")
 
 
 @dataclass

@@ -46,6 +46,8 @@ def _counts(subject: IndexSubject, file: FoundFile) -> bool:
     table = subject.table
     if file.info.path in table.named or file.info.path in table.named_besides:
         return True
+    if file.info.path in table.late_files:
+        return False
     instant = table.timeline.find(file.name.instant)
     is_old = bool(table.timeline.start) and file.name.instant < table.timeline.start
     return instant is None and is_old and file.info.path not in table.removed

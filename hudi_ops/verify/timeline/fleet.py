@@ -130,7 +130,7 @@ def _check_metadata(subject: Subject, findings: Findings) -> None:
 
 def _check_archived(logged: LogSubject, findings: Findings) -> None:
     archived = sorted(
-        time for time in logged.completes if time > logged.log.boundary and time in logged.subject.archived_times
+        time for time in logged.completes if time > logged.log.boundary and time in logged.subject.archived
     )
     begun = [time for time in archived if logged.subject.timeline.find(time) is not None]
     gone = [time for time in archived if time not in begun]

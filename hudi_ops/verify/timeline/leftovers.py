@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, FOLDER as LEASE_FOLDER
 from hudi_ops.concurrency.markers import FOLDER as MARKER_FOLDER
-from hudi_ops.files.names import writer_of_child_log
 from hudi_ops.timeline.cancel.aborted import QUEUE
 from hudi_ops.timeline.content.ledger_chain import FOLDER as LEDGER_FOLDER
 from hudi_ops.timeline.log.cancelled import MARKS
@@ -31,7 +30,7 @@ def check_leftovers(subject: Subject, findings: Findings) -> None:
 
 
 def _check_unnamed(subject: Subject, file: FoundFile, findings: Findings) -> None:
-    path, time = file.info.path, _writer_of(subject, file)
+    path, time = file.info.path, subject.writer_of(file)
     if subject.is_metadata_table and file.is_log and file.info.name.endswith(_INIT_TOKEN):
         return
     if subject.config.layout == 1 and file.is_log:
@@ -58,18 +57,16 @@ def _check_unnamed(subject: Subject, file: FoundFile, findings: Findings) -> Non
             path,
             "if no writer is running, delete it",
         )
-    elif subject.is_ours and subject.history is not None and time not in subject.archived_times:
+    elif path in subject.late_files:
+        findings.error(
+            "leftover-visible",
+            f"a late task of {subject.late_files[path]} left this file, which that write does not name: readers that list "
+            "storage take it for rows, and so does a build of the metadata table",
+            path,
+            "`hudi-ops repair TABLE` deletes it, and rebuilds a metadata table that lists it",
+        )
+    elif subject.is_ours and subject.history is not None and time not in subject.archived:
         _report_visible(subject, path, f"its instant {time} never completed", findings)
-
-
-def _writer_of(subject: Subject, file: FoundFile) -> str:
-    """Return the instant that wrote a file.
-
-    It is the instant in the name, except for log files that writes put into the children of a resize, once the resize completed.
-    """
-    found = subject.timeline.find(file.name.instant)
-    is_beside = file.is_log and found is not None and found.is_completed and found.kind == "replacecommit"
-    return (writer_of_child_log(file.name) if is_beside else None) or file.name.instant
 
 
 def _check_undone(subject: Subject, path: str, time: str, findings: Findings) -> None:
@@ -154,4 +151,4 @@ def _is_settled(subject: Subject, time: str) -> bool:
 
 def _is_abandoned(subject: Subject, time: str) -> bool:
     unknown = subject.timeline.find(time) is None and subject.later.find(time) is None and subject.history is not None
-    return unknown and time not in subject.archived_times and not subject.is_beating(time)
+    return unknown and time not in subject.archived and not subject.is_beating(time)

@@ -191,7 +191,7 @@ def _check_applied(logged: LogSubject, slot: int, entry: Complete, findings: Fin
     subject = logged.subject
     found = logged.completed(entry.instant, entry.action)
     if found is None:
-        if entry.instant in subject.archived_times or entry.instant in subject.undone:
+        if entry.instant in subject.archived or entry.instant in subject.undone:
             return
         if subject.history is None and not is_last:
             return  # it may be archived; `history-broken` says that this cannot be told

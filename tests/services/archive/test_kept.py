@@ -207,6 +207,27 @@ def test_a_late_completion_waits_for_the_next_compaction() -> None:
     assert verify_table(storage, deep=True, index=True).findings == ()
 
 
+@pytest.mark.parametrize("how", ["clustering", "insert_overwrite_table", "truncate"])
+def test_a_late_completion_waits_for_no_group_that_was_replaced(how: str) -> None:
+    storage, clock, writer = made_late(replace(PLAIN))
+    table = table_of(storage, clock, "writer")
+    assert "waits for the next compaction" in archived(storage, clock, request=ALL_BUT_ONE).stopped_by
+    clock.advance_ms(1_000)
+    if how == "clustering":
+        table.clustering.run(sort_by=["value"])
+    elif how == "insert_overwrite_table":
+        table.ingest(rows(("k0", "p0", 500, 500, None)), how)
+    else:
+        table.truncate()
+    table.ingest(rows(("k3", "p0", 33, 900, None)))
+    table.clean.run(policy="versions", retain=1)
+    model = by_key(table)
+    archived(storage, clock, "second", ALL_BUT_ONE)
+    assert timeline_of(storage).find(writer.time) is None
+    assert by_key(table, listing="storage") == model
+    assert verify_table(storage, deep=True, index=True).findings == ()
+
+
 def test_a_foreign_archiver_that_took_an_instant_meanwhile_makes_the_batch_begin_anew() -> None:
     storage, clock = long_table(DEFINITION)
     times, model = known_times(storage), by_key(table_of(storage, clock, "reader"))

@@ -26,7 +26,19 @@ from hudi_ops.verify.invariants import verify_table
 from tests.definitions import Definition, create_table
 from tests.protocol.foreign_table import make_foreign
 from tests.protocol.log_actors import timeline_of
-from tests.tables import BY_HAND, DEFINITION, NOW_MS, START_MS, WITH_METADATA, by_key, made, rows, table_of
+from tests.tables import (
+    BY_HAND,
+    DEFINITION,
+    LOGGED_WITH_METADATA,
+    MERGE_ON_READ,
+    NOW_MS,
+    START_MS,
+    WITH_METADATA,
+    by_key,
+    made,
+    rows,
+    table_of,
+)
 
 COMMITS = 50
 ONLY_CLEAN = UpkeepSettings(archive=BY_HAND.archive)
@@ -69,6 +81,27 @@ def test_a_new_table_stays_small_and_keeps_what_is_promised(definition: Definiti
     for number, instant in list(enumerate(instants, 1))[-10:]:
         assert by_key(table, as_of=instant) == {"k": number}
     assert verify_table(storage, deep=True, index=True).ok
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        MERGE_ON_READ,
+        pytest.param(LOGGED_WITH_METADATA, marks=pytest.mark.full("repeats what quick proves with a like case")),
+    ],
+    ids=["without metadata table", "with metadata table"],
+)
+def test_a_merge_on_read_table_that_is_never_compacted_is_archived(definition: Definition) -> None:
+    """No slice is superseded, so that each clean deletes nothing; it moves its earliest instant all the same."""
+    storage = made(definition, automatic=True)
+    table = table_of(storage, ManualClock(NOW_MS, tick_ms=1), "writer")
+    longest = 0
+    for number in range(70):
+        table.ingest(row(number))
+        longest = max(longest, writes(table))
+    assert longest <= 50
+    assert by_key(table, listing="storage") == by_key(table) == {"k": 69}
+    assert verify_table(storage, deep=True).findings == ()
 
 
 def test_the_result_of_a_commit_says_what_was_done() -> None:

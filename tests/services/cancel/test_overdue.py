@@ -9,6 +9,7 @@ import pytest
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, inherit_lease
 from hudi_ops.config.requests.cancel import CancelSettings
 from hudi_ops.config.upkeep_settings import ArchiveSettings, CleanSettings, UpkeepSettings
+from hudi_ops.services.base.result import EndedPlans
 from hudi_ops.services.cancel import overdue
 from hudi_ops.services.cancel.overdue import cancel_overdue
 from hudi_ops.storage.memory import MemoryStorage
@@ -191,8 +192,44 @@ def test_a_dry_run_names_the_overdue_plans_and_changes_nothing() -> None:
     before = {info.path: storage.get(info.path) for info in storage.list()}
     table = table_of(storage, clock, "cleaner")
     told = table.cancel_overdue(dry_run=True)
-    assert (told.cancelled, told.removed, told.dry_run) == ((instant,), (), True)
+    assert (told.cancelled, told.removed, told.dry_run) == ((instant,), (instant,), True)
     assert {info.path: storage.get(info.path) for info in storage.list()} == before
     done = table.cancel_overdue()
     assert (done.cancelled, done.removed) == ((instant,), (instant,))
-    assert table.cancel_overdue(dry_run=True).note == "no plan is overdue"
+    assert table.cancel_overdue(dry_run=True).note == "no plan is overdue or cancelled"
+
+
+def test_an_overdue_plan_of_an_idle_table_is_cancelled() -> None:
+    """Its own times stand still, so this clock and the storage's tell the age; one of them alone cancels nothing."""
+    for of_process, of_storage, is_overdue in ((7, 7, True), (5, 5, False), (1_000, 0, False), (0, 1_000, False)):
+        made, clock, other = make_logged(), ManualClock(NOW_MS, tick_ms=1), ManualClock(NOW_MS, tick_ms=1)
+        instant = planned(made, cancel="after 6h")
+        storage = made.copy(other)
+        clock.advance_ms(of_process * HOUR_MS)
+        other.advance_ms(of_storage * HOUR_MS)
+        table = table_of(storage, clock, "cleaner")
+        (row,) = table.plans()
+        assert bool(row.overdue) == row.next.startswith("overdue now") == (of_process > 6)
+        assert table.clean.run(retain=1).ended_first.cancelled_plans == ((instant,) if is_overdue else ())
+
+
+@pytest.mark.parametrize("is_hard", [False, True])
+def test_a_clean_names_the_plans_that_it_ends(is_hard: bool) -> None:
+    storage, clock = make_logged(), ManualClock(NOW_MS, tick_ms=1)
+    overdue, asked = planned(storage, cancel="after 1h", max_bytes=1), planned(storage, max_bytes=1)
+    table_of(storage, clock, "user").request_cancel(asked)
+    clock.advance_ms(2 * HOUR_MS)
+    if is_hard:
+        inherit_lease(table_of(storage, clock, "executor").context, overdue, "execute")
+    hard = UpkeepSettings(
+        CleanSettings(automatic=False), ArchiveSettings(automatic=False), CancelSettings(hard=is_hard)
+    )
+    table = table_of(storage.copy(clock), clock, "cleaner", upkeep=hard)
+    wanted = EndedPlans((overdue,), (asked,), (overdue,)) if is_hard else EndedPlans((overdue,), (overdue, asked), ())
+    before = {info.path for info in table.context.storage.list()}
+    foreseen = table.clean.plan(retain=1, dry_run=True)
+    assert foreseen.ended_first == wanted
+    assert {info.path for info in table.context.storage.list()} == before
+    done = table.clean.run(retain=1)
+    assert (done.ended_first, done.as_dict()["ended_first"]["cancelled_plans"]) == (wanted, (overdue,))
+    assert len(foreseen.planned) == done.deleted

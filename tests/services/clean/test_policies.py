@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from hudi_ops.config.upkeep_settings import CleanSettings, UpkeepSettings
 from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.services.clean.choose import LIMIT, NEWEST, RETAINED, FileVerdict
 from hudi_ops.services.clean.earlier import HELD_BACK_KEY
@@ -17,7 +18,7 @@ from hudi_ops.timeline.content.plans import CleanPlan, CleanResult, read_plan, r
 from hudi_ops.verify import verify_table
 from tests.protocol.log_actors import timeline_of
 from tests.services.clean.cleaned import Judged, cleans_of, data_files, judged
-from tests.tables import DEFINITION, LOGGED_WITH_METADATA, MERGE_ON_READ, WITH_METADATA, by_key, rows
+from tests.tables import DEFINITION, LOGGED_WITH_METADATA, MERGE_ON_READ, WITH_METADATA, by_key, rows, table_of
 
 HOUR_MS = 3_600_000
 KINDS = pytest.mark.parametrize(
@@ -313,3 +314,28 @@ def test_older_tables_are_unsupported(change) -> None:
     config = state.config.model_copy(update=change)
     with pytest.raises(Unsupported):
         CLEAN.refuse_table(replace(state, config=config))
+
+
+@pytest.mark.parametrize("retain", [8_000_000, 9_999_999, 2**31 - 1])
+def test_hours_that_reach_before_the_first_instant_keep_everything(retain: int) -> None:
+    table = judged(DEFINITION)
+    for _ in range(6):
+        table.write(*range(4))
+        table.clock.advance_ms(HOUR_MS)
+    before = data_files(table.storage)
+    done = table.table.clean.run(policy="hours", retain=retain)
+    assert (done.deleted, data_files(table.storage)) == (0, before)
+    assert table.readable() == sorted(table.past)
+    # An archive after it takes no instant that the clean promised.
+    table.table.archive.run(keep_min=1, keep_max=1)
+    assert table.readable() == sorted(table.past)
+
+
+def test_automatic_cleans_keep_everything_for_hours_without_end() -> None:
+    table = judged(DEFINITION)
+    clean = CleanSettings(automatic=True, policy="hours", retain=9_999_999)
+    writer = table_of(table.storage, table.clock, "writer", upkeep=UpkeepSettings(clean=clean))
+    past = [writer.ingest(rows(("k0", "p0", number, number, None))).instant for number in range(12)]
+    assert [by_key(writer, as_of=instant)["k0"] for instant in past] == [*range(12)]
+    with pytest.raises(InvalidRequest, match="a hold must last"):
+        writer.holds.take(timeline_of(table.storage).start, seconds=1e12)

@@ -21,6 +21,8 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.timeline.content.plans import ReplacePlan, read_plan
+from hudi_ops.timeline.settings.properties_file import load_config
+from hudi_ops.view.partition_values import constant_fields
 from tests.definitions import Definition
 from tests.protocol.log_actors import timeline_of
 from tests.tables import BY_RECORD_INDEX, DEFINITION, MERGE_ON_READ, NOW_MS, made, rows, table_of
@@ -78,6 +80,17 @@ def test_small_files_are_merged_and_a_large_one_stays() -> None:
     assert [(len(group.slices), group.outputs) for group in plan.groups] == [(3, 1)]
     assert (plan.strategy, plan.operation) == (SORT_AND_SIZE, "CLUSTER")
     assert SORT_COLUMNS_KEY not in plan.strategy_params
+
+
+def test_a_sort_by_partition_columns_alone_is_refused() -> None:
+    """All rows of a file have the same value; a key generator that derives the path from it leaves an order to sort by."""
+    storage = with_files(LOOKED_UP, 10, 20)
+    with pytest.raises(InvalidRequest, match="all rows of a partition have the same part"):
+        planner(storage).explain(sort_by=["part"], rewrite=True)
+    assert planner(storage).explain(sort_by=["part", "value"]).planned
+    config = load_config(storage)
+    assert constant_fields(config) == {"part"}
+    assert constant_fields(config.model_copy(update={"key_generator": "TIMESTAMP"})) == frozenset()
 
 
 def test_files_that_stay_as_many_are_not_merged() -> None:

@@ -346,6 +346,7 @@ DAMAGES: dict[str, Damage] = {
 NOT_FOLLOWED: dict[str, str] = {
     "after-fate": "a writer broke the protocol of the commit log: the table is kept as it is and reported",
     "archive-begun": "ends with the next archive, which needs more writes than the table has",
+    "archive-blocked": "needs twice as many writes as archiving keeps, and what keeps them is for a person to end",
     "archive-order": "a writer broke the protocol of the commit log: the table is kept as it is and reported",
     "archive-unread": "tells that something was not looked at",
     "archived-pending": "needs an archiver of ours, which there is not yet",

@@ -12,10 +12,14 @@ import pyarrow.compute as pc
 import pytest
 
 from hudi_ops.clock import SystemClock
+from hudi_ops.datasource.options import Asked
 from hudi_ops.errors import Corrupt, InvalidRequest, Unavailable, Unsupported
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.timeline.active import load_timeline
+from hudi_ops.timeline.log.checkpoint import Checkpoint
+from hudi_ops.timeline.log.reserve import CLOCK_AHEAD_MS_MAX
+from hudi_ops.timeline.names import instant_of_ms
 from tests.protocol.cleaning import clean
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("value", pa.int64())])
@@ -105,6 +109,26 @@ def test_a_time_begins_after_itself_and_ends_with_itself(table: Table) -> None:
     just_before = str(int(second) - 1)
     assert table.changes(just_before, just_before).instants == ()
     assert held(table.changes(just_before, third).to_arrow()) == [(0, 1), (1, 2)]
+
+
+def test_a_time_in_the_future_is_refused_and_none_passes_over_a_write(table: Table) -> None:
+    newest, clock = completions(table)[-1], table.context.clock
+    for future in ("2999-01-01", "99999999999999999", f"hudi-ops-changes:1::{'9' * 17}::"):
+        with pytest.raises(InvalidRequest, match="lies in the future"):
+            table.changes(future)
+        if not future.startswith("hudi"):
+            with pytest.raises(InvalidRequest, match="lies in the future"):
+                table.read(as_of=future)
+            with pytest.raises(InvalidRequest, match="lies in the future"):
+                Asked.of(table.context.storage, {"path": "t", "as_of": future}).plan()
+    soon = instant_of_ms(clock.now_ms() + CLOCK_AHEAD_MS_MAX // 2)
+    assert table.read(as_of=soon).num_rows == 80
+    for since in (soon, instant_of_ms(clock.now_ms()), newest):
+        found = table.changes(since)
+        assert (found.to_arrow().num_rows, Checkpoint.decode(found.checkpoint).completed) == (0, newest)
+    table.ingest(rows(range(1), 1))
+    assert held(table.changes(found.checkpoint).to_arrow()) == [(0, 1)]
+    assert table.changes("0999-01-01").count_rows() == 80
 
 
 def test_columns_conditions_and_takers(table: Table) -> None:

@@ -110,7 +110,7 @@ def test_a_metadata_table_that_another_program_built(ours):
 
 def test_instants_of_ours_that_another_program_archived(ours, monkeypatch):
     times = frozenset(one.time for one in writes(ours)[:2])
-    monkeypatch.setattr(Subject, "archived_times", times)
+    monkeypatch.setattr(Subject, "archived", dict.fromkeys(times, "commit"))
     assert infos("archive-begun")[0] in found(ours), "they are on the timeline, too"
     for info in ours.list(FOLDER):
         if info.name[:17] in times:
