@@ -16,7 +16,7 @@ from hudi_ops.errors import InvalidRequest
 from hudi_ops.sources.casts import floating_fields
 from hudi_ops.sources.source import SUFFIXES, open_text, source_format, without_meta_columns
 from hudi_ops.sources.source_schema import SchemaTask, source_schema
-from hudi_ops.sources.text_source import TextSource
+from hudi_ops.sources.text.text_source import TextSource
 from hudi_ops.storage.open import open_source
 
 _SAMPLE_BYTES = 16 << 20

@@ -11,10 +11,10 @@ import pyarrow as pa
 from hudi_ops.config.columns import META_COLUMNS
 from hudi_ops.errors import InvalidRequest, NotFound, Unavailable
 from hudi_ops.sources.casts import fit_column
-from hudi_ops.sources.csv_errors import csv_mistake
+from hudi_ops.sources.text.csv_errors import csv_mistake
 from hudi_ops.sources.parquet_source import parquet_runs
 from hudi_ops.sources.runs import RUN_BYTES, Run
-from hudi_ops.sources.text_source import TextSource
+from hudi_ops.sources.text.text_source import TextSource
 from hudi_ops.storage.protocol import FileInfo, Storage
 
 _READERS = {

@@ -11,9 +11,9 @@ import pyarrow.json as pajson
 import pyarrow.parquet as pq
 
 from hudi_ops.errors import InvalidRequest, NotFound
-from hudi_ops.sources.csv_quotes import refuse_bad_quotes
+from hudi_ops.sources.text.csv_quotes import refuse_bad_quotes
 from hudi_ops.sources.source import open_text, refuse_changed, source_format
-from hudi_ops.sources.text_source import json_type
+from hudi_ops.sources.text.text_source import json_type
 from hudi_ops.storage.protocol import FileInfo, Storage
 
 _is = pa.types

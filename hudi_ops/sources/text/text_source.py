@@ -13,7 +13,7 @@ import pyarrow.json as pajson
 from hudi_ops.config.columns import META_COLUMNS
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.sources.casts import first_infinite
-from hudi_ops.sources.csv_quotes import CheckedBody, refuse_bad_quotes
+from hudi_ops.sources.text.csv_quotes import CheckedBody, refuse_bad_quotes
 from hudi_ops.sources.runs import Run, runs_of
 
 _BLOCKS_BYTES = (1 << 20, 1 << 24, 1 << 28, 2**31 - 1)
