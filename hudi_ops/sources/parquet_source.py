@@ -14,13 +14,21 @@ _BATCH_BYTES = 4 << 20
 _READ_BYTES = 1 << 20
 
 
+def open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
+    """Open a Parquet file; times of 96 bits, which Spark writes by default, are read at microseconds, as Spark reads them.
+
+    In nanoseconds they would end in the year 2262.
+    """
+    # Pages are read when they are decoded; reading ahead would hold a whole row group's.
+    return pq.ParquetFile(source, pre_buffer=False, buffer_size=_READ_BYTES, coerce_int96_timestamp_unit="us")
+
+
 def parquet_runs(source: pa.NativeFile, part: tuple[int, int], run_bytes: int) -> Iterator[Run]:
     """Yield the rows of the i-th of n parts of a file, given as `part` (i, n).
 
     Parts are about equal in bytes; each row group belongs to one, and parts follow the order of rows.
     """
-    # Pages are read when they are decoded; reading ahead would hold a whole row group's.
-    file = pq.ParquetFile(source, pre_buffer=False, buffer_size=_READ_BYTES)
+    file = open_parquet(source)
     groups, first = groups_of_part(file.metadata, part)
     if not groups and part[0]:
         return

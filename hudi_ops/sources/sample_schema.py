@@ -14,14 +14,17 @@ import pyarrow.csv as pacsv
 
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.sources.casts import floating_fields
-from hudi_ops.sources.source import SUFFIXES, open_text, source_format, without_meta_columns
+from hudi_ops.sources.refusal import SUFFIXES, UNREADABLE, open_text, source_format, unreadable
+from hudi_ops.sources.source import without_meta_columns
 from hudi_ops.sources.source_schema import SchemaTask, source_schema
 from hudi_ops.sources.text.text_source import TextSource
 from hudi_ops.storage.open import open_source
 
 _SAMPLE_BYTES = 16 << 20
-_CODE = r"^[ \t]*(?:[+-]?0\d|\+\d)"
-"""Leading zeros, or the plus of a telephone number: digits that a number would not keep. The reader strips blanks."""
+_CODE = r"^[ \t]*(?:[+-]?0[\dxX]|\+\d)"
+"""Leading zeros, hexadecimal, or the plus of a telephone number: what a number would not keep. The reader strips blanks."""
+_NANOSECONDS = r"\.\d{6}\d*[1-9]"
+"""Digits behind the microseconds of a time."""
 _LONG = r"^[ \t]*-?\d{16,}[ \t]*$"
 """Whole numbers that a double may not hold exactly."""
 _LONG_IN_JSON = re.compile(rb"[:\[,]\s*(-?\d{16,})\s*(?=[,}\]])")
@@ -87,19 +90,15 @@ def _csv_types(task: SchemaTask, names: pa.Schema) -> pa.Schema:
     texts = pacsv.ConvertOptions(
         column_types=dict.fromkeys(names.names, pa.string()), strings_can_be_null=True, null_values=[""]
     )
-    inferred = pacsv.ConvertOptions(null_values=[""], strings_can_be_null=True)
+    # As an ingest reads them: a quoted empty value is a text, so its column is one.
+    inferred = pacsv.ConvertOptions(null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False)
     try:
         with open_text(task.storage, task.file) as body:
             with_types = pacsv.open_csv(body, blocks, lines, inferred).schema
         with open_text(task.storage, task.file) as body:
             rows = next(iter(pacsv.open_csv(body, blocks, lines, texts)), None)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InvalidRequest(
-            f"{task.where} cannot be parsed: {error}",
-            expected="a csv file with a line of names",
-            next_step="correct the file, or give the columns as text",
-            file=task.where,
-        ) from error
+    except UNREADABLE as error:
+        raise unreadable(error, task.storage, task.file, None) from error
     coded = set() if rows is None else {one.name for one in with_types if _is_code(one.type, rows.column(one.name))}
     return pa.schema([
         pa.field(one.name, pa.string()) if one.name in coded or _is.is_null(one.type) or _is.is_time(one.type) else one
@@ -153,7 +152,9 @@ def _long_numbers(task: SchemaTask) -> Iterator[str]:
 
 
 def _is_code(kind: pa.DataType, texts: pa.Array) -> bool:
-    """Return whether a number of this type would not keep the digits of every value."""
+    """Return whether a number or time of this type would not keep the digits of every value."""
+    if _is.is_timestamp(kind) and kind.unit == "ns":
+        return bool(pc.any(pc.match_substring_regex(texts, _NANOSECONDS)).as_py())
     patterns = f"{_CODE}|{_LONG}" if _is.is_floating(kind) else _CODE
     return bool(pc.any(pc.match_substring_regex(texts, patterns)).as_py())
 
