@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.formats.arrow_types import how_to_cast
+from hudi_ops.formats.arrow_types import how_to_cast, without_nulls
 from hudi_ops.formats.uuid_texts import uuid_texts
 
 _Cast: TypeAlias = Callable[[pa.Array, pa.DataType], pa.Array]
@@ -56,8 +56,8 @@ def fit_column(column: pa.ChunkedArray, field: pa.Field, where: str, *, fill: bo
     """
     try:
         return _fit_chunks(column, field, fill)
-    except _Misfit as error:
-        row = _first_misfit(column, field, fill)
+    except _Misfit as misfit:
+        row, error = _first_misfit(column, field, fill) or (None, misfit)
         raise InvalidRequest(
             f"{where}{'' if row is None else f', row {row}'}: column {error.field} does not fit the table: {error.why}",
             expected=error.expected,
@@ -71,28 +71,30 @@ def fit_column(column: pa.ChunkedArray, field: pa.Field, where: str, *, fill: bo
 
 def shown_value(column: pa.ChunkedArray, row: int) -> str:
     """Return the value in a row, as errors show it; Python has no dates beyond the year 9999."""
-    value = column.slice(row, 1).combine_chunks()
-    text = value.to_string(skip_new_lines=True)[1:-1] if _is_sound(value) else "bytes that are not text in UTF-8"
+    value = column.slice(row, 1)
+    try:
+        text = repr(value[0].as_py())
+    except (OverflowError, ValueError):  # not UTF-8, or a year that Python does not know
+        text = "other bytes" if _holds_text(column.type) else value.chunk(0).to_string(skip_new_lines=True)[1:-1]
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
 
 
-def _first_misfit(column: pa.ChunkedArray, field: pa.Field, fill: bool) -> int | None:
-    """Return the first row whose value does not fit, by bisection; None: the type is at fault."""
+def _first_misfit(column: pa.ChunkedArray, field: pa.Field, fill: bool) -> tuple[int, _Misfit] | None:
+    """Return the first row whose value does not fit, by bisection, and why; None: the type is at fault."""
 
-    def fits(first: int, count: int) -> bool:
+    def misfit(first: int, count: int) -> _Misfit | None:
         try:
             _fit_chunks(column.slice(first, count), field, fill)
-        except _Misfit:
-            return False
-        return True
-
-    if not fits(0, 0):
+        except _Misfit as error:
+            return error
         return None
+
     first, count = 0, len(column)
     while count > 1:
         half = count // 2
-        first, count = (first + half, count - half) if fits(first, half) else (first, half)
-    return first
+        first, count = (first, half) if misfit(first, half) else (first + half, count - half)
+    found = misfit(first, count)
+    return None if found is None or misfit(0, 0) else (first, found)
 
 
 def first_infinite(column: pa.ChunkedArray, name: str) -> tuple[str, int] | None:
@@ -182,7 +184,7 @@ def _fit_struct(array: pa.StructArray, kind: pa.StructType, path: str, fill: boo
     wanted = [kind.field(at) for at in range(kind.num_fields)]
     names = [field.name for field in wanted]
     for at, name in enumerate(given):
-        if name not in names and _is.is_null(array.type.field(at).type):
+        if name not in names and without_nulls(array.type.field(at)) is None:
             continue
         if name not in names or given.count(name) > 1:
             why = "occurs twice" if name in names else "is not in the table"

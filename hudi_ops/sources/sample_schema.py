@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from hudi_ops.errors import InvalidRequest
+from hudi_ops.formats.arrow_types import without_nulls
 from hudi_ops.sources.casts import floating_fields
 from hudi_ops.sources.refusal import SUFFIXES, UNREADABLE, open_text, source_format, unreadable
 from hudi_ops.sources.source import without_meta_columns
@@ -30,6 +31,8 @@ _LONG = r"^[ \t]*-?\d{16,}[ \t]*$"
 _LONG_IN_JSON = re.compile(rb"[:\[,]\s*(-?\d{16,})\s*(?=[,}\]])")
 _EXACT_MAX = 2.0**53
 """A double holds every whole number below this one."""
+NOTE = b"hudi_ops.note"
+"""Key of the note in a schema's metadata."""
 _READ_BYTES, _OVERLAP_BYTES, _SHOWN_MAX = 1 << 20, 512, 60
 _is = pa.types
 
@@ -43,8 +46,9 @@ def sample_schema(file: str) -> pa.Schema:
     """Return the columns of a file, without Apache Hudi's meta columns.
 
     Types of CSV are those that all values of its first 16 MB have. Digits with leading zeros or a plus sign are text, and so are
-    whole numbers that neither a bigint nor a double holds. Timestamps in nanoseconds become microseconds; an ingest refuses values
-    that have other digits after them.
+    whole numbers that neither a bigint nor a double holds, hexadecimal digits, and columns with a quoted empty value. Timestamps
+    in nanoseconds become microseconds; an ingest of Parquet refuses values that have other digits after them. Columns and nested
+    fields of Parquet that have the type null are left out; then the schema's metadata has a note for users.
 
     Raises:
         InvalidRequest: there is no such file, it cannot be parsed, a column has no type, or one of JSON holds whole numbers that
@@ -56,16 +60,24 @@ def sample_schema(file: str) -> pa.Schema:
     info = storage.head(name) if name is not None else None
     if info is None:
         raise InvalidRequest(**_refused(file, "is a folder", "a folder"))
-    if source_format(info.name) != "parquet" and info.size_bytes == 0:
+    if info.size_bytes == 0:
         raise InvalidRequest(**_refused(file, "is empty, so it shows no columns", "no bytes"))
     task = SchemaTask(storage, info, pa.schema([]))
     found = source_schema(task)  # parses the file; its errors explain what cannot be parsed
+    if not found.names:
+        raise InvalidRequest(**_refused(file, "shows no columns", "no column"))
     _refuse_unnamed(file, found)
     if source_format(info.name) == "csv":
         found = _csv_types(task, found)
     elif source_format(info.name) != "parquet":
         _refuse_long_numbers(task, found)
     fields = [field.with_type(_stored(field.type)) for field in without_meta_columns(found)]
+    note = None
+    if source_format(info.name) == "parquet":
+        kept = [field for field in map(without_nulls, fields) if field is not None]
+        changed = [field.name for field in fields if field not in kept]
+        note = {NOTE: f"left out, having nulls only: {', '.join(changed)}"} if changed else None
+        fields = kept
     untyped = next((field.name for field in fields if _has_null_type(field.type)), None)
     if untyped is not None:
         raise InvalidRequest(
@@ -76,7 +88,7 @@ def sample_schema(file: str) -> pa.Schema:
             file=file,
             field=untyped,
         )
-    return pa.schema(fields)
+    return pa.schema(fields, note)
 
 
 def _csv_types(task: SchemaTask, names: pa.Schema) -> pa.Schema:

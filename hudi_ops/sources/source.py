@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from hudi_ops.config.columns import META_COLUMNS
 from hudi_ops.errors import InvalidRequest, NotFound
+from hudi_ops.formats.arrow_types import without_nulls
 from hudi_ops.sources.casts import fit_column
 from hudi_ops.sources.parquet_source import parquet_runs
 from hudi_ops.sources.refusal import EVOLVE, UNREADABLE, count_from, name_line, open_text, source_format, unreadable
@@ -86,7 +87,7 @@ def fit_rows(rows: pa.Table, schema: pa.Schema, required: Sequence[str], where: 
     if meta := [name for name in dict.fromkeys(rows.column_names) if name in META_COLUMNS]:
         rows = rows.drop_columns(meta)
     rows = rows.select([
-        at for at, field in enumerate(rows.schema) if field.name in schema.names or not pa.types.is_null(field.type)
+        at for at, field in enumerate(rows.schema) if field.name in schema.names or without_nulls(field) is not None
     ])
     twice = next((name for name, count in Counter(rows.column_names).items() if count > 1), None)
     if fill and twice is None:

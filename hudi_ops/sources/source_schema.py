@@ -58,7 +58,6 @@ def source_schema(task: SchemaTask) -> pa.Schema:
         refuse_changed(task.storage, task.file, task.where)
         raise
     except UNREADABLE as error:
-        refuse_changed(task.storage, task.file, task.where)
         raise unreadable(error, task.storage, task.file, task.table, takes_unknown=True) from error
 
 

@@ -32,6 +32,7 @@ from hudi_ops.services.create.given_columns import GivenColumns, given_columns
 from hudi_ops.services.write.automatic import recorded_services, written
 from hudi_ops.services.write.operations import DELETE_PARTITION, TRUNCATE, WriteOperation
 from hudi_ops.services.write.remove import RemovalResult, preview_removal, remove
+from hudi_ops.sources.sample_schema import NOTE
 from hudi_ops.storage.open import open_storage
 from hudi_ops.table.indexing import IndexingApi, MetadataApi
 from hudi_ops.table.ingestion import IngestApi
@@ -86,6 +87,8 @@ class Table(ReadApi, IngestApi, RepairsApi, PlansApi):
         self.holds = HoldApi(self._session)
         self.was_created = False
         """Whether `create` made the table just now; False when an equal one was there."""
+        self.note = ""
+        """What `create` left out of its sample file; empty: nothing."""
 
     @classmethod
     def create(
@@ -120,6 +123,7 @@ class Table(ReadApi, IngestApi, RepairsApi, PlansApi):
         columns = given_columns(schema)
         table = cls._with(context_of(path, locks, engine), merged(WriterOptions, options, of_writer))
         table.was_created = create_table(table._session, defined, columns)
+        table.note = (columns.metadata or {}).get(NOTE, b"").decode()
         return table
 
     @classmethod

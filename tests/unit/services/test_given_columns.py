@@ -144,7 +144,7 @@ def test_a_parquet_file_gives_its_columns_without_meta_columns(tmp_path: Path) -
         ("empty.jsonl", "", "is empty, so it shows no columns"),
         ("nulls.jsonl", '{"id": "a", "x": null}\n', "does not show the type of column x"),
         ("bad.parquet", "no parquet", "cannot be parsed"),
-        ("bad.jsonl", "{", "cannot be parsed"),
+        ("bad.jsonl", "{", "line 1: the line is not JSON"),
     ],
 )
 def test_a_file_that_shows_no_columns_is_refused(tmp_path: Path, name: str, content: str | None, said: str) -> None:
