@@ -260,7 +260,8 @@ def offer_of(
     """Return the listed files to take: changed files first, then new files, each by path.
 
     Waiting: names with a segment that begins with `_` or `.` unless `takes_all`, names with an unknown ending, files of no bytes,
-    which hold nothing that could be taken, and files younger than `min_age_s`. `retake` are paths below the folder of files taken before; one that has changed since is offered again.
+    which hold nothing that could be taken, and files younger than `min_age_s`. `retake` are paths below the folder of files taken
+    before; one that has changed since is offered again.
 
     Raises:
         InvalidRequest: a taken file has changed and `retake` does not name it, or `retake` names a file that was never taken or is

@@ -383,7 +383,9 @@ def request_of(
     """
     if limit is not None and not 0 <= limit <= _LIMIT_MAX:
         what = "limit must not be negative" if limit < 0 else "limit is above the number of rows that a table can have"
-        raise InvalidRequest(what, expected=f"0 to {_LIMIT_MAX}", found=str(limit), next_step="leave it out for all rows")
+        raise InvalidRequest(
+            what, expected=f"0 to {_LIMIT_MAX}", found=str(limit), next_step="leave it out for all rows"
+        )
     if query not in get_args(QueryType):
         raise InvalidRequest(
             f"there is no query type {query}", expected=" or ".join(get_args(QueryType)), found=query, field="query"

@@ -58,15 +58,17 @@ def fit_column(column: pa.ChunkedArray, field: pa.Field, where: str, *, fill: bo
         return _fit_chunks(column, field, fill)
     except _Misfit as misfit:
         row, error = _first_misfit(column, field, fill) or (None, misfit)
-        raise InvalidRequest(
+        refusal = InvalidRequest(
             f"{where}{'' if row is None else f', row {row}'}: column {error.field} does not fit the table: {error.why}",
             expected=error.expected,
             found=error.found if row is None else shown_value(column, row),
             next_step=error.next_step or "correct the source; values are never cut or turned into nulls",
             file=where,
             field=error.field,
-            **({} if row is None else {"row": row}),
-        ) from error
+        )
+        if row is not None:
+            refusal.details["row"] = row
+        raise refusal from error
 
 
 def shown_value(column: pa.ChunkedArray, row: int) -> str:
@@ -258,7 +260,11 @@ def _fit_map(array: pa.MapArray, kind: pa.MapType, path: str, fill: bool) -> pa.
 
 
 def _map_of(entries: pa.Array, path: str) -> pa.MapArray:
-    """Return lists of records of key and value, as the reader of JSON has them, as maps."""
+    """Return lists of records of key and value, as the reader of JSON has them, as maps.
+
+    Raises:
+        _Misfit: they are other lists, or a key is null or there twice.
+    """
     if not _is.is_struct(entries.type.value_type) or [one.name for one in entries.type.value_type] != ["key", "value"]:
         raise _Misfit(path, f"{entries.type} cannot be converted to a map", "map", str(entries.type))
     counts = np.asarray(pc.fill_null(pc.list_value_length(entries), 0), np.int64)

@@ -110,7 +110,8 @@ def _csv_types(task: SchemaTask, names: pa.Schema) -> pa.Schema:
         with open_text(task.storage, task.file) as body:
             rows = next(iter(pacsv.open_csv(body, blocks, lines, texts)), None)
     except UNREADABLE as error:
-        raise unreadable(error, task.storage, task.file, None) from error
+        refusal = unreadable(error, task.storage, task.file, None)
+        raise refusal from error
     coded = set() if rows is None else {one.name for one in with_types if _is_code(one.type, rows.column(one.name))}
     return pa.schema([
         pa.field(one.name, pa.string()) if one.name in coded or _is.is_null(one.type) or _is.is_time(one.type) else one

@@ -39,7 +39,8 @@ def read_runs(
 
     Raises:
         InvalidRequest: the file cannot be parsed, has a column the table does not know, lacks a required one, holds a value
-            that does not fit its column, or changed while it was read. Names the file and, if known, field and row.
+            that does not fit its column, or changed while it was read. Names the file and, if known,
+            field, line or row, and value.
         Unavailable: the disk or store did not deliver it.
         NotFound: the store contradicts itself on whether the file exists.
     """
@@ -64,7 +65,8 @@ def read_runs(
     except UNREADABLE as error:
         # A file that changed while it was read seldom parses: the error names the change.
         refuse_changed(storage, file, where)
-        raise unreadable(error, storage, file, schema, takes_unknown=fill, done=done) from error
+        refusal = unreadable(error, storage, file, schema, takes_unknown=fill, done=done)
+        raise refusal from error
     refuse_changed(storage, file, where)
 
 

@@ -58,7 +58,8 @@ def source_schema(task: SchemaTask) -> pa.Schema:
         refuse_changed(task.storage, task.file, task.where)
         raise
     except UNREADABLE as error:
-        raise unreadable(error, task.storage, task.file, task.table, takes_unknown=True) from error
+        refusal = unreadable(error, task.storage, task.file, task.table, takes_unknown=True)
+        raise refusal from error
 
 
 def _in_larger_blocks(read: Callable[[pa.NativeFile, pa.Schema, int | None], pa.Schema], task: SchemaTask) -> pa.Schema:

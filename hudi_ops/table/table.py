@@ -34,6 +34,7 @@ from hudi_ops.services.write.operations import DELETE_PARTITION, TRUNCATE, Write
 from hudi_ops.services.write.remove import RemovalResult, preview_removal, remove
 from hudi_ops.sources.sample_schema import NOTE
 from hudi_ops.storage.open import open_storage
+from hudi_ops.table.argument_types import checks_types
 from hudi_ops.table.indexing import IndexingApi, MetadataApi
 from hudi_ops.table.ingestion import IngestApi
 from hudi_ops.table.plans import PlansApi
@@ -48,6 +49,7 @@ from hudi_ops.view.schema import row_schema, table_schema
 _FRAME_OPTIONS = ("query", "listing", "since", "until", "fence", "meta_columns")
 
 
+@checks_types
 class Table(ReadApi, IngestApi, RepairsApi, PlansApi):
     """One table. Not safe for several threads; open one per thread.
 
@@ -283,7 +285,7 @@ class Table(ReadApi, IngestApi, RepairsApi, PlansApi):
         said = {"query": "snapshot", "listing": "auto", **options, **switches}
         return frame_of(spark, self._ctx.storage, columns, {"where": where, "as_of": self._instant_of(as_of), **said})
 
-    def delete_partition(self, paths: Sequence[str], *, dry_run: bool = False) -> RemovalResult:
+    def delete_partition(self, paths: str | Sequence[str], *, dry_run: bool = False) -> RemovalResult:
         """Remove the rows of whole partitions, in one commit; earlier instants still show them.
 
         Args:

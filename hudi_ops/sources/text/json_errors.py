@@ -9,10 +9,12 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from hudi_ops.config.columns import META_COLUMNS
-from hudi_ops.sources.text.json_scan import TOO_DEEP
+from hudi_ops.formats.arrow_types import MAX_LEVELS
+from hudi_ops.sources.text.json_scan import TOO_DEEP, tokens_of
 from hudi_ops.sources.text.mistake import Mistake, shown
 from hudi_ops.sources.text.text_source import TextSource
 
@@ -48,6 +50,10 @@ def mixed_types(open_body: Callable[[], pa.NativeFile]) -> Mistake | None:
     for chunk in _chunks(open_body):
         for line in chunk.split(b"\n"):
             number += 1
+            depth = tokens_of(np.frombuffer(line, np.uint8)).depth
+            if depth.size and depth.max() > MAX_LEVELS:
+                what, expected = f"{TOO_DEEP} {MAX_LEVELS} levels", f"at most {MAX_LEVELS} levels"
+                return Mistake(number, what, expected, found=shown(line.decode(errors="replace").strip()))
             try:
                 values = list(_kinds(json.loads(line), "")) if line.strip() else []
             except (ValueError, RecursionError):
@@ -103,8 +109,6 @@ def _is_read(lines: bytes, schema: pa.Schema, takes_unknown: bool) -> bool:
 
 def _in_line(number: int, line: str, schema: pa.Schema, takes_unknown: bool, error: Exception | None) -> Mistake:
     """Return what is wrong in a line that the reader does not take."""
-    if TOO_DEEP in str(error):
-        return Mistake(number, str(error), "values that are nested less")
     fields = _fields(line)
     if fields is None:
         return Mistake(number, _why(line), "a JSON object in each line", found=shown(line.strip()))

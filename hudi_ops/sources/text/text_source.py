@@ -13,9 +13,9 @@ import pyarrow.json as pajson
 from hudi_ops.config.columns import META_COLUMNS
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.sources.casts import first_infinite
+from hudi_ops.sources.runs import Run, runs_of
 from hudi_ops.sources.text.csv_quotes import HEXADECIMAL, CheckedBody, refuse_bad_quotes
 from hudi_ops.sources.text.json_maps import MapsAsLists, has_map
-from hudi_ops.sources.runs import Run, runs_of
 
 _BLOCKS_BYTES = (1 << 20, 1 << 24, 1 << 28, 2**31 - 1)
 """Block sizes of the readers. A row larger than a block is no error of the source: the next size is tried."""
@@ -189,7 +189,9 @@ def _open_csv(body: CheckedBody, schema: pa.Schema, block_bytes: int) -> pacsv.C
     # Costs a little parallel parsing; without it a quoted line break is an error, but only in files of several blocks.
     lines = pacsv.ParseOptions(newlines_in_values=True)
     blocks = pacsv.ReadOptions(block_size=block_bytes)
-    return pacsv.open_csv(pa.PythonFile(body, mode="r"), read_options=blocks, parse_options=lines, convert_options=options)
+    return pacsv.open_csv(
+        pa.PythonFile(body, mode="r"), read_options=blocks, parse_options=lines, convert_options=options
+    )
 
 
 def _csv_type(field: pa.Field) -> pa.DataType:

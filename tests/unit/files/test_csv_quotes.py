@@ -12,10 +12,10 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.sources.text import csv_quotes, text_source
-from hudi_ops.sources.text.csv_quotes import BadQuote, QuoteCheck
 from hudi_ops.sources.source import read_runs
 from hudi_ops.sources.source_schema import SchemaTask, source_schema
+from hudi_ops.sources.text import csv_quotes, text_source
+from hudi_ops.sources.text.csv_quotes import BadQuote, QuoteCheck
 from hudi_ops.sources.text.text_source import TextSource
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.protocol import FileInfo

@@ -13,9 +13,9 @@ import pytest
 
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.sources import refusal
-from hudi_ops.sources.text import text_source
 from hudi_ops.sources.parquet_source import groups_of_part
 from hudi_ops.sources.source import parts_of, read_runs
+from hudi_ops.sources.text import text_source
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.protocol import FileInfo
 
