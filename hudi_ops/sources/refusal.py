@@ -27,7 +27,7 @@ _READERS = {
 SUFFIXES = tuple(sorted(_READERS))
 _WHOLE_BYTES_MAX = 16 << 20
 _READ_BYTES = 8 << 20
-_ROW = re.compile(r"\brow (\d+):")
+_ROW = re.compile(r"\b([Rr]ow) (\d+):")
 _BLANK = "Empty JSON stream", "Empty CSV file"
 
 
@@ -105,7 +105,7 @@ def count_from(error: InvalidRequest, first: int) -> None:
     if first and "row" in error.details:
         error.details["row"] += first
     if first:
-        _rename(error, lambda found: f"row {int(found[1]) + first}:")
+        _rename(error, lambda found: f"{found[1]} {int(found[2]) + first}:")
 
 
 def name_line(error: InvalidRequest, storage: Storage, file: FileInfo) -> None:

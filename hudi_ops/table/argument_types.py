@@ -5,6 +5,7 @@ A wrong type would else come up as an error of Python somewhere inside, or not a
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, wraps
@@ -17,6 +18,7 @@ from hudi_ops.errors import InvalidRequest
 
 C = TypeVar("C")
 _SHOWN_MAX = 60
+_MODULES = re.compile(r"\b(?:[a-z_]+\.)+(?=[A-Z])")
 _NUMBERS: Mapping[Any, type] = {bool: bool, int: Integral, float: Real}
 
 
@@ -44,7 +46,7 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
             if name in hints and not _fits(value, hints[name]):
                 raise InvalidRequest(
                     f"{method.__name__}: {name} cannot be {_short(value)}",
-                    expected=str(method.__annotations__[name]),
+                    expected=_words(hints[name]),
                     found=type(value).__name__,
                     next_step=f"pass a value of this type, or see help(hudi_ops.{method.__qualname__})",
                     field=name,
@@ -82,6 +84,11 @@ def _fits(value: Any, hint: Any) -> bool:
     if kind is Any or not isinstance(kind, type) or getattr(kind, "_is_protocol", False):
         return True
     return isinstance(value, kind)
+
+
+def _words(hint: Any) -> str:
+    """Return a type as it is written in a signature."""
+    return str(hint.__name__ if isinstance(hint, type) and not get_args(hint) else _MODULES.sub("", str(hint)))
 
 
 def _short(value: Any) -> str:
