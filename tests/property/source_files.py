@@ -19,12 +19,51 @@ import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 UTC = dt.UTC
-_ODD = (
-    "|007|+5|-0|0x1F|0X00ff| 0x1 |1e5|1_000|1.50|.5|nan|NaN|inf|-Infinity|NULL|null|true|FALSE|12:30:00|9223372036854775808| x "
-    "|2024-01-01|2024-02-30|2024-01-01 10:00|2024-01-01T10:00:00.123456789|2024-01-01T00:00:00Z|a,b|ünï|😀|'|{}|[]|#"
-).split("|")
+_NUMBER_LIKE = [
+    "",
+    "007",
+    "+5",
+    "-0",
+    "0x1F",
+    "0X00ff",
+    " 0x1 ",
+    "1e5",
+    "1_000",
+    "1.50",
+    ".5",
+    "nan",
+    "inf",
+    str(2**63),
+]
+_TIME_LIKE = [
+    "12:30:00",
+    "2024-01-01",
+    "2024-02-30",
+    "2024-01-01 10:00",
+    "2024-01-01T10:00:00.123456789",
+    "2024-01-01T00:00:00Z",
+]
+_ODD = [
+    "NULL",
+    "null",
+    "true",
+    "FALSE",
+    " x ",
+    "a,b",
+    '"',
+    '""',
+    '5" pipe',
+    "line\nbreak",
+    "\r\n",
+    "\t",
+    "\\",
+    "😀",
+    "{}",
+    "[]",
+    "#",
+]
 TEXTS = st.one_of(
-    st.sampled_from([*_ODD, '"', '""', '5" pipe', "line\nbreak", "\r\n", "\t", "\\"]),
+    st.sampled_from([*_NUMBER_LIKE, *_TIME_LIKE, *_ODD]),
     st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=6),
 )
 WHOLE = st.one_of(
