@@ -18,6 +18,7 @@ from hudi_ops.sources.casts import floating_fields
 from hudi_ops.sources.refusal import SUFFIXES, UNREADABLE, open_text, source_format, unreadable
 from hudi_ops.sources.source import without_meta_columns
 from hudi_ops.sources.source_schema import SchemaTask, source_schema
+from hudi_ops.sources.text.csv_quotes import CheckedBody
 from hudi_ops.sources.text.text_source import TextSource
 from hudi_ops.storage.open import open_source
 
@@ -105,9 +106,9 @@ def _csv_types(task: SchemaTask, names: pa.Schema) -> pa.Schema:
     # As an ingest reads them: a quoted empty value is a text, so its column is one.
     inferred = pacsv.ConvertOptions(null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False)
     try:
-        with open_text(task.storage, task.file) as body:
+        with _checked(task) as body:
             with_types = pacsv.open_csv(body, blocks, lines, inferred).schema
-        with open_text(task.storage, task.file) as body:
+        with _checked(task) as body:
             rows = next(iter(pacsv.open_csv(body, blocks, lines, texts)), None)
     except UNREADABLE as error:
         refusal = unreadable(error, task.storage, task.file, None)
@@ -117,6 +118,10 @@ def _csv_types(task: SchemaTask, names: pa.Schema) -> pa.Schema:
         pa.field(one.name, pa.string()) if one.name in coded or _is.is_null(one.type) or _is.is_time(one.type) else one
         for one in with_types
     ])
+
+
+def _checked(task: SchemaTask) -> pa.PythonFile:
+    return pa.PythonFile(CheckedBody(open_text(task.storage, task.file)), mode="r")
 
 
 def _refuse_long_numbers(task: SchemaTask, columns: pa.Schema) -> None:

@@ -96,13 +96,18 @@ def csv_files(draw: st.DrawFn) -> tuple[str, bytes]:
     kinds = draw(st.lists(st.sampled_from(sorted(_CSV_KINDS)), min_size=1, max_size=4))
     count = draw(st.integers(1, 6))
     columns = [draw(_cells(_CSV_KINDS[kind], count)) for kind in kinds]
-    text = io.StringIO()
-    quoting = draw(st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC]))
-    writer = csv.writer(text, quoting=quoting, lineterminator=draw(st.sampled_from(["\n", "\r\n"])))
-    writer.writerow(["id", *(f"c{at}" for at in range(len(kinds)))])
-    for number in range(count):
-        writer.writerow([f"k{number}", *(column[number] for column in columns)])
-    body = (draw(st.sampled_from(["", "\ufeff"])) + text.getvalue()).encode()
+    quotes_all, quotes_nulls, end = draw(st.booleans()), draw(st.booleans()), draw(st.sampled_from(["\n", "\r\n"]))
+
+    def cell(value: str | None) -> str:
+        if value is None:
+            return '""' if quotes_nulls else ""
+        needs_quotes = quotes_all or value == "" or any(one in value for one in ',"\r\n')
+        return '"' + value.replace('"', '""') + '"' if needs_quotes else value
+
+    rows = [["id", *(f"c{at}" for at in range(len(kinds)))]]
+    rows += [[f"k{number}", *(column[number] for column in columns)] for number in range(count)]
+    text = end.join(",".join(map(cell, row)) for row in rows) + draw(st.sampled_from(["", end]))
+    body = (draw(st.sampled_from(["", "\ufeff"])) + text).encode()
     return ("a.csv.gz", gzip.compress(body)) if draw(st.booleans()) else ("a.csv", body)
 
 
@@ -202,7 +207,7 @@ def _numbers(kind: pa.DataType, bits: int, *, signed: bool = True) -> tuple[pa.D
 
 
 def _decimals(digits: int, scale: int) -> st.SearchStrategy[Decimal]:
-    return st.integers(-(10**digits) + 1, 10**digits - 1).map(lambda number: Decimal(number).scaleb(-scale))
+    return st.integers(-(10**digits) + 1, 10**digits - 1).map(lambda number: Decimal(f"{number}E-{scale}"))
 
 
 _WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)

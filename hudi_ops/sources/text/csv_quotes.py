@@ -145,13 +145,13 @@ class QuoteCheck:
 
 
 class CheckedBody:
-    """Bytes of a CSV file for Arrow's reader, up to the first malformed value."""
+    """Bytes of a CSV file for Arrow's reader, up to the first malformed value; the last line ends."""
 
     def __init__(self, body: pa.NativeFile) -> None:
         self._body = body
         self._check = QuoteCheck()
         self.closed = False
-        self._ends_in_zero = False
+        self._last = b""
         self.has_hexadecimal = False
         """Whether a value may be hexadecimal, which Arrow's reader takes for a whole number."""
 
@@ -164,8 +164,11 @@ class CheckedBody:
         block: bytes = self._body.read(size_bytes)
         if size_bytes and self._check.feed(block) is not None:
             raise pa.ArrowInvalid("a quoted value is malformed")
-        self.has_hexadecimal |= b"0x" in block or b"0X" in block or (self._ends_in_zero and block[:1] in {b"x", b"X"})
-        self._ends_in_zero = block.endswith(b"0")
+        if not block and size_bytes and self._last == b",":
+            # Arrow takes an empty value at the very end of a file for a quoted one if the value before it was quoted.
+            block = b"\n"
+        self.has_hexadecimal |= b"0x" in block or b"0X" in block or (self._last == b"0" and block[:1] in {b"x", b"X"})
+        self._last = block[-1:] or self._last
         return block
 
     def close(self) -> None:

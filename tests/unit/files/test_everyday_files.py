@@ -92,13 +92,16 @@ def test_an_empty_file_waits_until_it_is_filled(tmp_path: Path, ending: str) -> 
         (["0x00FF", "0X0A10"], "string", ["0x00FF", "0X0A10"]),
         (["2024-01-01T00:00:00.123456789"], "string", ["2024-01-01T00:00:00.123456789"]),
         (["12", "", "-7"], "int64", [12, None, -7]),
+        (["x", ""], "string", ["x", None]),
     ],
 )
 def test_what_create_infers_from_csv_an_ingest_of_it_takes(
     tmp_path: Path, values: list[str], kind: str, found: list[Any]
 ) -> None:
     file = tmp_path / "a.csv"
-    file.write_text("id,v\n" + "".join(f"k{at},{value}\n" for at, value in enumerate(values)))
+    file.write_text(
+        "id,v\n" + "\n".join(f'"k{at}",{value}' for at, value in enumerate(values))
+    )  # the last line has no end
     table = table_of(tmp_path, file)
     assert str(table.schema.field("v").type) == kind
     table.ingest_file(file)
