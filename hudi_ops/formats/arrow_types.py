@@ -115,7 +115,7 @@ def without_nulls(field: pa.Field) -> pa.Field | None:
 
 
 def _refuse_deep(schema: pa.Schema) -> None:
-    """Refuse types that are nested deeper than readers of Parquet follow; a column has one level.
+    """Refuse types that are nested deeper than readers of Parquet follow.
 
     Raises:
         Unsupported: names the column.
@@ -237,7 +237,7 @@ def _unsupported(where: str, kind: pa.DataType, expected: str) -> Unsupported:
 
 
 def how_to_cast(kind: pa.DataType) -> str:
-    """Return what to do with values of a type that a table cannot hold; empty: nothing in particular."""
+    """Return how to cast a type that a table cannot hold; empty: no particular way."""
     if _is.is_time(kind):
         return "cast the time in the source: to text, or to the whole number of its microseconds (int64)"
     if _is.is_duration(kind):

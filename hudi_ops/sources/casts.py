@@ -82,7 +82,7 @@ def shown_value(column: pa.ChunkedArray, row: int) -> str:
 
 
 def _first_misfit(column: pa.ChunkedArray, field: pa.Field, fill: bool) -> tuple[int, _Misfit] | None:
-    """Return the first row whose value does not fit, by bisection, and why; None: the type is at fault."""
+    """Return the first row that does not fit, and why; None: the type is at fault."""
 
     def misfit(first: int, count: int) -> _Misfit | None:
         try:
@@ -100,7 +100,7 @@ def _first_misfit(column: pa.ChunkedArray, field: pa.Field, fill: bool) -> tuple
 
 
 def first_infinite(column: pa.ChunkedArray, name: str) -> tuple[str, int] | None:
-    """Return the dotted path of a floating-point field with an infinity, at any depth, and the first row with it."""
+    """Return the dotted path of a field with an infinity, at any depth, and the first row."""
     path = _infinite(column, name)
     if path is None:
         return None

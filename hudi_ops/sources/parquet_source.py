@@ -18,7 +18,7 @@ _READ_BYTES = 1 << 20
 
 
 def open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
-    """Open a Parquet file; times of 96 bits, which Spark writes by default, are read at microseconds."""
+    """Open a Parquet file; INT96 times, Spark's default, are read at microseconds."""
     # Pages are read when they are decoded; reading ahead would hold a whole row group's.
     return pq.ParquetFile(source, pre_buffer=False, buffer_size=_READ_BYTES, coerce_int96_timestamp_unit=INT96_UNIT)
 

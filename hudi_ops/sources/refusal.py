@@ -109,7 +109,7 @@ def count_from(error: InvalidRequest, first: int) -> None:
 
 
 def name_line(error: InvalidRequest, storage: Storage, file: FileInfo) -> None:
-    """Name the line of a CSV or JSON lines file where an error names a row, and the value as it is written there."""
+    """Name line and written value of a CSV or JSON lines file where an error names a row."""
     kind, row = source_format(file.name), error.details.get("row")
     if kind not in {"csv", "json"} or row is None:
         return

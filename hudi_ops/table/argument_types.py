@@ -1,4 +1,4 @@
-"""Check the types of what users pass to the public API, so that each method says at once what is wrong.
+"""Check the types of the arguments of the public API.
 
 A wrong type would else come up as an error of Python somewhere inside, or not at all. Values are checked where they are used.
 """
@@ -23,7 +23,7 @@ _NUMBERS: Mapping[Any, type] = {bool: bool, int: Integral, float: Real}
 
 
 def checks_types(cls: type[C]) -> type[C]:
-    """Let each public method of a class refuse arguments of other types than its signature names.
+    """Let the public methods of a class refuse arguments of types that they do not name.
 
     A class method is one, too; so is `__call__`.
     """
@@ -58,7 +58,7 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
 
 @cache
 def _hints(method: Callable[..., Any]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """Return the types of the parameters, and the names of those that are given by their place; the last may repeat."""
+    """Return the types of the parameters, and the names of those given by place."""
     named = signature(method).parameters.values()
     by_place = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD, Parameter.VAR_POSITIONAL)
     keywords = {one.name for one in named if one.kind is Parameter.VAR_KEYWORD}

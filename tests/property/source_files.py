@@ -93,7 +93,9 @@ _CSV_KINDS: dict[str, st.SearchStrategy[Any]] = {
 @st.composite
 def csv_files(draw: st.DrawFn) -> tuple[str, bytes]:
     """Name and bytes of a CSV file, in the dialects that an ingest takes; `id` is its key."""
-    kinds = draw(st.lists(st.sampled_from(sorted(_CSV_KINDS)), min_size=1, max_size=4))
+    kinds = draw(
+        st.lists(st.sampled_from([*sorted(_CSV_KINDS), "hexadecimal", "number or empty"]), min_size=1, max_size=4)
+    )
     count = draw(st.integers(1, 6))
     columns = [draw(_cells(_CSV_KINDS[kind], count)) for kind in kinds]
     quotes_all, quotes_nulls, end = draw(st.booleans()), draw(st.booleans()), draw(st.sampled_from(["\n", "\r\n"]))

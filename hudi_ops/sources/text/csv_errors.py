@@ -62,7 +62,7 @@ def csv_mistake(error: Exception, open_body: Callable[[], pa.NativeFile]) -> Mis
 
 
 def line_of_row(open_body: Callable[[], pa.NativeFile], row: int) -> tuple[int, dict[str, str]] | None:
-    """Return the line on which a row, counted from 0, ends, and its values by column; None: it was not found again."""
+    """Return the last line of a row (from 0), and its values by column; None: not found again."""
     rows = itertools.count()
     values: list[str] = []
 

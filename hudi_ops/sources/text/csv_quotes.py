@@ -145,7 +145,7 @@ class QuoteCheck:
 
 
 class CheckedBody:
-    """Bytes of a CSV file for Arrow's reader, up to the first malformed value; the last line ends."""
+    """Bytes of a CSV file for Arrow's reader, up to the first malformed value."""
 
     def __init__(self, body: pa.NativeFile) -> None:
         self._body = body

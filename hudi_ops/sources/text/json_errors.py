@@ -1,6 +1,6 @@
-"""Find line, column and value of an error of the JSON reader, which names a row of one of its blocks.
+"""Find line, column and value of an error of the JSON reader.
 
-The file is read again: only a failed ingest pays for it.
+The reader names a row of one of its blocks. The file is read again: only a failed ingest pays for it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def json_mistake(
 
 
 def mixed_types(open_body: Callable[[], pa.NativeFile]) -> Mistake | None:
-    """Return the first line whose values have other types than those of the lines above it; None: there is none."""
+    """Return the first line whose values have other types than those above it, or None."""
     seen: dict[str, str] = {}
     number = 0
     for chunk in _chunks(open_body):
@@ -67,7 +67,7 @@ def mixed_types(open_body: Callable[[], pa.NativeFile]) -> Mistake | None:
 
 
 def line_of_row(open_body: Callable[[], pa.NativeFile], row: int) -> tuple[int, dict[str, str]] | None:
-    """Return the line of a row, counted from 0, and the texts of its fields; None: it is not one line."""
+    """Return the line of a row (from 0), and the texts of its fields; None: not found again."""
     number = 0
     for chunk in _chunks(open_body):
         for line in chunk.split(b"\n"):
@@ -81,7 +81,7 @@ def line_of_row(open_body: Callable[[], pa.NativeFile], row: int) -> tuple[int, 
 
 
 def _chunks(open_body: Callable[[], pa.NativeFile]) -> Iterator[bytes]:
-    """Yield whole lines, about a chunk at a time; the last byte of each but the last chunk is a line break."""
+    """Yield whole lines, about a chunk at a time; all but the last chunk end in a line break."""
     held = b""
     with open_body() as body:
         while block := body.read(_CHUNK_BYTES):

@@ -1,6 +1,6 @@
-"""Write maps of JSON text, which are objects, as lists of records: Arrow's reader takes no map.
+"""Write maps of JSON text as lists of records, since Arrow's reader takes no map.
 
-`{"k": 1}` becomes `[{"key": "k", "value": 1}]`, where the schema has a map. Names and values stay as they are written.
+A map is an object in JSON. `{"k": 1}` becomes `[{"key": "k", "value": 1}]`, where the schema has a map. Names and values stay as they are written.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class MapsAsLists(WholeLines):
 
 
 def with_lists(lines: bytes, row: pa.StructType) -> bytes:
-    """Return whole lines of JSON with their maps as lists of records; `row` is the type of a line."""
+    """Return whole lines of JSON, of the type `row`, with their maps as lists of records."""
     data = np.frombuffer(lines, np.uint8)
     text = _Text(data, tokens_of(data))
     tokens = text.tokens

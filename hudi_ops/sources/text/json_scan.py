@@ -1,4 +1,4 @@
-"""Find the structure of JSON text without parsing it: brackets, commas and colons outside texts."""
+"""Find brackets, commas and colons of JSON outside texts, without parsing it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,10 @@ class WholeLines:
 
 
 class BoundedDepth(WholeLines):
-    """Bytes of a JSON file up to the first value that is nested too deep: Arrow's reader would end the process."""
+    """Bytes of a JSON file up to the first value that is nested too deep.
+
+    Arrow's reader would end the process.
+    """
 
     def __init__(self, body: pa.NativeFile, depth_max: int) -> None:
         super().__init__(body)

@@ -114,7 +114,9 @@ class TextSource:
         return not any(self._overflows(texts, name) for texts in self._texts(name))
 
     def _refuse_hexadecimal(self, names: list[str]) -> None:
-        """Refuse hexadecimal texts in columns of whole numbers, which Arrow's reader converts; the file is searched once.
+        """Refuse hexadecimal in columns of whole numbers, which Arrow's reader converts.
+
+        The file is searched once.
 
         Raises:
             ArrowInvalid: there is one.

@@ -119,7 +119,7 @@ def _with_plain_ends(rows: pa.Table) -> pa.Table:
 
 
 def _plain(ends: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return bounds that Python can hold: it knows the years 1 to 9999 alone, so dates and times become whole numbers."""
+    """Return bounds with dates and times as whole numbers: Python has the years 1 to 9999 only."""
     kind = ends.type
     if not (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
         return ends
