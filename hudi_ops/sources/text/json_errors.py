@@ -74,7 +74,8 @@ def line_of_row(open_body: Callable[[], pa.NativeFile], row: int) -> tuple[int, 
             number += 1
             if line.strip():
                 if row == 0:
-                    return number, dict(_fields(line.decode(errors="replace")) or ())
+                    fields = _fields(line.decode(errors="replace"))
+                    return None if fields is None else (number, dict(fields))
                 row -= 1
         number -= 1
     return None

@@ -1,6 +1,7 @@
 """Write maps of JSON text as lists of records, since Arrow's reader takes no map.
 
-A map is an object in JSON. `{"k": 1}` becomes `[{"key": "k", "value": 1}]`, where the schema has a map. Names and values stay as they are written.
+A map is an object in JSON. `{"k": 1}` becomes `[{"key": "k", "value": 1}]`, where the schema has a map. Names and values stay as
+they are written.
 """
 
 from __future__ import annotations

@@ -150,6 +150,22 @@ def test_errors_of_json_name_line_column_and_value(tmp_path: Path, evolve: bool)
         assert error.found == found or field is None
 
 
+def test_values_of_several_types_in_a_new_column_are_refused_with_their_line(tmp_path: Path) -> None:
+    text = '{"id":"a","new":1,"in":{"x":[null]}}\n\n{"id":"b","new":null,"in":{"x":[1,"y"]}}\n'
+    error = refused(table_of(tmp_path, "id string"), tmp_path / "a.json", text, evolve=True)
+    with pytest.raises(InvalidRequest) as caught:
+        Table.create(tmp_path / "u", name="u", record_key="id", schema=tmp_path / "a.json")
+    for one in (error, caught.value):
+        assert (one.details["line"], one.details["field"], one.found) == (3, "in.x[]", '"y"')
+
+
+def test_a_row_that_is_not_one_line_of_json_is_named_by_its_number(tmp_path: Path) -> None:
+    error = refused(
+        table_of(tmp_path, "id string, d date"), tmp_path / "a.json", '{"id":"a"}\n{"id":"b",\n"d":"2024"}\n'
+    )
+    assert (error.details["row"], "line" in error.details) == (1, False)
+
+
 @pytest.mark.parametrize(
     ("bad", "what", "field", "found"),
     [
@@ -239,3 +255,22 @@ def test_a_type_without_counterpart_is_refused_with_the_cast(tmp_path: Path, kin
         with pytest.raises(HudiOpsError, match="cast the") as caught:
             go()
         assert "int64" in caught.value.next_step
+
+
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+def test_base_files_with_int96_times_are_read_and_merged_at_microseconds(tmp_path: Path, table_type: str) -> None:
+    rows = pa.table({"id": KEYS, "at": pa.array(FAR, pa.timestamp("us", "UTC"))})
+    table = Table.create(
+        tmp_path / "t", name="t", record_key="id", schema=rows.schema, table_type=table_type, metadata=False
+    )
+    table.ingest(rows)
+    (file,) = (tmp_path / "t").glob("*.parquet")
+    content = pq.ParquetFile(file)
+    read, notes = content.read(), content.metadata.metadata
+    with pq.ParquetWriter(file, read.schema, store_schema=False, use_deprecated_int96_timestamps=True) as writer:
+        writer.write_table(read)
+        writer.add_key_value_metadata(notes)
+    assert table.read().sort_by("id").equals(rows)
+    table.ingest(rows.slice(0, 1))
+    assert table.read().sort_by("id").equals(rows)
+    assert table.read(where="at > TIMESTAMP '9000-01-01 00:00:00'")["id"].to_pylist() == ["b"]
