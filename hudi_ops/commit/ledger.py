@@ -16,7 +16,7 @@ from pathlib import PurePosixPath
 from urllib.parse import quote, unquote
 
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.sources.source import SUFFIXES, source_format
+from hudi_ops.sources.refusal import SUFFIXES, source_format
 from hudi_ops.storage.protocol import FileInfo, Storage
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.content.ledger_chain import (
@@ -259,8 +259,9 @@ def offer_of(
 ) -> Offer:
     """Return the listed files to take: changed files first, then new files, each by path.
 
-    Waiting: names with a segment that begins with `_` or `.` unless `takes_all`, names with an unknown ending, and files younger
-    than `min_age_s`. `retake` are paths below the folder of files taken before; one that has changed since is offered again.
+    Waiting: names with a segment that begins with `_` or `.` unless `takes_all`, names with an unknown ending, files of no bytes,
+    which hold nothing that could be taken, and files younger than `min_age_s`. `retake` are paths below the folder of files taken
+    before; one that has changed since is offered again.
 
     Raises:
         InvalidRequest: a taken file has changed and `retake` does not name it, or `retake` names a file that was never taken or is
@@ -280,14 +281,16 @@ def offer_of(
             waiting[info.path] = "the name begins with _ or ."
         elif source_format(info.name) is None:
             waiting[info.path] = "not CSV, JSON lines or Parquet"
+        elif not info.size_bytes:
+            waiting[info.path] = "empty"
         elif is_known:
             continue
-        elif taken is not None and info.path not in again:
+        elif taken is not None and taken[0] and info.path not in again:
             _refuse_changed(source, info, taken)
         elif min_age_s > 0 and now_ms - info.modified_ms < min_age_s * 1000:
             waiting[info.path] = f"changed less than {min_age_s:g} s ago"
         else:
-            (fresh if taken is None else corrected).append(info)
+            (fresh if taken is None or not taken[0] else corrected).append(info)
     # Rows of later files win, so corrections of old files come before new files.
     return Offer((*corrected, *fresh), waiting, retaken=frozenset(info.path for info in corrected))
 

@@ -153,7 +153,10 @@ class TableConfig(BaseModel):
                 table=raw["hoodie.table.name"],
                 expected="version 6, 8 or 9",
                 found=str(version),
-                next_step="upgrade or downgrade the table with Apache Hudi, or upgrade hudi-ops",
+                next_step="upgrade the table with Apache Hudi 0.15, in Spark by "
+                f"CALL upgrade_table(table => '{raw['hoodie.table.name']}', to_version => 'SIX')"
+                if version < min(READABLE_VERSIONS)
+                else "upgrade or downgrade the table with Apache Hudi, or upgrade hudi-ops",
             )
         base_format = raw.get("hoodie.table.base.file.format", "PARQUET").upper()
         if base_format not in {"PARQUET", "HFILE"}:

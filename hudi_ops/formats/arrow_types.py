@@ -14,6 +14,9 @@ from hudi_ops.errors import InvalidRequest, Unsupported
 LIST_ITEM: Final = "element"
 """Name of a list's inner field, as Parquet has it."""
 
+MAX_LEVELS: Final = 30
+"""Most levels of nested types in a table: Parquet readers have limits, and those of Arrow's are the lowest."""
+
 MAX_PRECISION: Final = 38
 """Most digits that a decimal may have, in Arrow's 128 bits as in Spark."""
 
@@ -44,6 +47,9 @@ _REPLACED: Final = {
     pa.uint8(): pa.int32(),
     pa.uint16(): pa.int32(),
     pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.uuid(): pa.string(),
+    pa.json_(): pa.string(),
     pa.float16(): pa.float32(),
     pa.large_string(): pa.string(),
     pa.string_view(): pa.string(),
@@ -84,6 +90,7 @@ def table_columns(schema: pa.Schema) -> pa.Schema:
         Unsupported: a field's type has no counterpart.
         InvalidRequest: a name that a table cannot have, is Apache Hudi's own, or differs from another only in case.
     """
+    _refuse_deep(schema)
     zoned = pa.schema([_zoned(field) for field in normalise(schema)])
     _refuse_same_but_for_case(list(zoned), "")
     taken = [name for name in zoned.names if name.lower() in META_COLUMNS]
@@ -92,6 +99,40 @@ def table_columns(schema: pa.Schema) -> pa.Schema:
     if IS_DELETED in zoned.names and zoned.field(IS_DELETED).type != pa.bool_():
         raise InvalidRequest(f"column {IS_DELETED} must be boolean", found=str(zoned.field(IS_DELETED).type))
     return zoned
+
+
+def without_nulls(field: pa.Field) -> pa.Field | None:
+    """Return the field without nested fields of type null; None if no field remains."""
+    kind = field.type
+    if _is.is_null(kind):
+        return None
+    if _is.is_struct(kind) and kind.num_fields:
+        inner = [inner_field for inner_field in map(without_nulls, kind) if inner_field is not None]
+        return field.with_type(pa.struct(inner)) if inner else None
+    if _is.is_list(kind) and (item := without_nulls(kind.value_field)) is not None:
+        return field.with_type(pa.list_(item))
+    return field
+
+
+def _refuse_deep(schema: pa.Schema) -> None:
+    """Refuse types that are nested deeper than readers of Parquet follow.
+
+    Raises:
+        Unsupported: names the column.
+    """
+    for column in schema:
+        level, fields = 0, [column]
+        while fields:
+            level += 1
+            fields = [field.type.field(at) for field in fields for at in range(field.type.num_fields)]
+            if level > MAX_LEVELS:
+                raise Unsupported(
+                    f"The column {column.name!r} is nested in more than {MAX_LEVELS} levels",
+                    expected=f"at most {MAX_LEVELS} levels of records, lists and maps",
+                    found="more levels",
+                    next_step="give the inner levels as text",
+                    field=column.name,
+                )
 
 
 def _zoned(field: pa.Field) -> pa.Field:
@@ -191,8 +232,19 @@ def _unsupported(where: str, kind: pa.DataType, expected: str) -> Unsupported:
         f"The field {where!r} has a type that a table cannot hold",
         expected=expected,
         found=str(kind),
-        next_step="cast the field in the source",
+        next_step=how_to_cast(kind) or "cast the field in the source",
     )
+
+
+def how_to_cast(kind: pa.DataType) -> str:
+    """Return how to cast a type that a table cannot hold; empty: no particular way."""
+    if _is.is_time(kind):
+        return "cast the time in the source: to text, or to the whole number of its microseconds (int64)"
+    if _is.is_duration(kind):
+        return "cast the duration in the source to a whole number (int64)"
+    if _is.is_null(kind):
+        return "the column has no value that shows its type: leave it out, or cast it in the source"
+    return "cast the field in the source to its storage type" if isinstance(kind, pa.BaseExtensionType) else ""
 
 
 def type_text(kind: pa.DataType) -> str:

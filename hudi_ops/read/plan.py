@@ -46,6 +46,7 @@ from hudi_ops.view.partition_values import PartitionPaths
 from hudi_ops.view.schema import row_schema, table_schema
 from hudi_ops.view.slices import Slice
 
+_LIMIT_MAX = 2**63 - 1
 logger = logging.getLogger(__name__)
 
 QueryType = Literal["snapshot", "read_optimized"]
@@ -357,8 +358,11 @@ def request_of(
     Raises:
         InvalidRequest: the text is no filter, the limit is negative, or there is no such type of query or listing.
     """
-    if limit is not None and limit < 0:
-        raise InvalidRequest("limit must not be negative", expected="0 or more", found=str(limit))
+    if limit is not None and not 0 <= limit <= _LIMIT_MAX:
+        what = "limit must not be negative" if limit < 0 else "limit is above the number of rows that a table can have"
+        raise InvalidRequest(
+            what, expected=f"0 to {_LIMIT_MAX}", found=str(limit), next_step="leave it out for all rows"
+        )
     if query not in get_args(QueryType):
         raise InvalidRequest(
             f"there is no query type {query}", expected=" or ".join(get_args(QueryType)), found=query, field="query"

@@ -15,20 +15,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hudi_ops.errors import InvalidRequest
+from hudi_ops.formats.arrow_types import how_to_cast, without_nulls
+from hudi_ops.formats.uuid_texts import uuid_texts
 
 _Cast: TypeAlias = Callable[[pa.Array, pa.DataType], pa.Array]
 _Is: TypeAlias = Callable[[pa.DataType], bool]
 
 _is = pa.types
 _INT32_MAX: Final = 2**31 - 1
+_SHOWN_MAX: Final = 60
+"""Characters of a value that an error shows."""
 
 
 class _Misfit(Exception):
     """Reason why a column does not fit; never leaves this module."""
 
-    def __init__(self, field: str, why: str, expected: str, found: str) -> None:
+    def __init__(self, field: str, why: str, expected: str, found: str, next_step: str = "") -> None:
         super().__init__(why)
-        self.field, self.why, self.expected, self.found = field, why, expected, found
+        self.field, self.why, self.expected, self.found, self.next_step = field, why, expected, found, next_step
 
 
 def is_read_as(source: pa.DataType, kind: pa.DataType) -> bool:
@@ -42,28 +46,73 @@ def fit_column(column: pa.ChunkedArray, field: pa.Field, where: str, *, fill: bo
     Integers, floats and decimals become wider ones, and narrower ones if every value survives; a float is refused if converting it
     back gives another value. Texts become dates, times and decimals (ISO), dates become times, and times other units without loss;
     a time without a zone is UTC. Bytes become text if they are UTF-8. Encodings (dictionary, view, large) do not matter. Nested
-    values are compared by name; with `fill` a missing nested field that may be null is null, and an unknown one of type null is
-    left out.
+    values are compared by name; with `fill` a missing nested field that may be null is null. An unknown nested field of type null
+    is left out.
 
     Raises:
         InvalidRequest: a type that is not read as the table's, a value that does not fit, text that is not UTF-8, an unknown
-            or missing nested field, or a null where none may be (details: `file`, `field` with its dotted path).
+            or missing nested field, or a null where none may be (details: `file`, `field` with its dotted path, and `row`, from
+            0, where a value is at fault).
     """
     try:
         return _fit_chunks(column, field, fill)
-    except _Misfit as error:
-        raise InvalidRequest(
-            f"{where}: column {error.field} does not fit the table: {error.why}",
+    except _Misfit as misfit:
+        row, error = _first_misfit(column, field, fill) or (None, misfit)
+        refusal = InvalidRequest(
+            f"{where}{'' if row is None else f', row {row}'}: column {error.field} does not fit the table: {error.why}",
             expected=error.expected,
-            found=error.found,
-            next_step="correct the source; values are never cut or turned into nulls",
+            found=error.found if row is None else shown_value(column, row),
+            next_step=error.next_step or "correct the source; values are never cut or turned into nulls",
             file=where,
             field=error.field,
-        ) from error
+        )
+        if row is not None:
+            refusal.details["row"] = row
+        raise refusal from error
 
 
-def first_infinite(column: pa.ChunkedArray, name: str) -> str | None:
-    """Return the dotted path of a floating-point field with an infinity, at any depth."""
+def shown_value(column: pa.ChunkedArray, row: int) -> str:
+    """Return the value in a row, as errors show it; Python has no dates beyond the year 9999."""
+    value = column.slice(row, 1)
+    try:
+        text = repr(value[0].as_py())
+    except (OverflowError, ValueError):  # not UTF-8, or a year that Python does not know
+        text = "other bytes" if _holds_text(column.type) else value.chunk(0).to_string(skip_new_lines=True)[1:-1]
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
+
+
+def _first_misfit(column: pa.ChunkedArray, field: pa.Field, fill: bool) -> tuple[int, _Misfit] | None:
+    """Return the first row that does not fit, and why; None: the type is at fault."""
+
+    def misfit(first: int, count: int) -> _Misfit | None:
+        try:
+            _fit_chunks(column.slice(first, count), field, fill)
+        except _Misfit as error:
+            return error
+        return None
+
+    first, count = 0, len(column)
+    while count > 1:
+        half = count // 2
+        first, count = (first, half) if misfit(first, half) else (first + half, count - half)
+    found = misfit(first, count)
+    return None if found is None or misfit(0, 0) else (first, found)
+
+
+def first_infinite(column: pa.ChunkedArray, name: str) -> tuple[str, int] | None:
+    """Return the dotted path of a field with an infinity, at any depth, and the first row."""
+    path = _infinite(column, name)
+    if path is None:
+        return None
+    first, count = 0, len(column)
+    while count > 1:
+        half = count // 2
+        is_later = _infinite(column.slice(first, half), name) is None
+        first, count = (first + half, count - half) if is_later else (first, half)
+    return path, first
+
+
+def _infinite(column: pa.ChunkedArray, name: str) -> str | None:
     return next((path for path, floats in floating_fields(column, name) if pc.any(pc.is_inf(floats)).as_py()), None)
 
 
@@ -77,6 +126,9 @@ def floating_fields(column: pa.ChunkedArray, name: str) -> Iterator[tuple[str, p
             yield from floating_fields(child, f"{name}.{kind.field(at).name}")
     elif _is.is_list(kind):
         yield from floating_fields(pc.list_flatten(column), f"{name}[]")
+    elif _is.is_map(kind):
+        items = [chunk.items.slice(chunk.offsets[0].as_py()) for chunk in column.chunks if len(chunk)]
+        yield from floating_fields(pa.chunked_array(items, kind.item_type), f"{name}.value")
 
 
 def _fit_chunks(column: pa.ChunkedArray, field: pa.Field, fill: bool) -> pa.ChunkedArray:
@@ -98,6 +150,9 @@ def _fit(array: pa.Array, kind: pa.DataType, path: str, fill: bool) -> pa.Array:
         return _fit(_decoded(array), kind, path, fill)
     if _is.is_run_end_encoded(source):
         return _fit(pc.run_end_decode(array), kind, path, fill)
+    if isinstance(source, pa.BaseExtensionType):
+        texts = uuid_texts(array.storage) if source == pa.uuid() and _is_text(kind) else array.storage
+        return _fit(texts, kind, path, fill)
     if _is.is_null(source):
         return pa.nulls(len(array), kind)
     if _is.is_struct(source) and _is.is_struct(kind):
@@ -106,9 +161,11 @@ def _fit(array: pa.Array, kind: pa.DataType, path: str, fill: bool) -> pa.Array:
         return _fit_list(array, kind, path, fill)
     if _is.is_map(source) and _is.is_map(kind):
         return _fit_map(array, kind, path, fill)
+    if _is_any_list(source) and _is.is_map(kind):
+        return _fit_map(_map_of(array, path), kind, path, fill)
     cast = next((c for from_kind, to_kind, c in _ALLOWED if from_kind(source) and to_kind(kind)), None)
     if cast is None:
-        raise _Misfit(path, f"{source} cannot be converted to {kind}", str(kind), str(source))
+        raise _Misfit(path, f"{source} cannot be converted to {kind}", str(kind), str(source), how_to_cast(source))
     try:
         return cast(array, kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -129,7 +186,7 @@ def _fit_struct(array: pa.StructArray, kind: pa.StructType, path: str, fill: boo
     wanted = [kind.field(at) for at in range(kind.num_fields)]
     names = [field.name for field in wanted]
     for at, name in enumerate(given):
-        if fill and name not in names and _is.is_null(array.type.field(at).type):
+        if name not in names and without_nulls(array.type.field(at)) is None:
             continue
         if name not in names or given.count(name) > 1:
             why = "occurs twice" if name in names else "is not in the table"
@@ -200,6 +257,26 @@ def _fit_map(array: pa.MapArray, kind: pa.MapType, path: str, fill: bool) -> pa.
     _refuse_nulls(items, kind.item_field, f"{path}.value")
     shifted = pa.array(offsets - first, pa.int32())
     return pa.MapArray.from_arrays(shifted, keys, items, type=kind, mask=array.is_null())
+
+
+def _map_of(entries: pa.Array, path: str) -> pa.MapArray:
+    """Return lists of records of key and value, as the reader of JSON has them, as maps.
+
+    Raises:
+        _Misfit: they are other lists, or a key is null or there twice.
+    """
+    if not _is.is_struct(entries.type.value_type) or [one.name for one in entries.type.value_type] != ["key", "value"]:
+        raise _Misfit(path, f"{entries.type} cannot be converted to a map", "map", str(entries.type))
+    counts = np.asarray(pc.fill_null(pc.list_value_length(entries), 0), np.int64)
+    flat = entries.flatten()
+    keys, items = flat.flatten()
+    if flat.null_count or keys.null_count:
+        raise _Misfit(f"{path}.key", "it holds a null", "a key for each value", "null")
+    pairs = pa.table({"map": np.repeat(np.arange(counts.size), counts), "key": keys})
+    if pairs.group_by(["map", "key"]).aggregate([]).num_rows < pairs.num_rows:
+        raise _Misfit(f"{path}.key", "a key is there twice", "each key once in a map", "a repeated key")
+    offsets = pa.array(np.concatenate(([0], np.cumsum(counts))), pa.int32())
+    return pa.MapArray.from_arrays(offsets, keys, items, mask=entries.is_null())
 
 
 def _refuse_nulls(values: pa.Array, field: pa.Field, path: str) -> None:
@@ -294,12 +371,9 @@ _ALLOWED: Final[tuple[tuple[_Is, _Is, _Cast], ...]] = (
 def _refuse_bad_text(column: pa.ChunkedArray, name: str) -> None:
     if not _holds_text(column.type):
         return
-    first = 0
     for chunk in column.chunks:
         if not _is_sound(chunk):
-            row = f"row {first + _first_unsound(chunk)}: " if _is_text(column.type) else ""
-            raise _Misfit(name, f"{row}its text is not UTF-8", "UTF-8", "other bytes")
-        first += len(chunk)
+            raise _Misfit(name, "its text is not UTF-8", "UTF-8", "other bytes")
 
 
 def _holds_text(kind: pa.DataType) -> bool:
@@ -314,15 +388,3 @@ def _is_sound(array: pa.Array) -> bool:
     except (pa.ArrowInvalid, UnicodeDecodeError):
         return False
     return True
-
-
-def _first_unsound(texts: pa.Array) -> int:
-    """Return the first row that is not UTF-8, by bisection."""
-    first, count = 0, len(texts)
-    while count > 1:
-        half = count // 2
-        if _is_sound(texts.slice(first, half)):
-            first, count = first + half, count - half
-        else:
-            count = half
-    return first

@@ -9,9 +9,18 @@ import pyarrow.parquet as pq
 
 from hudi_ops.sources.runs import Run, runs_of
 
+INT96_UNIT = "us"
+"""Unit at which times of 96 bits are read, as Spark reads them: in nanoseconds they would end in the year 2262."""
+
 _BATCH_ROWS_MAX = 1 << 16
 _BATCH_BYTES = 4 << 20
 _READ_BYTES = 1 << 20
+
+
+def open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
+    """Open a Parquet file; INT96 times, Spark's default, are read at microseconds."""
+    # Pages are read when they are decoded; reading ahead would hold a whole row group's.
+    return pq.ParquetFile(source, pre_buffer=False, buffer_size=_READ_BYTES, coerce_int96_timestamp_unit=INT96_UNIT)
 
 
 def parquet_runs(source: pa.NativeFile, part: tuple[int, int], run_bytes: int) -> Iterator[Run]:
@@ -19,8 +28,7 @@ def parquet_runs(source: pa.NativeFile, part: tuple[int, int], run_bytes: int) -
 
     Parts are about equal in bytes; each row group belongs to one, and parts follow the order of rows.
     """
-    # Pages are read when they are decoded; reading ahead would hold a whole row group's.
-    file = pq.ParquetFile(source, pre_buffer=False, buffer_size=_READ_BYTES)
+    file = open_parquet(source)
     groups, first = groups_of_part(file.metadata, part)
     if not groups and part[0]:
         return

@@ -13,20 +13,27 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from hudi_ops.errors import InvalidRequest
+from hudi_ops.formats.arrow_types import without_nulls
 from hudi_ops.sources.casts import floating_fields
-from hudi_ops.sources.source import SUFFIXES, open_text, source_format, without_meta_columns
+from hudi_ops.sources.refusal import SUFFIXES, UNREADABLE, open_text, source_format, unreadable
+from hudi_ops.sources.source import without_meta_columns
 from hudi_ops.sources.source_schema import SchemaTask, source_schema
-from hudi_ops.sources.text_source import TextSource
+from hudi_ops.sources.text.csv_quotes import CheckedBody
+from hudi_ops.sources.text.text_source import TextSource
 from hudi_ops.storage.open import open_source
 
 _SAMPLE_BYTES = 16 << 20
-_CODE = r"^[ \t]*(?:[+-]?0\d|\+\d)"
-"""Leading zeros, or the plus of a telephone number: digits that a number would not keep. The reader strips blanks."""
+_CODE = r"^[ \t]*(?:[+-]?0[\dxX]|\+\d)"
+"""Leading zeros, hexadecimal, or the plus of a telephone number: what a number would not keep. The reader strips blanks."""
+_NANOSECONDS = r"\.\d{6}\d*[1-9]"
+"""Digits behind the microseconds of a time."""
 _LONG = r"^[ \t]*-?\d{16,}[ \t]*$"
 """Whole numbers that a double may not hold exactly."""
 _LONG_IN_JSON = re.compile(rb"[:\[,]\s*(-?\d{16,})\s*(?=[,}\]])")
 _EXACT_MAX = 2.0**53
 """A double holds every whole number below this one."""
+NOTE = b"hudi_ops.note"
+"""Key of the note in a schema's metadata."""
 _READ_BYTES, _OVERLAP_BYTES, _SHOWN_MAX = 1 << 20, 512, 60
 _is = pa.types
 
@@ -40,8 +47,9 @@ def sample_schema(file: str) -> pa.Schema:
     """Return the columns of a file, without Apache Hudi's meta columns.
 
     Types of CSV are those that all values of its first 16 MB have. Digits with leading zeros or a plus sign are text, and so are
-    whole numbers that neither a bigint nor a double holds. Timestamps in nanoseconds become microseconds; an ingest refuses values
-    that have other digits after them.
+    whole numbers that neither a bigint nor a double holds, hexadecimal digits, and columns with a quoted empty value. Timestamps
+    in nanoseconds become microseconds; an ingest of Parquet refuses values that have other digits after them. Columns and nested
+    fields of Parquet that have the type null are left out; then the schema's metadata has a note for users.
 
     Raises:
         InvalidRequest: there is no such file, it cannot be parsed, a column has no type, or one of JSON holds whole numbers that
@@ -53,16 +61,24 @@ def sample_schema(file: str) -> pa.Schema:
     info = storage.head(name) if name is not None else None
     if info is None:
         raise InvalidRequest(**_refused(file, "is a folder", "a folder"))
-    if source_format(info.name) != "parquet" and info.size_bytes == 0:
+    if info.size_bytes == 0:
         raise InvalidRequest(**_refused(file, "is empty, so it shows no columns", "no bytes"))
     task = SchemaTask(storage, info, pa.schema([]))
     found = source_schema(task)  # parses the file; its errors explain what cannot be parsed
+    if not found.names:
+        raise InvalidRequest(**_refused(file, "shows no columns", "no column"))
     _refuse_unnamed(file, found)
     if source_format(info.name) == "csv":
         found = _csv_types(task, found)
     elif source_format(info.name) != "parquet":
         _refuse_long_numbers(task, found)
     fields = [field.with_type(_stored(field.type)) for field in without_meta_columns(found)]
+    note = None
+    if source_format(info.name) == "parquet":
+        kept = [field for field in map(without_nulls, fields) if field is not None]
+        changed = [field.name for field in fields if field not in kept]
+        note = {NOTE: f"left out, having nulls only: {', '.join(changed)}"} if changed else None
+        fields = kept
     untyped = next((field.name for field in fields if _has_null_type(field.type)), None)
     if untyped is not None:
         raise InvalidRequest(
@@ -73,7 +89,7 @@ def sample_schema(file: str) -> pa.Schema:
             file=file,
             field=untyped,
         )
-    return pa.schema(fields)
+    return pa.schema(fields, note)
 
 
 def _csv_types(task: SchemaTask, names: pa.Schema) -> pa.Schema:
@@ -87,24 +103,25 @@ def _csv_types(task: SchemaTask, names: pa.Schema) -> pa.Schema:
     texts = pacsv.ConvertOptions(
         column_types=dict.fromkeys(names.names, pa.string()), strings_can_be_null=True, null_values=[""]
     )
-    inferred = pacsv.ConvertOptions(null_values=[""], strings_can_be_null=True)
+    # As an ingest reads them: a quoted empty value is a text, so its column is one.
+    inferred = pacsv.ConvertOptions(null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False)
     try:
-        with open_text(task.storage, task.file) as body:
+        with _checked(task) as body:
             with_types = pacsv.open_csv(body, blocks, lines, inferred).schema
-        with open_text(task.storage, task.file) as body:
+        with _checked(task) as body:
             rows = next(iter(pacsv.open_csv(body, blocks, lines, texts)), None)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InvalidRequest(
-            f"{task.where} cannot be parsed: {error}",
-            expected="a csv file with a line of names",
-            next_step="correct the file, or give the columns as text",
-            file=task.where,
-        ) from error
+    except UNREADABLE as error:
+        refusal = unreadable(error, task.storage, task.file, None)
+        raise refusal from error
     coded = set() if rows is None else {one.name for one in with_types if _is_code(one.type, rows.column(one.name))}
     return pa.schema([
         pa.field(one.name, pa.string()) if one.name in coded or _is.is_null(one.type) or _is.is_time(one.type) else one
         for one in with_types
     ])
+
+
+def _checked(task: SchemaTask) -> pa.PythonFile:
+    return pa.PythonFile(CheckedBody(open_text(task.storage, task.file)), mode="r")
 
 
 def _refuse_long_numbers(task: SchemaTask, columns: pa.Schema) -> None:
@@ -153,7 +170,9 @@ def _long_numbers(task: SchemaTask) -> Iterator[str]:
 
 
 def _is_code(kind: pa.DataType, texts: pa.Array) -> bool:
-    """Return whether a number of this type would not keep the digits of every value."""
+    """Return whether a number or time of this type would not keep the digits of every value."""
+    if _is.is_timestamp(kind) and kind.unit == "ns":
+        return bool(pc.any(pc.match_substring_regex(texts, _NANOSECONDS)).as_py())
     patterns = f"{_CODE}|{_LONG}" if _is.is_floating(kind) else _CODE
     return bool(pc.any(pc.match_substring_regex(texts, patterns)).as_py())
 

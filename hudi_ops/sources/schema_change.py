@@ -12,7 +12,7 @@ from typing import Final, NoReturn
 import pyarrow as pa
 
 from hudi_ops.errors import HudiOpsError, InvalidRequest
-from hudi_ops.formats.arrow_types import MAX_PRECISION, table_columns
+from hudi_ops.formats.arrow_types import MAX_PRECISION, table_columns, without_nulls
 from hudi_ops.sources.casts import is_read_as
 
 _is = pa.types
@@ -89,9 +89,9 @@ def _typed(schema: pa.Schema, table: pa.Schema, where: str) -> Iterator[pa.Field
         HudiOpsError: a table cannot have such a column.
     """
     known = {field.name: field.type for field in table}
-    # No table has unsigned 64 bits, but numbers of that type may fit an existing column.
+    # Numbers of 64 unsigned bits, decimals in a new column, may fit an existing one of whole numbers.
     same = {field.name for field in schema if field.name in known and field.type in {known[field.name], pa.uint64()}}
-    other = [_without_nulls(field) for field in schema if field.name not in same]
+    other = [without_nulls(field) for field in schema if field.name not in same]
     yield from (field for field in schema if field.name in same)
     try:
         columns = table_columns(pa.schema([field for field in other if field is not None]))
@@ -119,19 +119,6 @@ def _refuse_not_null(where: str, field: pa.Field, path: str) -> None:
             file=where,
             field=path,
         )
-
-
-def _without_nulls(field: pa.Field) -> pa.Field | None:
-    """Return the field without nested fields of type null; None if no field remains."""
-    kind = field.type
-    if _is.is_null(kind):
-        return None
-    if _is.is_struct(kind) and kind.num_fields:
-        inner = [inner_field for inner_field in map(_without_nulls, kind) if inner_field is not None]
-        return field.with_type(pa.struct(inner)) if inner else None
-    if _is.is_list(kind) and (item := _without_nulls(kind.value_field)) is not None:
-        return field.with_type(pa.list_(item))
-    return field
 
 
 def _wider(field: pa.Field, where: str, kind: pa.DataType, path: str, role: str = "") -> pa.DataType:

@@ -8,12 +8,16 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.json as pajson
-import pyarrow.parquet as pq
 
-from hudi_ops.errors import InvalidRequest, NotFound
-from hudi_ops.sources.csv_quotes import refuse_bad_quotes
-from hudi_ops.sources.source import open_text, refuse_changed, source_format
-from hudi_ops.sources.text_source import json_type
+from hudi_ops.errors import NotFound
+from hudi_ops.formats.arrow_types import MAX_LEVELS
+from hudi_ops.sources.parquet_source import open_parquet
+from hudi_ops.sources.refusal import UNREADABLE, open_text, source_format, unreadable
+from hudi_ops.sources.source import refuse_changed
+from hudi_ops.sources.text.csv_quotes import refuse_bad_quotes
+from hudi_ops.sources.text.json_maps import MapsAsLists, has_map
+from hudi_ops.sources.text.json_scan import BoundedDepth, WholeLines
+from hudi_ops.sources.text.text_source import json_type
 from hudi_ops.storage.protocol import FileInfo, Storage
 
 _is = pa.types
@@ -46,20 +50,16 @@ def source_schema(task: SchemaTask) -> pa.Schema:
     kind = source_format(task.file.name)
     try:
         if kind == "parquet":
-            return pq.read_schema(task.storage.open_input(task.file.path))
+            return open_parquet(task.storage.open_input(task.file.path)).schema_arrow
         if task.file.size_bytes == 0:
             return task.table
         return _in_larger_blocks(_csv_schema if kind == "csv" else _json_schema, task)
     except NotFound:
         refuse_changed(task.storage, task.file, task.where)
         raise
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, UnicodeDecodeError) as error:
-        raise InvalidRequest(
-            f"{task.where} cannot be parsed: {error}",
-            expected=f"a {kind} file",
-            next_step="correct the file, or take it out of the source folder",
-            file=task.where,
-        ) from error
+    except UNREADABLE as error:
+        refusal = unreadable(error, task.storage, task.file, task.table, takes_unknown=True)
+        raise refusal from error
 
 
 def _in_larger_blocks(read: Callable[[pa.NativeFile, pa.Schema, int | None], pa.Schema], task: SchemaTask) -> pa.Schema:
@@ -89,7 +89,11 @@ def _json_schema(body: pa.NativeFile, table: pa.Schema, block_bytes: int | None)
         unexpected_field_behavior="infer",
     )
     blocks = pajson.ReadOptions(block_size=block_bytes)
-    found = pajson.read_json(body, read_options=blocks, parse_options=options).schema
+    # A level of a list and of a record is one of the text; the row is one, too.
+    bounded: WholeLines = BoundedDepth(body, MAX_LEVELS)
+    if any(has_map(field.type) for field in table):
+        bounded = MapsAsLists(bounded, table)
+    found = pajson.read_json(pa.PythonFile(bounded, mode="r"), read_options=blocks, parse_options=options).schema
     known = {field.name: field.type for field in table}
     return pa.schema([field.with_type(_seen(field.type, known.get(field.name))) for field in found])
 
@@ -100,6 +104,8 @@ def _seen(kind: pa.DataType, known: pa.DataType | None) -> pa.DataType:
         inner = {field.name: field.type for field in known} if known is not None and _is.is_struct(known) else {}
         fields = [kind.field(at) for at in range(kind.num_fields)]
         return pa.struct([field.with_type(_seen(field.type, inner.get(field.name))) for field in fields])
+    if _is.is_list(kind) and known is not None and _is.is_map(known):  # as `MapsAsLists` writes it
+        return pa.map_(known.key_type, _seen(kind.value_type.field("value").type, known.item_type))
     if _is.is_list(kind):
         item = known.value_type if known is not None and _is.is_list(known) else None
         return pa.list_(_seen(kind.value_type, item))

@@ -15,9 +15,11 @@ from hudi_ops.services.indexing.service import INDEXING
 from hudi_ops.services.inspect.indexes import IndexCost, IndexState, explain_indexes, show_indexes
 from hudi_ops.services.metadata_table.compact import MetadataCompaction, compact_metadata
 from hudi_ops.services.metadata_table.describe import MetadataFacts, describe_metadata
+from hudi_ops.table.argument_types import checks_types
 from hudi_ops.table.services import ServiceApi
 
 
+@checks_types
 class IndexingApi(ServiceApi[IndexRequest, IndexResult]):
     """Plans, executes and drops indexes, the partitions of the metadata table.
 
@@ -44,7 +46,7 @@ class IndexingApi(ServiceApi[IndexRequest, IndexResult]):
         """Return the state of each index: groups, lag, plan, executor, and what it waits for."""
         return show_indexes(self._session)
 
-    def costs(self, partitions: Sequence[str] | None = None) -> tuple[IndexCost, ...]:
+    def costs(self, partitions: str | Sequence[str] | None = None) -> tuple[IndexCost, ...]:
         """Return which indexes the table can have, and what a build of each reads; change nothing.
 
         Args:
@@ -53,9 +55,9 @@ class IndexingApi(ServiceApi[IndexRequest, IndexResult]):
         Raises:
             InvalidRequest: an unknown name.
         """
-        return explain_indexes(self._session, partitions)
+        return explain_indexes(self._session, (partitions,) if isinstance(partitions, str) else partitions)
 
-    def drop(self, partitions: Sequence[str] | None = None, *, dry_run: bool = False) -> DropResult:
+    def drop(self, partitions: str | Sequence[str] | None = None, *, dry_run: bool = False) -> DropResult:
         """Drop all indexes, or some; a build of them is cancelled first.
 
         Readers do not use them from then on.
@@ -75,6 +77,7 @@ class IndexingApi(ServiceApi[IndexRequest, IndexResult]):
         return drop_metadata(self._session, names, dry_run=dry_run)
 
 
+@checks_types
 class MetadataApi:
     """Describes and compacts the metadata table, whose partitions `table.indexing` builds."""
 

@@ -19,8 +19,10 @@ from hudi_ops.services.write.ingest import IngestResult, ingest
 from hudi_ops.services.write.operations import parse_operation
 from hudi_ops.services.write.rows import GivenRows
 from hudi_ops.storage.open import open_source
+from hudi_ops.table.argument_types import checks_types
 
 
+@checks_types
 class IngestApi:
     """Methods of `hudi_ops.Table` that take rows."""
 
@@ -134,7 +136,7 @@ class IngestApi:
         min_age_s: float = 0.0,
         max_files: int | None = None,
         max_bytes: int | None = None,
-        retake: Sequence[str] = (),
+        retake: str | Sequence[str] = (),
     ) -> Offer:
         """Return the files that `ingest_folder` would take now, and those that wait, with reasons.
 

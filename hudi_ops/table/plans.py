@@ -9,10 +9,12 @@ from hudi_ops.services.cancel.abort import CancelResult, cancel, execute_cancel
 from hudi_ops.services.cancel.executed import Stopped, cancel_executed
 from hudi_ops.services.cancel.overdue import OverdueResult, cancel_overdue, preview_overdue
 from hudi_ops.services.cancel.plans import PlanRow, describe_plans
+from hudi_ops.table.argument_types import checks_types
 
 ASKED = "requested by a user"
 
 
+@checks_types
 class PlansApi:
     """Shows pending plans, and ends them for good (RFC-79)."""
 

@@ -14,8 +14,10 @@ from hudi_ops.read.changes import Changes, ChangesRequest, plan_changes
 from hudi_ops.read.plan import plan_read, request_of
 from hudi_ops.read.scan import Scan
 from hudi_ops.services.inspect.rings import RingView, describe_rings
+from hudi_ops.table.argument_types import checks_types
 
 
+@checks_types
 class ReadApi:
     """Methods of `hudi_ops.Table` that read."""
 

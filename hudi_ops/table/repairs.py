@@ -9,10 +9,12 @@ from hudi_ops.services.create.protect_lock import protect_lock
 from hudi_ops.services.recovery.attempts import RecoverResult, RollbackResult, recover_table, rollback_write
 from hudi_ops.services.recovery.properties import PropertiesRepair, repair_properties
 from hudi_ops.services.repair.repair import RepairResult, checked_findings, repair_findings
+from hudi_ops.table.argument_types import checks_types
 from hudi_ops.verify.invariants import verify_table
 from hudi_ops.verify.report import Report
 
 
+@checks_types
 class RepairsApi:
     """Checks a table, and repairs it after a program died or did damage."""
 

@@ -10,11 +10,13 @@ from hudi_ops.commit.session import Session
 from hudi_ops.engine.progress import Progress
 from hudi_ops.services.restore.restore import RestoreResult, restore_table
 from hudi_ops.services.savepoint.savepoints import SavepointResult, create_savepoint, delete_savepoint, list_savepoints
+from hudi_ops.table.argument_types import checks_types
 
 HOLD_SECONDS = 3600.0
 """How long a hold lasts by default."""
 
 
+@checks_types
 class SavepointApi:
     """Makes, lists, deletes and restores savepoints."""
 
@@ -64,6 +66,7 @@ class SavepointApi:
         return restore_table(self._session, instant, dry_run=dry_run, progress=progress)
 
 
+@checks_types
 class HoldApi:
     """Takes, renews, lists and releases holds. Apache Hudi's cleaner does not know them."""
 

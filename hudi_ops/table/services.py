@@ -31,6 +31,7 @@ from hudi_ops.services.compaction.service import COMPACTION
 from hudi_ops.services.resize.result import ResizeResult
 from hudi_ops.services.resize.service import RESIZE
 from hudi_ops.services.write.automatic import recorded_services
+from hudi_ops.table.argument_types import checks_types
 
 
 class ServiceRequest(Protocol):
@@ -71,6 +72,7 @@ Q = TypeVar("Q", bound=ServiceRequest)
 R = TypeVar("R", bound=ServiceResult)
 
 
+@checks_types
 class ServiceApi(Generic[Q, R]):
     """Plans and executes one table service.
 
@@ -216,6 +218,7 @@ class ResizeApi(ServiceApi[ResizeRequest, ResizeResult]):
     request_type = ResizeRequest
 
 
+@checks_types
 class CleanApi(ServiceApi[CleanRequest, CleanOutcome]):
     """Plans and executes cleans."""
 
@@ -240,6 +243,7 @@ class CleanApi(ServiceApi[CleanRequest, CleanOutcome]):
         return self.plan(request, **{**keywords, "dry_run": True, "full": True})
 
 
+@checks_types
 class ArchiveApi:
     """Moves old instants from the timeline into the history.
 

@@ -32,7 +32,9 @@ from hudi_ops.services.create.given_columns import GivenColumns, given_columns
 from hudi_ops.services.write.automatic import recorded_services, written
 from hudi_ops.services.write.operations import DELETE_PARTITION, TRUNCATE, WriteOperation
 from hudi_ops.services.write.remove import RemovalResult, preview_removal, remove
+from hudi_ops.sources.sample_schema import NOTE
 from hudi_ops.storage.open import open_storage
+from hudi_ops.table.argument_types import checks_types
 from hudi_ops.table.indexing import IndexingApi, MetadataApi
 from hudi_ops.table.ingestion import IngestApi
 from hudi_ops.table.plans import PlansApi
@@ -47,6 +49,7 @@ from hudi_ops.view.schema import row_schema, table_schema
 _FRAME_OPTIONS = ("query", "listing", "since", "until", "fence", "meta_columns")
 
 
+@checks_types
 class Table(ReadApi, IngestApi, RepairsApi, PlansApi):
     """One table. Not safe for several threads; open one per thread.
 
@@ -86,6 +89,8 @@ class Table(ReadApi, IngestApi, RepairsApi, PlansApi):
         self.holds = HoldApi(self._session)
         self.was_created = False
         """Whether `create` made the table just now; False when an equal one was there."""
+        self.note = ""
+        """What `create` left out of its sample file; empty: nothing."""
 
     @classmethod
     def create(
@@ -120,6 +125,7 @@ class Table(ReadApi, IngestApi, RepairsApi, PlansApi):
         columns = given_columns(schema)
         table = cls._with(context_of(path, locks, engine), merged(WriterOptions, options, of_writer))
         table.was_created = create_table(table._session, defined, columns)
+        table.note = (columns.metadata or {}).get(NOTE, b"").decode()
         return table
 
     @classmethod
@@ -279,7 +285,7 @@ class Table(ReadApi, IngestApi, RepairsApi, PlansApi):
         said = {"query": "snapshot", "listing": "auto", **options, **switches}
         return frame_of(spark, self._ctx.storage, columns, {"where": where, "as_of": self._instant_of(as_of), **said})
 
-    def delete_partition(self, paths: Sequence[str], *, dry_run: bool = False) -> RemovalResult:
+    def delete_partition(self, paths: str | Sequence[str], *, dry_run: bool = False) -> RemovalResult:
         """Remove the rows of whole partitions, in one commit; earlier instants still show them.
 
         Args:

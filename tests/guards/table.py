@@ -520,7 +520,7 @@ GUARDS = [
     ),
     _row(
         "text after a closing quote is refused",
-        "sources/csv_quotes.py",
+        "sources/text/csv_quotes.py",
         "        return None if self._alternates(data, quotes, shift) else self._follow_runs(data, quotes, shift)",
         "        return None",
         "unit/files/test_csv_quotes.py",

@@ -114,6 +114,8 @@ def create(
     write(
         f"{'created' if made['created'] else 'was there already, equally defined:'} {made['table']} at {made['path']}"
     )
+    if made["note"]:
+        write(made["note"])
     write(_upkeep_text(made))
     write_table(["column", "type"], [(field["name"], field["type"]) for field in made["schema"]])
 
@@ -150,6 +152,7 @@ def _make(
             "table": table.config.name,
             "path": location.path,
             "created": table.was_created,
+            "note": table.note,
             "type": table.config.table_type,
             "version": table.config.version,
             "key_generator": table.config.key_generator,

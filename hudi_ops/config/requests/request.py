@@ -75,7 +75,18 @@ class Request(BaseModel):
 
 
 def merged(model: type[M], given: M | None, keywords: Mapping[str, Any]) -> M:
-    """Return the given values, with keywords in place of some of them."""
+    """Return the given values, with keywords in place of some of them.
+
+    Raises:
+        InvalidRequest: what is given is no such request, or a keyword or its value is wrong.
+    """
+    if given is not None and not isinstance(given, model):
+        raise InvalidRequest(
+            f"{given!r} is no {model.__name__}",
+            expected=f"{model.__name__}, or its fields as keywords",
+            found=type(given).__name__,
+            next_step=f"pass the fields as keywords: {', '.join(f'{name}=…' for name in list(model.model_fields)[:3])}",
+        )
     if given is not None and not keywords:
         return given
     # Only what was given: a default may stand for a value that `tables.yaml` declares.

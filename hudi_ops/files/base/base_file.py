@@ -22,6 +22,7 @@ from hudi_ops.formats.parquet.bloom import BloomFilter
 from hudi_ops.formats.parquet.footer import BaseFileFooter
 from hudi_ops.kernels.meta_columns import meta_schema
 from hudi_ops.kernels.statistics import holds_nan, key_range
+from hudi_ops.sources.parquet_source import INT96_UNIT
 from hudi_ops.storage.protocol import Storage
 
 BLOOM_HEADROOM = 1.5
@@ -78,10 +79,10 @@ class BaseFileReader:
     def __init__(self, storage: Storage, path: str, *, keep_encoded: bool = False) -> None:
         self._path = path
         try:
-            self._file = pq.ParquetFile(storage.open_input(path))
+            self._file = pq.ParquetFile(storage.open_input(path), coerce_int96_timestamp_unit=INT96_UNIT)
             if keep_encoded and (names := repeated_columns(self._file)):
-                metadata = self._file.metadata
-                self._file = pq.ParquetFile(storage.open_input(path), metadata=metadata, read_dictionary=names)
+                known = {"metadata": self._file.metadata, "read_dictionary": names}
+                self._file = pq.ParquetFile(storage.open_input(path), coerce_int96_timestamp_unit=INT96_UNIT, **known)
         except BROKEN as error:
             raise_read_error(path, error)
 

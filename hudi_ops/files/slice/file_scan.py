@@ -18,6 +18,7 @@ from hudi_ops.files.base.base_file import BROKEN, conform, raise_read_error
 from hudi_ops.files.base.row_groups import Constants, may_hold_keys, row_group_bounds
 from hudi_ops.formats.arrow_types import type_text
 from hudi_ops.kernels.condition import Condition, possible_units
+from hudi_ops.sources.parquet_source import INT96_UNIT
 from hudi_ops.storage.protocol import Storage
 
 BATCH_BYTES = 8 << 20
@@ -75,7 +76,10 @@ class FileScan:
         self._task = task
         try:
             source = task.storage.open_input(task.path)
-            self._file = pq.ParquetFile(source, buffer_size=_READ_BUFFER_BYTES if streaming else 0, pre_buffer=False)
+            buffer_bytes = _READ_BUFFER_BYTES if streaming else 0
+            self._file = pq.ParquetFile(
+                source, buffer_size=buffer_bytes, pre_buffer=False, coerce_int96_timestamp_unit=INT96_UNIT
+            )
         except BROKEN as error:
             raise_read_error(task.path, error)
         keys = pa.array(task.keys, pa.string()) if task.keys is not None else None

@@ -26,6 +26,7 @@ from hudi_ops.formats.parquet import footer as parquet_footer
 from hudi_ops.kernels.keys.keys import KeySpec
 from hudi_ops.kernels.merging.log_merge import LogEntries
 from hudi_ops.kernels.merging.merge import existing
+from hudi_ops.sources.parquet_source import INT96_UNIT
 from hudi_ops.storage.protocol import Storage
 
 
@@ -132,7 +133,7 @@ def _of_base(task: FileStatisticsTask) -> FileStatistics:
         if task.previous is not None:
             before = pc.unique(keys_of_base(task.storage, task.previous, task.schema, task.keys))
             added, removed = _without(added, before), _without(before, added)
-    with pq.ParquetFile(task.storage.open_input(task.path)) as file:
+    with pq.ParquetFile(task.storage.open_input(task.path), coerce_int96_timestamp_unit=INT96_UNIT) as file:
         return _base_statistics(task.path, task.size_bytes, file, task.schema, task.wanted, None, added, removed)
 
 

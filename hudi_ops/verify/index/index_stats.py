@@ -102,12 +102,28 @@ def _check_ranges(
         )
     kinds = {each.column: each.least.type for _, each in wanted.values()}
     for column, kind in kinds.items():
-        held = {row["name"]: row for row in stored.of_column(column, kind).to_pylist()} if len(stored) else {}
+        rows = stored.of_column(column, kind) if len(stored) else None
+        held = {} if rows is None else {row["name"]: row for row in _with_plain_ends(rows).to_pylist()}
         for key, (fact, each) in wanted.items():
             name = _name_of(partition, fact)
             if each.column == column and key not in missing and name in held:
                 _check_range(partition, fact, each, held[name], found)
     found.close()
+
+
+def _with_plain_ends(rows: pa.Table) -> pa.Table:
+    for name in ("least", "greatest"):
+        at = rows.schema.get_field_index(name)
+        rows = rows.set_column(at, name, _plain(rows.column(name)))
+    return rows
+
+
+def _plain(ends: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return bounds with dates and times as whole numbers: Python has the years 1 to 9999 only."""
+    kind = ends.type
+    if not (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
+        return ends
+    return ends.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64())
 
 
 def _written(end: object) -> object:
@@ -122,7 +138,7 @@ def _check_range(
     held: Mapping[str, object],
     found: Differences,
 ) -> None:
-    least, greatest = (_written(end[0].as_py()) for end in (each.least, each.greatest))
+    least, greatest = (_written(_plain(end)[0].as_py()) for end in (each.least, each.greatest))
     stored = f"[{held['least']!r}, {held['greatest']!r}]"
     what = f"column {each.column} of {_name_of(partition, fact)} is {stored}, expected [{least!r}, {greatest!r}]"
     if not held["is_known"]:

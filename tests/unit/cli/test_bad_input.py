@@ -73,7 +73,7 @@ def test_a_null_key(ingest_refused: Callable[..., None], flat: pa.Table) -> None
 
 
 def test_an_empty_key_in_a_csv_is_null(ingest_refused: Callable[..., None]) -> None:
-    ingest_refused("bad.csv", HEAD + "x,Oslo,1,,,,\n,Oslo,1,,,,\n", "bad.csv", "id", "Row 1")
+    ingest_refused("bad.csv", HEAD + "x,Oslo,1,,,,\n,Oslo,1,,,,\n", "bad.csv", "id", "line 3")
 
 
 def test_a_missing_key_column(ingest_refused: Callable[..., None], flat: pa.Table) -> None:
@@ -130,7 +130,6 @@ def test_a_value_that_is_no_folder(ingest_refused: Callable[..., None], flat: pa
     ("name", "body"),
     [
         ("bad.parquet", b"PAR1 this is none PAR1"),
-        ("bad.parquet", b""),
         ("bad.csv", HEAD + "x,Oslo,1,,,,\ny,Rome\n"),
         ("bad.csv", b"\xff\xfe\x00\x01"),
         ("bad.csv.gz", b"not gzip"),

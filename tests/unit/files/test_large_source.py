@@ -12,9 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.sources import source as source_module, text_source
+from hudi_ops.sources import refusal
 from hudi_ops.sources.parquet_source import groups_of_part
 from hudi_ops.sources.source import parts_of, read_runs
+from hudi_ops.sources.text import text_source
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.protocol import FileInfo
 
@@ -53,7 +54,7 @@ def info_of(path: Path) -> tuple[LocalStorage, FileInfo]:
 def test_runs_hold_the_rows_of_the_file_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, whole_bytes: int
 ) -> None:
-    monkeypatch.setattr(source_module, "_WHOLE_BYTES_MAX", whole_bytes)
+    monkeypatch.setattr(refusal, "_WHOLE_BYTES_MAX", whole_bytes)
     write(tmp_path / name, table())
     runs = list(read_runs(*info_of(tmp_path / name), SCHEMA, SCHEMA.names, run_bytes=100_000))
     assert len(runs) > 5
@@ -119,8 +120,9 @@ def test_rows_are_counted_from_the_start_of_the_file(
     body = (tmp_path / name).read_bytes()
     assert body.count(b"text of row 28123") >= 1
     (tmp_path / name).write_bytes(body.replace(b"text of row 28123", b"text of row \xff8123"))
-    # Of CSV the line of the file is told, which counts from 1 and has the names first.
-    says = "line 28125: column text holds bytes" if name == "a.csv" else "row 28123: its text is not UTF-8"
+    # Of text files the line is told, which counts from 1; the first one of CSV has the names.
+    places = {"a.csv": "line 28125", "a.json": "line 28124", "a.parquet": "row 28123"}
+    says = f"{places[name]}: column text .* UTF-8"
     with pytest.raises(InvalidRequest, match=says):
         list(read_runs(*info_of(tmp_path / name), SCHEMA, SCHEMA.names, run_bytes=100_000))
 
@@ -145,7 +147,7 @@ def longer(path: Path) -> None:
 def test_a_file_that_changes_is_refused_whatever_could_be_read_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, when: str, change: Callable[[Path], None]
 ) -> None:
-    monkeypatch.setattr(source_module, "_WHOLE_BYTES_MAX", 0)
+    monkeypatch.setattr(refusal, "_WHOLE_BYTES_MAX", 0)
     write(tmp_path / name, table())
     storage, info = info_of(tmp_path / name)
     if when == "before it is opened":

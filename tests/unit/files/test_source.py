@@ -122,7 +122,7 @@ def test_json_numbers_that_are_too_large_are_found_deep(tmp_path: Path) -> None:
 def test_json_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(b'{"x":"fine"}\n{"x":"a\xff"}\n')
     storage = open_storage(str(tmp_path))
-    with pytest.raises(InvalidRequest, match=r"a\.json: column x .*row 1: .*UTF-8") as caught:
+    with pytest.raises(InvalidRequest, match=r"a\.json, line 2: column x .*UTF-8") as caught:
         read_source(storage, storage.list()[0], pa.schema([("x", pa.string())]), ["x"])
     assert caught.value.details["field"] == "x"
 

@@ -98,6 +98,9 @@ def test_a_file_read_by_arrow_has_the_schema_that_its_footer_says(hudi_fixtures)
         (pa.timestamp("ns", "Europe/Berlin"), pa.timestamp("us", "UTC")),
         (pa.decimal256(38, 2), pa.decimal128(38, 2)),
         (pa.decimal32(5, 2), pa.decimal128(5, 2)),
+        (pa.uint64(), pa.decimal128(20, 0)),
+        (pa.uuid(), pa.string()),
+        (pa.list_(pa.json_()), pa.list_(pa.string())),
         (pa.large_list(pa.int8()), pa.list_(pa.int32())),
         (pa.list_(pa.int8(), 3), pa.list_(pa.int32())),
         (pa.list_view(pa.uint32()), pa.list_(pa.int64())),
@@ -116,7 +119,6 @@ def test_types_become_what_a_table_holds(given, expected):
 
 
 REFUSED = [
-    pa.uint64(),
     pa.duration("s"),
     pa.month_day_nano_interval(),
     pa.time32("s"),
@@ -127,7 +129,6 @@ REFUSED = [
     pa.map_(pa.int32(), pa.string()),
     pa.struct([]),
     pa.dense_union([pa.field("a", pa.int32())]),
-    pa.uuid(),
 ]
 
 

@@ -85,3 +85,16 @@ def test_the_choice_about_a_metadata_table_is_spelt_out(theirs: MemoryStorage) -
         table_of(storage, SystemClock(), "writer", AdoptionOptions(buckets=1)).ingest(ROWS)
     for word in ("(expr_index_ts)", "index TABLE drop expr_index_ts", "--drop-metadata-table", "Apache Hudi alone"):
         assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("version", "way"), [("3", "CALL upgrade_table"), ("5", "CALL upgrade_table"), ("99", "upgrade hudi-ops")]
+)
+def test_a_version_that_cannot_be_opened_is_refused_with_the_way_out(
+    theirs: MemoryStorage, version: str, way: str
+) -> None:
+    storage = theirs.copy()
+    set_properties(storage, {"hoodie.table.version": version, "hoodie.timeline.layout.version": "1"})
+    with pytest.raises(Unsupported, match=f"table version {version} cannot be opened") as caught:
+        table_of(storage, SystemClock(), "reader").read()
+    assert way in caught.value.next_step

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.open import open_storage
+from hudi_ops.table.table import Table
 from hudi_ops.verify import verify_table
 from tests.unit.verify import breaking
 
@@ -83,3 +86,20 @@ def test_the_breaking_helpers_change_nothing_else(ours):
     """Rewriting a base file with its own rows is no damage: what the other tests find is what they broke."""
     breaking.rewrite_base(ours)
     assert breaking.found(ours) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "end"),
+    [
+        (pa.date32(), 2**31 - 1),
+        (pa.date32(), -(2**31)),
+        (pa.timestamp("us", "UTC"), 2**63 - 1),
+        (pa.timestamp("ms", "UTC"), 2**62),
+    ],
+)
+def test_dates_and_times_beyond_those_of_python_are_verified(tmp_path: Path, kind: pa.DataType, end: int) -> None:
+    number = pa.int32() if pa.types.is_date(kind) else pa.int64()
+    rows = pa.table({"id": ["a", "b", "c"], "at": pa.array([end, 0, None], number).cast(kind)})
+    table = Table.create(tmp_path / "t", name="t", record_key="id", schema=rows.schema)
+    table.ingest(rows)
+    assert table.verify(deep=True).findings == ()

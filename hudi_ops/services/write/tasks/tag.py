@@ -16,8 +16,9 @@ from hudi_ops.index.bucket_engine import Ranges
 from hudi_ops.index.simple_bucket import Tagger
 from hudi_ops.kernels.statistics import first_null_row
 from hudi_ops.services.write.routing.known_rings import KnownRings
+from hudi_ops.sources.refusal import count_from, name_line
 from hudi_ops.sources.runs import RUN_BYTES, Run, runs_of
-from hudi_ops.sources.source import count_from, fit_rows, read_runs
+from hudi_ops.sources.source import fit_rows, read_runs
 from hudi_ops.storage.protocol import FileInfo, Storage
 
 GIVEN = "the input"
@@ -105,7 +106,7 @@ def read_and_tag(task: SourceTask) -> Iterator[Produced]:
     """Yield the rows of one source, run by run, split by bucket.
 
     Raises:
-        InvalidRequest: the source does not fit the table; names file, field and row.
+        InvalidRequest: the source does not fit the table; names file, field, and line or row.
     """
     if task.storage is None or task.file is None:
         rows = task.rows if task.rows is not None else task.spec.schema.empty_table()
@@ -114,7 +115,11 @@ def read_and_tag(task: SourceTask) -> Iterator[Produced]:
     where = f"{task.storage.uri}/{task.file.path}"
     spec = task.spec
     for run in read_runs(task.storage, task.file, spec.schema, spec.required, task.part, fill=spec.fill):
-        yield _tag(run, spec, where)
+        try:
+            yield _tag(run, spec, where)
+        except InvalidRequest as error:
+            name_line(error, task.storage, task.file)
+            raise
 
 
 def _fit_and_tag(run: Run, spec: TagSpec, where: str) -> Produced:

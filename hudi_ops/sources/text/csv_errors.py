@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
 
 import pyarrow as pa
+
+from hudi_ops.sources.text.mistake import Mistake, shown
 
 _VALUES = (
     re.compile(
@@ -24,53 +26,54 @@ _VALUES = (
 )
 _NOT_UTF8 = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to string: invalid UTF8 data")
 _WIDTH = re.compile(r"CSV parse error: (?:Row #\d+: )?Expected (\d+) columns, got (\d+)")
+_QUOTE = re.compile(r"^line (\d+): (.*quote.*)", re.S)
 _UNDECODED = re.compile("[\udc80-\udcff]")
-_SHOWN_MAX = 60
 _VALUE_MAX = 1 << 30
 """Bytes of one value that are read again."""
 
 
-class CsvMistake(NamedTuple):
-    """What is wrong in a CSV file.
-
-    Attributes:
-        line: number of the line in the file, from 1; None: not found again.
-        what: the mistake, without file and line.
-        expected: what the line should hold.
-        field: the column, where one is concerned.
-    """
-
-    line: int | None
-    what: str
-    expected: str
-    field: str | None = None
-
-
-def csv_mistake(error: pa.ArrowException, open_body: Callable[[], pa.NativeFile]) -> CsvMistake | None:
+def csv_mistake(error: Exception, open_body: Callable[[], pa.NativeFile]) -> Mistake | None:
     """Return the mistake behind an error of the CSV reader; None: the error is of another form.
 
     The file is read again, row by row, up to the first line with the mistake: only a failed ingest pays for it.
     """
     text = str(error)
     if _is_utf16(open_body):
-        return CsvMistake(1, "the file is UTF-16", "text in UTF-8")
+        return Mistake(1, "the file is UTF-16", "text in UTF-8")
     if value := next(filter(None, (pattern.search(text) for pattern in _VALUES)), None):
         at, kind, found = int(value[1]), re.sub(r"^decimal\d+", "decimal", value["kind"]), value["found"]
         line, names = _first(open_body, lambda row, raw: len(row) > at and _is_value(row[at], found, raw))
         column, field = _named(names, at)
-        shown = found if len(found) <= _SHOWN_MAX else f"{found[:_SHOWN_MAX]}…"
-        return CsvMistake(line, f"{column} cannot take {shown!r}", f"a value of type {kind} in {column}", field)
+        what, expected = f"{column} cannot take {shown(found)!r}", f"a value of type {kind} in {column}"
+        return Mistake(line, what, expected, field, shown(found))
     if value := _NOT_UTF8.search(text):
         at = int(value[1])
         line, names = _first(open_body, lambda row, raw: len(row) > at and bool(_UNDECODED.search(row[at])))
         column, field = _named(names, at)
-        return CsvMistake(line, f"{column} holds bytes that are not UTF-8", f"text in UTF-8 in {column}", field)
+        return Mistake(line, f"{column} holds bytes that are not UTF-8", f"text in UTF-8 in {column}", field)
+    if quote := _QUOTE.search(text):
+        return Mistake(int(quote[1]), quote[2], "quoted values that a quote closes")
     if width := _WIDTH.search(text):
         count = int(width[1])
         line, _ = _first(open_body, lambda row, raw: bool(row) and len(row) != count)
         values = "1 value" if width[2] == "1" else f"{width[2]} values"
-        return CsvMistake(line, f"the line has {values}", f"{count} values, one for each column")
+        return Mistake(line, f"the line has {values}", f"{count} values, one for each column")
     return None
+
+
+def line_of_row(open_body: Callable[[], pa.NativeFile], row: int) -> tuple[int, dict[str, str]] | None:
+    """Return the last line of a row (from 0), and its values by column; None: not found again."""
+    rows = itertools.count()
+    values: list[str] = []
+
+    def is_it(read: list[str], raw: str) -> bool:
+        if read and next(rows) == row:
+            values.extend(read)
+            return True
+        return False
+
+    line, names = _first(open_body, is_it)
+    return None if line is None else (line, dict(zip(names, values, strict=False)))
 
 
 def _is_utf16(open_body: Callable[[], pa.NativeFile]) -> bool:

@@ -13,8 +13,9 @@ import pyarrow.json as pajson
 from hudi_ops.config.columns import META_COLUMNS
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.sources.casts import first_infinite
-from hudi_ops.sources.csv_quotes import CheckedBody, refuse_bad_quotes
 from hudi_ops.sources.runs import Run, runs_of
+from hudi_ops.sources.text.csv_quotes import HEXADECIMAL, CheckedBody, refuse_bad_quotes
+from hudi_ops.sources.text.json_maps import MapsAsLists, has_map
 
 _BLOCKS_BYTES = (1 << 20, 1 << 24, 1 << 28, 2**31 - 1)
 """Block sizes of the readers. A row larger than a block is no error of the source: the next size is tried."""
@@ -37,6 +38,7 @@ class TextSource:
         self._open_body = open_body
         self._kind = kind
         self._schema = schema
+        self._is_searched = False
         self._in_words: dict[str, bool] = {}
 
     def runs(self, run_bytes: int) -> Iterator[Run]:
@@ -69,25 +71,30 @@ class TextSource:
             InvalidRequest: a number became infinite.
         """
         for name in rows.column_names:
-            path = first_infinite(rows.column(name), name)
-            if path is None or self._is_in_words(name):
+            found = first_infinite(rows.column(name), name)
+            if found is None or self._is_in_words(name):
                 continue
+            path, row = found
             raise InvalidRequest(
-                f"{where}: column {path} holds a number that is too large for the table",
+                f"{where}, row {row}: column {path} holds a number that is too large for the table",
                 expected=f"values that fit {rows.schema.field(name).type}",
                 found="a number that would become infinity",
                 next_step="correct the source; values are never cut or turned into nulls",
                 file=where,
                 field=path,
+                row=row,
             )
 
     def _runs(self, block_bytes: int, skipped: int, run_bytes: int) -> Iterator[Run]:
-        if self._kind == "csv":
-            reader = _open_csv(self._open_body(), self._schema, block_bytes)
+        body = CheckedBody(self._open_body()) if self._kind == "csv" else None
+        if body is not None:
+            reader = _open_csv(body, self._schema, block_bytes)
         else:
             reader = _open_json(self._open_body(), self._schema, block_bytes, self._unexpected)
         with reader:
             for first, rows in runs_of(_after(reader, skipped), reader.schema, run_bytes):
+                if body is not None and body.has_hexadecimal:
+                    self._refuse_hexadecimal(reader.schema.names)
                 yield skipped + first, rows
 
     def _is_in_words(self, name: str) -> bool:
@@ -104,6 +111,31 @@ class TextSource:
         Raises:
             ArrowInvalid: the file cannot be parsed, or a quoted value is malformed.
         """
+        return not any(self._overflows(texts, name) for texts in self._texts(name))
+
+    def _refuse_hexadecimal(self, names: list[str]) -> None:
+        """Refuse hexadecimal in columns of whole numbers, which Arrow's reader converts.
+
+        The file is searched once.
+
+        Raises:
+            ArrowInvalid: there is one.
+        """
+        whole = [field for field in self._schema if pa.types.is_integer(field.type) and field.name in names]
+        for field in () if self._is_searched else whole:
+            for texts in self._texts(field.name):
+                found = texts.filter(pc.match_substring_regex(texts, HEXADECIMAL))
+                if len(found):
+                    place, value = f"In CSV column #{names.index(field.name)}", found[0].as_py().strip(" \t")
+                    raise pa.ArrowInvalid(f"{place}: CSV conversion error to {field.type}: invalid value '{value}'")
+        self._is_searched = True
+
+    def _texts(self, name: str) -> Iterator[pa.Array]:
+        """Yield the texts of a CSV column.
+
+        Raises:
+            ArrowInvalid: the file cannot be parsed, or a quoted value is malformed.
+        """
         options = pacsv.ConvertOptions(
             column_types={name: pa.string()}, include_columns=[name], strings_can_be_null=True, null_values=[""]
         )
@@ -115,12 +147,13 @@ class TextSource:
                     parse_options=pacsv.ParseOptions(newlines_in_values=True),
                     convert_options=options,
                 ) as reader:
-                    return not any(self._overflows(batch.column(0), name) for batch in reader)
+                    for batch in reader:
+                        yield batch.column(0)
+                    return
             except pa.ArrowInvalid as error:
                 self._explain_quotes()
                 if "block size" not in str(error):
                     raise
-        return False
 
     def _overflows(self, texts: pa.Array, name: str) -> bool:
         is_word = pc.match_substring_regex(texts, r"^\s*[+-]?inf(inity)?\s*$", ignore_case=True)
@@ -146,7 +179,7 @@ def _after(reader: Iterator[pa.RecordBatch], skipped: int) -> Iterator[pa.Record
         skipped = 0
 
 
-def _open_csv(body: pa.NativeFile, schema: pa.Schema, block_bytes: int) -> pacsv.CSVStreamingReader:
+def _open_csv(body: CheckedBody, schema: pa.Schema, block_bytes: int) -> pacsv.CSVStreamingReader:
     # Empty and unquoted is null, a quoted empty string is an empty string: the only reading that loses neither.
     options = pacsv.ConvertOptions(
         column_types={field.name: _csv_type(field) for field in schema},
@@ -158,8 +191,9 @@ def _open_csv(body: pa.NativeFile, schema: pa.Schema, block_bytes: int) -> pacsv
     # Costs a little parallel parsing; without it a quoted line break is an error, but only in files of several blocks.
     lines = pacsv.ParseOptions(newlines_in_values=True)
     blocks = pacsv.ReadOptions(block_size=block_bytes)
-    checked = pa.PythonFile(CheckedBody(body), mode="r")
-    return pacsv.open_csv(checked, read_options=blocks, parse_options=lines, convert_options=options)
+    return pacsv.open_csv(
+        pa.PythonFile(body, mode="r"), read_options=blocks, parse_options=lines, convert_options=options
+    )
 
 
 def _csv_type(field: pa.Field) -> pa.DataType:
@@ -178,6 +212,8 @@ def _open_json(body: pa.NativeFile, schema: pa.Schema, block_bytes: int, unexpec
         explicit_schema=pa.schema([*known, *((name, pa.string()) for name in META_COLUMNS)]),
         unexpected_field_behavior=unexpected,
     )
+    if any(has_map(field.type) for field in schema):
+        body = pa.PythonFile(MapsAsLists(body, schema), mode="r")
     return pajson.open_json(body, read_options=pajson.ReadOptions(block_size=block_bytes), parse_options=options)
 
 
@@ -189,6 +225,8 @@ def json_type(kind: pa.DataType) -> pa.DataType:
     # Zeros after the milliseconds are no reason to refuse a time; the cast refuses other digits there.
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", kind.tz)
+    if pa.types.is_map(kind):  # `MapsAsLists` writes it so
+        return pa.list_(pa.struct([("key", pa.string()), ("value", json_type(kind.item_type))]))
     if pa.types.is_list(kind):
         return pa.list_(json_type(kind.value_type))
     if pa.types.is_struct(kind):

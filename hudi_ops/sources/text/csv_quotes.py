@@ -11,6 +11,7 @@ import pyarrow as pa
 
 BLOCK_BYTES = 1 << 20
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+HEXADECIMAL = r"^[ \t]*0[xX]"
 _QUOTE = ord('"')
 _BETWEEN_VALUES = np.zeros(256, bool)
 _BETWEEN_VALUES[list(b",\r\n")] = True
@@ -150,6 +151,9 @@ class CheckedBody:
         self._body = body
         self._check = QuoteCheck()
         self.closed = False
+        self._last = b""
+        self.has_hexadecimal = False
+        """Whether a value may be hexadecimal, which Arrow's reader takes for a whole number."""
 
     def read(self, size_bytes: int = -1) -> bytes:
         """Return the next bytes.
@@ -160,6 +164,11 @@ class CheckedBody:
         block: bytes = self._body.read(size_bytes)
         if size_bytes and self._check.feed(block) is not None:
             raise pa.ArrowInvalid("a quoted value is malformed")
+        if not block and size_bytes and self._last == b",":
+            # Arrow takes an empty value at the very end of a file for a quoted one if the value before it was quoted.
+            block = b"\n"
+        self.has_hexadecimal |= b"0x" in block or b"0X" in block or (self._last == b"0" and block[:1] in {b"x", b"X"})
+        self._last = block[-1:] or self._last
         return block
 
     def close(self) -> None:
