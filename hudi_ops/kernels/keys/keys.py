@@ -18,7 +18,10 @@ from hudi_ops.kernels.time_paths import time_paths
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 EMPTY_KEY_PART, NULL_KEY_PART = "__empty__", "__null__"
-"""Texts that stand for an empty string and for a null in the key of several fields. We refuse nulls; Apache Hudi writes them."""
+"""Texts of an empty string and of a null in the key of several fields.
+
+We refuse nulls; Apache Hudi writes them.
+"""
 
 _ENCODED = re.compile(r"[\x01-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -231,7 +234,7 @@ def _refuse_null(column: pa.Array, field: str) -> None:
 
 
 def _refuse_ambiguous(text: pa.Array, field: str, following: str | None) -> None:
-    """Refuse a text that holds the beginning of the next field, or that stands for an empty string or a null.
+    """Refuse a text that holds the beginning of the next field, or stands for an empty value.
 
     In other keys, the next field begins at the first text that looks like its beginning, so that one row alone makes each key.
 

@@ -31,8 +31,7 @@ class IndexState(Result):
 
     Attributes:
         name: its partition of the metadata table.
-        state: `listed`, `announced`, `being built`, `planned`, `left` (files of a drop that was cut short), `absent` or
-            `not possible`.
+        state: `listed`, `announced`, `being built`, `planned`, `partly dropped`, `absent` or `not possible`.
         file_groups: number of its file groups on storage.
         bytes: size of its files.
         lag: completed writes that it lacks; None: not listed.
@@ -106,7 +105,8 @@ def show_indexes(session: Session) -> tuple[IndexState, ...]:
         elif plan_time:
             word = "being built" if checkpoint is not None else "planned"
         else:
-            word = "left" if one is not None and one.bytes else "not possible" if why else "absent"
+            is_rest = one is not None and one.bytes and name not in dropped
+            word = "partly dropped" if is_rest else "not possible" if why else "absent"
         shown.append(
             IndexState(
                 name,
@@ -201,7 +201,7 @@ def _pace(session: Session, checkpoint: BuildCheckpoint | None) -> dict[str, Any
 
 def _note(session: Session, word: str, plan: str, checkpoint: BuildCheckpoint | None) -> str:
     """Return what a build waits for, in words."""
-    if word == "left":
+    if word == "partly dropped":
         return "files of a drop that was cut short, which no reader uses: `hudi-ops recover TABLE` or another drop deletes them"
     if word == "announced" and not plan:
         return "another program builds it, or its build has ended: `hudi-ops recover TABLE` lists it then"

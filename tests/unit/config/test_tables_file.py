@@ -214,7 +214,7 @@ def test_without_a_file_only_paths_are_tables(folder: Path) -> None:
         ),
         (
             "ingestion: {schedule: '@daily', min_age_s: .nan}",
-            "ingestion: min_age_s cannot be nan, expected a finite number",
+            "ingestion: min_age_s cannot be nan, expected less than or equal to 315360000",
         ),
     ],
 )
