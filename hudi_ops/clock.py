@@ -5,6 +5,12 @@ from __future__ import annotations
 import time
 from typing import NamedTuple, Protocol
 
+TOLERANCE_MS = 30_000
+"""How far a machine's clock may be ahead of the nearest other clock.
+
+Every other limit of time is larger, so that two machines within the tolerance never refuse each other or take each other for dead.
+"""
+
 
 class Clock(Protocol):
     """Time for protocols."""

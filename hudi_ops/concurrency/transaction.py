@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeGuard
 
-from hudi_ops.concurrency.lease.own_clock import refuse_ahead_at_lock
+from hudi_ops.concurrency.lease.own_clock import refuse_ahead, refuse_ahead_at_lock
 from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Busy, Cancelled, Internal, OutcomeUnknown, Unavailable
@@ -99,6 +99,7 @@ def decide(ctx: TableContext, loader: StateLoader, applier: Applier, prepare: Pr
         Internal: more slots were lost in a row than contention explains.
     """
     loader.seed()
+    refuse_ahead(ctx)
     with hold_lock(ctx, purpose) as held:
         refuse_ahead_at_lock(ctx)
         for _ in range(SLOTS_LOST_MAX):

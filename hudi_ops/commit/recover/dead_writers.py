@@ -9,11 +9,9 @@ import logging
 
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, Lease, read_lease
+from hudi_ops.concurrency.lease.own_clock import storage_ms
 
 logger = logging.getLogger(__name__)
-
-CLOCK_PROBE = ".hoodie/.hudi_ops_now"
-"""File that is put so that its change time shows the storage's clock."""
 
 
 def is_foreign(lease: Lease) -> bool:
@@ -34,12 +32,9 @@ def is_silent(session: Session, instant: str) -> bool:
 
     By a local clock that is fast, every foreign writer would look dead, and a CANCEL slot does not stop a foreign writer.
     """
-    storage = session.ctx.storage
-    storage.put(CLOCK_PROBE, b"")
-    info = storage.head(CLOCK_PROBE)
-    storage.delete(CLOCK_PROBE)
-    lease = read_lease(storage, instant)
-    silent_ms = info.modified_ms - lease.beaten_ms if info is not None and lease is not None else 0
+    now_ms = storage_ms(session.ctx.storage)
+    lease = read_lease(session.ctx.storage, instant)
+    silent_ms = now_ms - lease.beaten_ms if now_ms is not None and lease is not None else 0
     if silent_ms <= EXPIRY_MS:
         logger.warning("the heartbeat of %s is %d ms old by the storage's clock: left alone", instant, silent_ms)
     return silent_ms > EXPIRY_MS
