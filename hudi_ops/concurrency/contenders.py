@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from hudi_ops.concurrency.conflicts import Contender, Role
 from hudi_ops.concurrency.lease.lease import Lease, read_lease
 from hudi_ops.concurrency.markers import list_markers
+from hudi_ops.concurrency.vain_waits import waited_in_vain
 from hudi_ops.config.requests.starvation import WAIT_S_MAX
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Corrupt, NotFound
@@ -218,6 +219,7 @@ class ContenderReader:
 
         The footprint of a hudi_ops write is the intent in its inflight file, that of a foreign write its markers. A write without a
         live lease counts as dead: a mistake here costs only work. If `mine.instant` is empty, every pending write counts as older.
+        A write for which this process waited in vain does not count.
         """
         for write in pending_writes(timeline, mine.instant):
             if mine.instant and write.time > mine.instant:
@@ -230,7 +232,7 @@ class ContenderReader:
                 continue
             touched = intent.footprint if intent is not None and intent.is_exact else marked(ctx.storage, write.time)
             found = _running(write, touched, lease)
-            if mine.shared(found):
+            if mine.shared(found) and not waited_in_vain(ctx, write.time):
                 return found
         return None
 

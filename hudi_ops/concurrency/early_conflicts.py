@@ -17,6 +17,7 @@ from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import Contender, refuse_completed, refuse_older
 from hudi_ops.concurrency.contenders import ContenderReader
 from hudi_ops.concurrency.foreign.silent_writers import SilentWriters
+from hudi_ops.concurrency.vain_waits import note_vain_wait
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Conflict, HudiOpsError
 from hudi_ops.timeline.active import load_timeline
@@ -77,6 +78,7 @@ class ConflictWatch:
             left_s = self._until_s - self.ctx.clock.monotonic_s()
             if left_s <= 0:
                 self.minds_running = False
+                note_vain_wait(self.ctx, older.instant)
                 logger.warning(
                     "%s is still under way after %s s: the first to complete wins", _told(older), self.wait_s
                 )

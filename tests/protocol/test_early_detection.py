@@ -13,6 +13,7 @@ import pytest
 
 from hudi_ops.concurrency.early_conflicts import INTERVAL_S, POLL_MAX_S, ConflictWatch
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
+from hudi_ops.concurrency.markers import put_marker
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.errors import Conflict
 from hudi_ops.services.write.attempt import begin_watched
@@ -93,6 +94,24 @@ def test_patience_ends_and_the_first_to_complete_wins(storage: MemoryStorage) ->
     assert now(storage) == {**OLD, "k0": 200}
 
 
+def test_a_stopped_writer_is_waited_for_once(storage: MemoryStorage) -> None:
+    """Once in the process, whichever of its tables writes; again once the stopped writer has gone on."""
+    stopped = paused(storage, P0)
+    shared: dict[tuple[str, str], int] = {}
+
+    def waits_s() -> float:
+        table = process(storage, "younger", NOW_MS + 1_000 * (len(storage.list(TIMELINE)) - 1), wait_s=5.0)
+        table._session.ctx = replace(table.context, vain_waits=shared)
+        table.ingest(P0_TOO)
+        return waited_s(table)
+
+    assert 5 <= waits_s() < 6
+    assert max(waits_s(), waits_s()) < 0.5
+    put_marker(storage, stopped, "part=p0/other.parquet", replaces=False)
+    assert 5 <= waits_s() < 6
+    assert waits_s() < 0.5
+
+
 def test_a_dead_writer_is_no_reason_to_wait(storage: MemoryStorage) -> None:
     """A false positive would be its markers: they stay until somebody rolls it back."""
     dead = paused(storage, P0)
@@ -154,6 +173,7 @@ def test_of_two_that_began_the_younger_one_stops(storage: MemoryStorage) -> None
 def _started(table: Table) -> None:
     watch, attempt = begun(table)
     watch.minds_running = True
+    table.context.vain_waits.clear()
     watch.begin(attempt)  # type: ignore[arg-type]
 
 

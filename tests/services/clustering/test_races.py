@@ -228,14 +228,17 @@ def test_a_running_write_that_may_touch_everything_is_waited_for(storage: Memory
     waited_s = []
 
     def execute() -> None:
-        before_s = clock.monotonic_s()
-        with pytest.raises(Conflict, match="is under way and touches the same"):
-            table_of(storage, clock, "executor").clustering.execute(instant=plan)
-        waited_s.append(clock.monotonic_s() - before_s)
+        executor = table_of(storage, clock, "executor")
+        for _ in range(2):
+            before_s = clock.monotonic_s()
+            with pytest.raises(Conflict, match="is under way and touches the same"):
+                executor.clustering.execute(instant=plan)
+            waited_s.append(clock.monotonic_s() - before_s)
 
     move = MoveBefore("inflight", execute)
     table_of(FaultyStorage(storage, move), clock, "writer").ingest(UPDATE)
     assert 10 <= waited_s[0] < 12
+    assert waited_s[1] < 1, "a process waits once for a write that does not move"
     assert table_of(storage, clock, "executor").clustering.execute(instant=plan).left_out == 1
     settled(storage, clock, AFTER_UPDATE)
 
