@@ -31,7 +31,7 @@ from hudi_ops.context import Owner
 from hudi_ops.engine.progress import Progress
 from hudi_ops.engine.protocol import Engine, I, Produced, R, Scattered
 from hudi_ops.engine.stopping import StopSignal
-from hudi_ops.errors import Busy, Cancelled, Corrupt, HudiOpsError, Internal, InvalidRequest
+from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt, HudiOpsError, Internal, InvalidRequest
 from hudi_ops.redaction import RedactingFormatter
 from hudi_ops.services.cancel.abort import CancelResult
 from hudi_ops.storage.open import open_storage
@@ -204,14 +204,20 @@ Work: TypeAlias = Callable[[Job], Any]
 
 def modes_of(service: Callable[[Table], ServiceApi[Any, Any]]) -> dict[str, Work]:
     """Return the modes of an application that plans and executes a service, with what each does."""
+
+    def executed(job: Job, mode: str) -> Any:
+        api = service(job.table)
+        try:
+            return getattr(api, mode)(job.request, progress=job.look)
+        except (Cancelled, Conflict) as error:
+            return api.lost(error)
+
     return {
         "run": lambda job: (
-            service(job.table).plan(job.request)
-            if job.request.dry_run
-            else service(job.table).run(job.request, progress=job.look)
+            service(job.table).plan(job.request) if job.request.dry_run else executed(job, "run")
         ),
         "plan": lambda job: service(job.table).plan(job.request, resume=True),
-        "execute": lambda job: service(job.table).execute(job.request, progress=job.look),
+        "execute": lambda job: executed(job, "execute"),
     }
 
 
