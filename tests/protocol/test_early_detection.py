@@ -5,6 +5,7 @@ It costs nothing where nobody else writes, and decides nothing: whatever it miss
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 
@@ -110,6 +111,16 @@ def test_a_stopped_writer_is_waited_for_once(storage: MemoryStorage) -> None:
     put_marker(storage, stopped, "part=p0/other.parquet", replaces=False)
     assert 5 <= waits_s() < 6
     assert waits_s() < 0.5
+
+
+def test_a_lost_try_is_no_warning(storage: MemoryStorage, caplog: pytest.LogCaptureFixture) -> None:
+    """The next try succeeds: there is nothing that a person should look at."""
+    move = MoveBefore(AT_DATA, lambda: process(storage, "fast", early_detection=False).ingest(P0) and None)
+    with caplog.at_level(logging.INFO):
+        process(FaultyStorage(storage, move), "slow").ingest(P0_TOO)
+    said = [(one.levelname, one.getMessage()) for one in caplog.records]
+    assert any(level == "INFO" and text.startswith("rolled back ") for level, text in said), "one try was lost"
+    assert [text for level, text in said if level == "WARNING"] == []
 
 
 def test_a_dead_writer_is_no_reason_to_wait(storage: MemoryStorage) -> None:
