@@ -113,8 +113,8 @@ class TableContext:
 
     `locks` is typed as an object here because lock providers live a layer above; `concurrency` narrows it. By default, a
     second process makes the `beats` (`concurrency.lease.lease`). `told` holds the times that other machines reported.
-    `follows_future`: new instants may follow one that lies in the future. `vain_waits` holds the writes for which the process waited
-    in vain (`concurrency.vain_waits`), by URI and instant.
+    `follows_future`: new instants may follow one that lies in the future. `vain_waits` holds the writes for which the process
+    waited in vain (`concurrency.vain_waits`), by URI and instant.
     """
 
     storage: Storage

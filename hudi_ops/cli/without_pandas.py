@@ -6,9 +6,8 @@ That takes more than a second, and no command hands rows to pandas. Only the pro
 from __future__ import annotations
 
 import sys
-from importlib.machinery import ModuleSpec
 from importlib.abc import MetaPathFinder
-
+from importlib.machinery import ModuleSpec
 
 _CALLERS_OF_ARROW = frozenset({"hudi_ops", "pyarrow", "concurrent", "threading"})
 """Packages whose calls of Arrow import pandas; the last two call it in threads."""

@@ -19,8 +19,8 @@ from hudi_ops.concurrency.ended import ends_if_it_fails
 from hudi_ops.concurrency.foreign.silent_writers import SilentWriters
 from hudi_ops.concurrency.lease.heartbeat_client import process_beats
 from hudi_ops.concurrency.lease.lease import BEAT_INTERVAL_S, LeaseRole, Renewal, drop_lease, lease_path
-from hudi_ops.concurrency.lease.own_clock import next_instant
 from hudi_ops.concurrency.lease.monitor import WATCH_INTERVAL_S, LeaseMonitor
+from hudi_ops.concurrency.lease.own_clock import next_instant
 from hudi_ops.concurrency.lease.watcher import WATCHED_ROLES, watching
 from hudi_ops.concurrency.markers import delete_markers
 from hudi_ops.concurrency.transaction import Decided, Prepare, decide, finish_decided

@@ -18,7 +18,8 @@ from hudi_ops.timeline.state import TableState
 
 _AGAIN = "run the same call again; it takes a new instant"
 PLAN_AGAIN = (
-    "plan again: the next plan is made from the table as it is now. `hudi-ops plans TABLE --aborted` says who cancelled this one, and why"
+    "plan again: the next plan is made from the table as it is now. `hudi-ops plans TABLE --aborted` says who cancelled "
+    "this one, and why"
 )
 """Advice for the executor of a plan that can never complete."""
 
@@ -134,6 +135,6 @@ def refuse_undone(storage: Storage, attempt: Attempt, state: TableState) -> None
         else "the attempt's inflight file is gone: a foreign writer rolled it back",
         table=state.config.name,
         instant=attempt.instant,
-        next_step=f"{'plan again' if attempt.epoch else 'run the same call again'}; if Apache Hudi writes here too, give its writers "
-        "the LAZY cleaning policy",
+        next_step=("plan again" if attempt.epoch else "run the same call again")
+        + "; if Apache Hudi writes here too, give its writers the LAZY cleaning policy",
     )

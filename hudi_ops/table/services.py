@@ -168,7 +168,9 @@ class ServiceApi(Generic[Q, R]):
             Cancelled: the given error, where the plan was cancelled on request, or by its age.
             Conflict: the given error, where the plan stays.
         """
-        if error.details.get("cause") not in {"ingestion", "priority", "completed"} and not error.details.get("taken_over"):
+        if error.details.get("cause") not in {"ingestion", "priority", "completed"} and not error.details.get(
+            "taken_over"
+        ):
             raise error
         done: R = self.service.result_type(
             error.table, error.instant or None, note=f"nothing completed here: {error.what}; {error.next_step}"

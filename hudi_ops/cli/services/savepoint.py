@@ -15,7 +15,8 @@ from hudi_ops.cli.arguments import (
     open_table,
     parse_seconds,
 )
-from hudi_ops.cli.output import counted, iso_time, sized, working, write, write_json, write_table
+from hudi_ops.cli.output import counted, iso_time, sized, write, write_json, write_table
+from hudi_ops.cli.progress import working
 
 app = typer.Typer(
     name="savepoint",

@@ -76,7 +76,7 @@ def next_instant(ctx: TableContext, times: frozenset[str], state: TableState) ->
     """Return the first free time that is not before now and above every one of `times`.
 
     Raises:
-        Unavailable: the table's newest time lies too far in the future; names the machine whose clock is wrong.
+        Unavailable: the table's newest time lies too far in the future; `_blamed` names the machine whose clock is wrong.
     """
     now_ms = ctx.clock.now_ms()
     try:

@@ -8,8 +8,8 @@ import pytest
 
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.errors import Cancelled, Conflict, InvalidRequest
-from hudi_ops.services.clustering.result import ClusterResult
 from hudi_ops.services.cancel.errors import AlreadyCommitted, InstantNotFound
+from hudi_ops.services.clustering.result import ClusterResult
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
@@ -44,13 +44,16 @@ def executed(
     try:
         return api.execute(instant=plan)
     except (Cancelled, Conflict) as error:
-        assert "same call" not in error.next_step, "the plan never completes: the same call would fail again"
-        return api.lost(error)
+        ended = error
+    assert "same call" not in ended.next_step, "the plan never completes: the same call would fail again"
+    return api.lost(ended)
 
 
 @pytest.mark.parametrize("at", ["", AMID, BEFORE_THE_SLOT])
 @pytest.mark.parametrize("who", ["a write", "another executor", "a person"])
-def test_the_end_does_not_hang_on_who_notices_first(storage: MemoryStorage, clock: ManualClock, who: str, at: str) -> None:
+def test_the_end_does_not_hang_on_who_notices_first(
+    storage: MemoryStorage, clock: ManualClock, who: str, at: str
+) -> None:
     plan = table_of(storage, clock, "planner").clustering.plan(sort_by="value", on_overlap="cancel").instant
     assert plan is not None
 
