@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from typing import NoReturn
 
 from hudi_ops.clock import TOLERANCE_MS, SystemClock, ToldTime
 from hudi_ops.concurrency.lease.lease import lease_path, read_lease
@@ -76,13 +77,13 @@ def next_instant(ctx: TableContext, times: frozenset[str], state: TableState) ->
     """Return the first free time that is not before now and above every one of `times`.
 
     Raises:
-        Unavailable: the table's newest time lies too far in the future; `_blamed` names the machine whose clock is wrong.
+        Unavailable: the table's newest time lies too far in the future. Raised by `_blame`.
     """
     now_ms = ctx.clock.now_ms()
     try:
         return next_after(times, now_ms, state.config.name, state.zone, follows_future=ctx.follows_future)
     except Unavailable as error:
-        raise _blamed(ctx, error, state) from None
+        _blame(ctx, error, state)
 
 
 def storage_ms(storage: Storage) -> int | None:
@@ -131,22 +132,21 @@ def _judge(ctx: TableContext) -> None:
     )
 
 
-def _blamed(ctx: TableContext, error: Unavailable, state: TableState) -> Unavailable:
-    """Return the error of a newest instant in the future, about the machine whose clock is wrong.
+def _blame(ctx: TableContext, error: Unavailable, state: TableState) -> NoReturn:
+    """Refuse to follow an instant in the future, with the machine whose clock is wrong.
 
-    Where no other clock is known, the error leaves open which one it is.
+    Raises:
+        Unavailable: the given error, if this machine's clock is behind all others or no other is known; else names the writer.
     """
-    if not isinstance(ctx.clock, SystemClock):
-        return error
-    if _STORAGE not in ctx.told:
+    if isinstance(ctx.clock, SystemClock) and _STORAGE not in ctx.told:
         _ask_storage(ctx)
-    ahead = ctx.told.ahead_ms(ctx.clock)
+    ahead = ctx.told.ahead_ms(ctx.clock) if isinstance(ctx.clock, SystemClock) else {}
     if not ahead or max(ahead.values()) < -TOLERANCE_MS:
         error.found += f"; {_told_text(ahead)}" if ahead else ""
-        return error
+        raise error
     writer = _writer_of(ctx, error.instant, state)
     seconds = error.details["behind_ms"] / 1000
-    return Unavailable(
+    raise Unavailable(
         f"the table's newest instant lies {seconds:.0f} s in the future: the clock of {writer or 'its writer'} was ahead",
         table=error.table,
         instant=error.instant,
@@ -156,7 +156,7 @@ def _blamed(ctx: TableContext, error: Unavailable, state: TableState) -> Unavail
         f"{seconds:.0f} s; {ACCEPTING}",
         writer=writer,
         **error.details,
-    )
+    ) from None
 
 
 def _writer_of(ctx: TableContext, time: str, state: TableState) -> str:
