@@ -200,7 +200,9 @@ class Session:
         is_on = self.conflicts.early_detection
         mine = Contender("", action, intent, owner=str(self.ctx.owner))
         gives_way = is_on and self.gives_way
-        return ConflictWatch(self.ctx, self.contenders, mine, self.conflicts.wait_s, self.silent, is_on, gives_way)
+        watch = ConflictWatch(self.ctx, self.contenders, mine, self.conflicts.wait_s, self.silent, is_on, gives_way)
+        watch.strategy = self.strategy
+        return watch
 
     @contextmanager
     def keep(

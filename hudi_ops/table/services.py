@@ -172,10 +172,10 @@ class ServiceApi(Generic[Q, R]):
             "taken_over"
         ):
             raise error
-        done: R = self.service.result_type(
-            error.table, error.instant or None, note=f"nothing completed here: {error.what}; {error.next_step}"
-        )
-        return done
+        note = f"nothing completed here: {error.what}; {error.next_step}"
+        done: Any = self.service.result_type(error.table, error.instant or None, note=note)
+        lost: R = done
+        return lost
 
     def _plan(self, wanted: Q) -> PlanResult:
         if wanted.dry_run:

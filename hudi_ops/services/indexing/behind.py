@@ -47,9 +47,13 @@ def drop_if_behind(session: Session, written: str) -> str:
         if state.log.properties.facts.index == "record_index":
             return _warned(f"{what}; next: `hudi-ops index TABLE run --rebuild`, until which reads list storage")
         names = ", ".join(drop_metadata(session).dropped)
-        return _warned(f"{what}; it was dropped, and reads list storage; `hudi-ops index TABLE run` builds {names} again")
+        return _warned(
+            f"{what}; it was dropped, and reads list storage; `hudi-ops index TABLE run` builds {names} again"
+        )
     except HudiOpsError as error:
-        return _warned(f"the metadata table lacks completed writes, and was not dropped: {error.what}; {error.next_step}")
+        return _warned(
+            f"the metadata table lacks completed writes, and was not dropped: {error.what}; {error.next_step}"
+        )
 
 
 def _gap(session: Session, own: Timeline, data: Timeline, written: str) -> list[str]:

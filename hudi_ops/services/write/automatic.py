@@ -60,7 +60,8 @@ def written(session: Session, attempt: Callable[[float], R]) -> R:
     result = retried(session, attempt)
     if result.instant is None:
         return result
-    lines = (*filter(None, [drop_if_behind(session, result.instant)]), *keep_small(session))
+    behind: str = drop_if_behind(session, result.instant)
+    lines: tuple[str, ...] = (*((behind,) if behind else ()), *keep_small(session))
     return replace(result, automatic=lines) if lines else result
 
 
