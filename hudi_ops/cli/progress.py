@@ -1,4 +1,4 @@
-"""Show progress of long work: a bar on a terminal, a line every ten seconds in pipes and logs.
+"""Show progress of long work: a bar on a terminal, lines in pipes and logs.
 
 The standard error shows it. With `--json` there is no bar, but the lines.
 """
@@ -94,7 +94,7 @@ def watching(what: str, *, as_json: bool = False) -> Iterator[Tell]:
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Show a spinner while something long runs; lines every ten seconds where there is no terminal."""
+    """Show a spinner while something long runs, or lines where there is no terminal."""
     if not sys.stderr.isatty():
         with watching(what):
             yield

@@ -25,7 +25,10 @@ PLAN_AGAIN = (
 
 
 def next_call(epoch: int) -> str:
-    """Return what to do after an attempt that can never complete: executors, which have an epoch, need another plan."""
+    """Return what to do after an attempt that can never complete.
+
+    Executors, which have an epoch, need another plan.
+    """
     return PLAN_AGAIN if epoch else _AGAIN
 
 

@@ -165,7 +165,10 @@ class ContenderReader:
         return left
 
     def _content(self, timeline: Timeline, plan: Instant) -> tuple[tuple[Footprint, ...], bool]:
-        """Return the plan groups of a clustering, and whether it is a resize; nothing if it cannot be read."""
+        """Return the plan groups of a clustering, and whether it is a resize.
+
+        There are none if the plan cannot be read.
+        """
         if plan.time not in self._contents:
             try:
                 said = read_plan(self.storage, timeline, plan)

@@ -70,13 +70,13 @@ class ConflictWatch:
     _until_s: float | None = field(default=None, init=False)
 
     def wait(self, state: TableState) -> bool:
-        """Wait for overlapping live writers, and for plans that the write must not pass, before an instant is taken.
+        """Wait for overlapping live writers and exclusive plans, before an instant is taken.
 
         Returns:
             Whether it waited, so that `state` must be read again.
 
         Raises:
-            Busy: a foreign write is pending without a heartbeat, or such a plan is still pending.
+            Busy: a foreign write is pending without a heartbeat, or a plan that the write must not pass is still pending.
         """
         self.silent.refuse(state)
         if self._until_s is None:

@@ -1,4 +1,4 @@
-"""Remember the writes for which this process has waited in vain, so that each costs one wait.
+"""Remember for which writes this process has waited in vain: each costs one wait.
 
 Every commit beside a stopped writer would wait again, until the writer's lease ends. Heartbeats do not tell: another process makes
 them. A write that has put markers since is waited for again.

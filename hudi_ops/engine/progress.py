@@ -49,9 +49,9 @@ class Tally:
 
 
 class ProgressLines:
-    """Lines about long work for a log: every ten seconds what is done, of how much, and the time left.
+    """Lines about long work for a log: what is done, of how much, and the time left.
 
-    A thread says them while the context lasts, so that one long step is not silent.
+    A thread says one every ten seconds while the context lasts, so that one long step is not silent.
 
     Args:
         what: the work, for the beginning of each line.

@@ -156,9 +156,9 @@ class ServiceApi(Generic[Q, R]):
         return self._run(wanted, _how(wanted, progress))
 
     def lost(self, error: Cancelled | Conflict) -> R:
-        """Return the result of an execution that lost a race: it changed nothing, and `note` says who won.
+        """Return the result of an execution that lost a race; `note` says who won.
 
-        Overlapping writes, a plan of higher priority, or another executor ended the work. Whichever process notices it first, the
+        It changed nothing. Overlapping writes, a plan of higher priority, or another executor ended the work. Whichever process notices it first, the
         execution ends like one that finds no work.
 
         Args:

@@ -87,7 +87,10 @@ def next_instant(ctx: TableContext, times: frozenset[str], state: TableState) ->
 
 
 def storage_ms(storage: Storage) -> int | None:
-    """Return the storage's time in ms since 1970 UTC; None: another process asked at the same time."""
+    """Return the storage's time in ms since 1970 UTC.
+
+    None: another process asked at the same time, and deleted the file.
+    """
     storage.put(CLOCK_PROBE, b"")
     info = storage.head(CLOCK_PROBE)
     storage.delete(CLOCK_PROBE)
@@ -160,7 +163,7 @@ def _blame(ctx: TableContext, error: Unavailable, state: TableState) -> NoReturn
 
 
 def _writer_of(ctx: TableContext, time: str, state: TableState) -> str:
-    """Return the process that took this request or completion time, by its slot or lease; empty if unknown."""
+    """Return the process that took this time, by its slot or lease; empty if unknown."""
     named = next((one.time for one in state.timeline if time in {one.time, one.completion_time}), time)
     fate, lease = fate_of(ctx.storage, state, named), read_lease(ctx.storage, named)
     return fate[1].owner if fate is not None else str(lease.owner or "") if lease is not None else ""

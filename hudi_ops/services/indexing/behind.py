@@ -1,4 +1,4 @@
-"""Take a metadata table off the list that lacks completed writes, so that no reader misses their rows.
+"""Drop a metadata table that lacks completed writes: readers would miss their rows.
 
 A writer of Apache Hudi with `hoodie.metadata.enable=false` and `hoodie.metadata.auto.delete.partitions=false` leaves it listed. Its
 readers and the `hudi` package trust what is listed.
@@ -25,7 +25,9 @@ _WHY = (
 
 
 def drop_if_behind(session: Session, written: str) -> str:
-    """Drop the metadata table if it lacks completed writes; return what was done, empty if nothing.
+    """Drop the metadata table if it lacks completed writes; return what was done.
+
+    Empty: it lacks none.
 
     Called after a write, which stands whatever happens here. Without a gap it costs no storage call.
 
