@@ -1,6 +1,7 @@
 """Keep pandas out of the program.
 
-Arrow imports it for the first Python value that it converts. That takes more than a second, and no command hands rows to pandas. Only the process of the program is affected.
+Arrow imports it for the first Python value that it converts. That takes more than a second, and no command hands rows to pandas.
+Only the process of the program is affected.
 """
 
 from __future__ import annotations

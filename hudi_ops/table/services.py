@@ -158,8 +158,8 @@ class ServiceApi(Generic[Q, R]):
     def lost(self, error: Cancelled | Conflict) -> R:
         """Return the result of an execution that lost a race; `note` says who won.
 
-        It changed nothing. Overlapping writes, a plan of higher priority, or another executor ended the work. Whichever process notices it first, the
-        execution ends like one that finds no work.
+        It changed nothing. Overlapping writes, a plan of higher priority, or another executor ended the work. Whichever process
+        notices it first, the execution ends like one that finds no work.
 
         Args:
             error: raised by `run` or `execute`.
