@@ -9,6 +9,12 @@ from typing import NamedTuple, Protocol
 DURATION_MAX_S = 10 * 365 * 86_400
 """Ten years: longest duration that an option, a request or a setting takes. A longer one is a typing error."""
 
+TOLERANCE_MS = 30_000
+"""How far a machine's clock may be ahead of the nearest other clock.
+
+Every other limit of time is larger, so that two machines within the tolerance never refuse each other or take each other for dead.
+"""
+
 FIRST_MS, LAST_MS = -62_135_510_400_000, 253_402_214_399_999
 """0001-01-02 and 9999-12-30 UTC, in ms since 1970: every time zone can represent the times between them."""
 

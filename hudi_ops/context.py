@@ -113,7 +113,8 @@ class TableContext:
 
     `locks` is typed as an object here because lock providers live a layer above; `concurrency` narrows it. By default, a
     second process makes the `beats` (`concurrency.lease.lease`). `told` holds the times that other machines reported.
-    `follows_future`: new instants may follow one that lies in the future.
+    `follows_future`: new instants may follow one that lies in the future. `vain_waits` holds the writes for which the process
+    waited in vain (`concurrency.vain_waits`), by URI and instant.
     """
 
     storage: Storage
@@ -126,6 +127,7 @@ class TableContext:
     lock_timeout_s: float = 60.0
     told: ToldTimes = field(default_factory=ToldTimes)
     follows_future: bool = False
+    vain_waits: dict[tuple[str, str], int] = field(default_factory=dict)
 
     @property
     def local_engine(self) -> LocalEngine:

@@ -12,7 +12,6 @@ import logging
 import os
 import re
 import sys
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -28,10 +27,10 @@ from hudi_ops.concurrency.lock.open_lock import lock_of
 from hudi_ops.config.doors import add_arguments, request_of
 from hudi_ops.config.tables_file import TableLocation, find_tables_file, locate_table
 from hudi_ops.context import Owner
-from hudi_ops.engine.progress import Progress
+from hudi_ops.engine.progress import Progress, ProgressLines
 from hudi_ops.engine.protocol import Engine, I, Produced, R, Scattered
 from hudi_ops.engine.stopping import StopSignal
-from hudi_ops.errors import Busy, Cancelled, Corrupt, HudiOpsError, Internal, InvalidRequest
+from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt, HudiOpsError, Internal, InvalidRequest
 from hudi_ops.redaction import RedactingFormatter
 from hudi_ops.services.cancel.abort import CancelResult
 from hudi_ops.storage.open import open_storage
@@ -41,7 +40,6 @@ from hudi_ops.verify import Report, verify_table
 
 logger = logging.getLogger("hudi_ops.app")
 
-PROGRESS_EVERY_S = 5.0
 FINDINGS_MAX = 20
 """Findings of a damaged table that the last line has; the log has all."""
 
@@ -106,7 +104,6 @@ class Job:
     stop: StopRequest
     spark: bool = True
     _logged: str = ""
-    _logged_s: float = 0.0
 
     @cached_property
     def table(self) -> Table:
@@ -145,12 +142,16 @@ class Job:
         accept_future = self.options.accept_future_instants == "true"
         return cancel_plan(self.location, Owner.of_this_process(), instant, accept_future=accept_future)
 
+    @cached_property
+    def lines(self) -> ProgressLines:
+        """Lines for the log, every ten seconds while the work lasts."""
+        return ProgressLines(f"{self.app} {self.location.name}", logger.info)
+
     def look(self, progress: Progress) -> None:
-        """Log the progress periodically, and when other work begins; raise if a stop was requested."""
-        now_s = time.monotonic()
-        is_new = progress.what != self._logged
-        if is_new or progress.done == progress.total or now_s - self._logged_s >= PROGRESS_EVERY_S:
-            self._logged, self._logged_s = progress.what, now_s
+        """Log the progress when work of a kind begins or ends; raise if a stop was requested."""
+        self.lines.tell(progress)
+        if progress.what != self._logged or progress.done == progress.total:
+            self._logged = progress.what
             of_bytes = f", {progress.bytes_done:,} of {progress.bytes_in:,} bytes" if progress.bytes_in else ""
             said = f"; {progress.note}" if progress.note else ""
             logger.info("%s: %s of %s done%s%s", progress.what, progress.done, progress.total, of_bytes, said)
@@ -165,7 +166,9 @@ class Job:
         self.stop.check("the table was verified")
         request, name = self.request, self.location.name
         storage = open_storage(self.location.path)
-        report = verify_table(storage, deep=request.deep, index=request.index, sample=request.sample)
+        report = verify_table(
+            storage, deep=request.deep, index=request.index, sample=request.sample, progress=self.look
+        )
         for finding in report.findings:
             logger.log(_LEVELS[finding.severity], "%s", finding)
         if not report.ok:
@@ -204,14 +207,18 @@ Work: TypeAlias = Callable[[Job], Any]
 
 def modes_of(service: Callable[[Table], ServiceApi[Any, Any]]) -> dict[str, Work]:
     """Return the modes of an application that plans and executes a service, with what each does."""
+
+    def executed(job: Job, mode: str) -> Any:
+        api = service(job.table)
+        try:
+            return getattr(api, mode)(job.request, progress=job.look)
+        except (Cancelled, Conflict) as error:
+            return api.lost(error)
+
     return {
-        "run": lambda job: (
-            service(job.table).plan(job.request)
-            if job.request.dry_run
-            else service(job.table).run(job.request, progress=job.look)
-        ),
+        "run": lambda job: service(job.table).plan(job.request) if job.request.dry_run else executed(job, "run"),
         "plan": lambda job: service(job.table).plan(job.request, resume=True),
-        "execute": lambda job: service(job.table).execute(job.request, progress=job.look),
+        "execute": lambda job: executed(job, "execute"),
     }
 
 
@@ -245,7 +252,8 @@ def serve(app: str, model: type[BaseModel], work: Callable[[Job], Any], *modes: 
         stop.cancel_by(job.cancel_own_plan)
         stop.check("the request was read")
         try:
-            done: dict[str, Any] = work(job).as_dict()
+            with job.lines:
+                done: dict[str, Any] = work(job).as_dict()
             return done
         finally:
             stop.settle()

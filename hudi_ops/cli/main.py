@@ -34,6 +34,7 @@ from hudi_ops.cli.services import (
     savepoint,
 )
 from hudi_ops.cli.tables import adopt, create, inspect, repair_properties, ring
+from hudi_ops.cli.without_pandas import leave_pandas_out
 from hudi_ops.errors import HudiOpsError, Internal, InvalidRequest
 from hudi_ops.redaction import RedactingFormatter, redacted
 
@@ -152,6 +153,7 @@ def _command() -> Any:
 
 def run() -> NoReturn:
     """Run the command line of this process and end the process."""
+    leave_pandas_out()
     sys.exit(main(sys.argv[1:]))
 
 

@@ -8,14 +8,11 @@ import math
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import date, datetime, time
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import typer
-
-from hudi_ops.redaction import redacted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -184,18 +181,6 @@ def write_facts(facts: Mapping[str, Any]) -> None:
         write(
             f"{name.ljust(width)}  {_cell(value) if not isinstance(value, (list, tuple)) else ', '.join(map(_cell, value))}"
         )
-
-
-@contextmanager
-def working(what: str) -> Iterator[None]:
-    """Show a spinner while something long runs, if the error output is a terminal."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status(redacted(what)):
-        yield
 
 
 def counted(number: int, noun: str) -> str:

@@ -12,7 +12,7 @@ import typer
 from hudi_ops.cli.arguments import locate, open_table
 from hudi_ops.cli.output import counted, sized, write, write_json, write_table
 from hudi_ops.cli.progress import watching
-from hudi_ops.errors import InvalidRequest
+from hudi_ops.errors import Cancelled, Conflict, InvalidRequest
 
 if TYPE_CHECKING:
     from hudi_ops.services.base.choice import Verdict
@@ -98,7 +98,10 @@ class ServiceCommand(Generic[D]):
                     self.tell_plan(made, mode is Mode.EXPLAIN)
                 return
             with watching(f"{self.doing} {location.name}", as_json=as_json) as tell:
-                done = (api.execute if mode is Mode.EXECUTE else api.run)(request, progress=tell)
+                try:
+                    done = (api.execute if mode is Mode.EXECUTE else api.run)(request, progress=tell)
+                except (Cancelled, Conflict) as error:
+                    done = api.lost(error)
         if as_json:
             write_json(done.as_dict())
         else:

@@ -1,6 +1,6 @@
-"""Show progress of long work on a terminal: percentage, bytes, rate and remaining time.
+"""Show progress of long work: a bar on a terminal, lines in pipes and logs.
 
-Only the standard error shows it, and only where it is a terminal: programs, pipes and `--json` get nothing.
+The standard error shows it. With `--json` there is no bar, but the lines.
 """
 
 from __future__ import annotations
@@ -24,13 +24,24 @@ def _quiet(progress: Progress) -> None:
     """Show nothing."""
 
 
+def _say(line: str) -> None:
+    sys.stderr.write(redacted(line) + "\n")
+    sys.stderr.flush()
+
+
 @contextmanager
 def watching(what: str, *, as_json: bool = False) -> Iterator[Tell]:
     """Show a bar while something long runs, and yield the function that moves it.
 
-    Before its first call there is a spinner.
+    Before its first call there is a spinner. Where there is no terminal, lines tell the same.
     """
-    if as_json or not sys.stderr.isatty():
+    if not sys.stderr.isatty():
+        from hudi_ops.engine.progress import ProgressLines
+
+        with ProgressLines(what, _say) as lines:
+            yield lines.tell
+        return
+    if as_json:
         yield _quiet
         return
     from rich.console import Console
@@ -79,3 +90,16 @@ def watching(what: str, *, as_json: bool = False) -> Iterator[Tell]:
     with bars:
         waiting = bars.add_task(redacted(what), total=None)
         yield tell
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show a spinner while something long runs, or lines where there is no terminal."""
+    if not sys.stderr.isatty():
+        with watching(what):
+            yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(redacted(what)):
+        yield

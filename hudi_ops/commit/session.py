@@ -20,6 +20,7 @@ from hudi_ops.concurrency.foreign.silent_writers import SilentWriters
 from hudi_ops.concurrency.lease.heartbeat_client import process_beats
 from hudi_ops.concurrency.lease.lease import BEAT_INTERVAL_S, LeaseRole, Renewal, drop_lease, lease_path
 from hudi_ops.concurrency.lease.monitor import WATCH_INTERVAL_S, LeaseMonitor
+from hudi_ops.concurrency.lease.own_clock import next_instant
 from hudi_ops.concurrency.lease.watcher import WATCHED_ROLES, watching
 from hudi_ops.concurrency.markers import delete_markers
 from hudi_ops.concurrency.transaction import Decided, Prepare, decide, finish_decided
@@ -39,7 +40,6 @@ from hudi_ops.timeline.log.cancelled import cancel_slot, fate_of
 from hudi_ops.timeline.log.commit_log import payload_folder, put_payload
 from hudi_ops.timeline.log.entries import Complete, Plan, Restore, Savepoint, Void
 from hudi_ops.timeline.log.head import older_entries
-from hudi_ops.timeline.log.reserve import next_after
 from hudi_ops.timeline.names import WRITE_ACTIONS, completes_as
 from hudi_ops.timeline.state import CommitReader, SlotZero, StateLoader, TableState
 from hudi_ops.view.kept_slices import KeptSlices
@@ -153,10 +153,9 @@ class Session:
         """Return the next free time above all of `times`.
 
         Raises:
-            Unavailable: the newest time is too far ahead of this clock.
+            Unavailable: the newest time lies too far in the future.
         """
-        now_ms, follows = self.ctx.clock.now_ms(), self.ctx.follows_future
-        return next_after(times, now_ms, state.config.name, state.zone, follows_future=follows)
+        return next_instant(self.ctx, times, state)
 
     def put_payload(self, instant: str, slot: int, body: bytes) -> str:
         """Put the bytes that a COMPLETE or PLAN in `slot` will point to; return their path."""
@@ -201,7 +200,9 @@ class Session:
         is_on = self.conflicts.early_detection
         mine = Contender("", action, intent, owner=str(self.ctx.owner))
         gives_way = is_on and self.gives_way
-        return ConflictWatch(self.ctx, self.contenders, mine, self.conflicts.wait_s, self.silent, is_on, gives_way)
+        watch = ConflictWatch(self.ctx, self.contenders, mine, self.conflicts.wait_s, self.silent, is_on, gives_way)
+        watch.strategy = self.strategy
+        return watch
 
     @contextmanager
     def keep(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.attempt import Attempt
+from hudi_ops.concurrency.attempt_status import PLAN_AGAIN
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, Lease, inherit_lease, read_lease
 from hudi_ops.concurrency.lease.monitor import refuse_superseded
 from hudi_ops.concurrency.markers import list_markers
@@ -49,7 +50,9 @@ def take_over(
                 f"{action} was cancelled: {cancel.reason}",
                 table=state.config.name,
                 instant=instant,
+                next_step=PLAN_AGAIN,
                 other=cancel.owner,
+                cause=cancel.cause,
             )
         if fate is not None or instant <= state.log.boundary or (found is not None and found.is_completed):
             return None

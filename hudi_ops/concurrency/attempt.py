@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from hudi_ops.concurrency.ended import ends_if_it_fails
 from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers, tell_lock_of_foreign_writers
 from hudi_ops.concurrency.lease.lease import LeaseRole, discard, drop_lease, lease_facts, take_lease
-from hudi_ops.concurrency.lease.own_clock import refuse_ahead_at_lease
+from hudi_ops.concurrency.lease.own_clock import next_instant, refuse_ahead_at_lease
 from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.context import TableContext
 from hudi_ops.errors import AlreadyExists, Internal, OutcomeUnknown, Unavailable
@@ -23,7 +23,7 @@ from hudi_ops.storage.claim import ensure
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.log.commit_log import Log
 from hudi_ops.timeline.log.entries import cancel_of
-from hudi_ops.timeline.log.reserve import known_times, newest_known, next_after, refuse_future_beside_foreign_writers
+from hudi_ops.timeline.log.reserve import known_times, newest_known, refuse_future_beside_foreign_writers
 from hudi_ops.timeline.names import State, inflight_name, requested_name
 from hudi_ops.timeline.state import StateLoader, TableState
 
@@ -84,9 +84,7 @@ def reserve_instant(ctx: TableContext, loader: StateLoader, state: TableState, w
     if wanted.beside_foreign_writers and ctx.follows_future:
         refuse_future_beside_foreign_writers(times, ctx.clock.now_ms(), state.config.name, state.zone)
     for _ in range(INSTANTS_TRIED_MAX):
-        instant = next_after(
-            times, ctx.clock.now_ms(), state.config.name, state.zone, follows_future=ctx.follows_future
-        )
+        instant = next_instant(ctx, times, state)
         if not take_named_lease(ctx, instant, wanted.role):
             times |= {instant}
             continue

@@ -16,6 +16,19 @@ from hudi_ops.timeline.names import State
 from hudi_ops.timeline.state import TableState
 
 _AGAIN = "run the same call again; it takes a new instant"
+PLAN_AGAIN = (
+    "plan again: the next plan is made from the table as it is now. `hudi-ops plans TABLE --aborted` says who cancelled "
+    "this one, and why"
+)
+"""Advice for the executor of a plan that can never complete."""
+
+
+def next_call(epoch: int) -> str:
+    """Return what to do after an attempt that can never complete.
+
+    Executors, which have an epoch, need another plan.
+    """
+    return PLAN_AGAIN if epoch else _AGAIN
 
 
 def refuse_closed(storage: Storage, attempt: Attempt, state: TableState) -> None:
@@ -42,13 +55,22 @@ def refuse_decided(attempt: Attempt, state: TableState) -> None:
     if fate is None:
         return
     if isinstance(fate[1], Complete):
-        raise Conflict("the attempt was completed already", table=state.config.name, instant=attempt.instant)
+        raise Conflict(
+            f"{attempt.action} was completed already by {fate[1].owner}, in slot {fate[0]}",
+            table=state.config.name,
+            instant=attempt.instant,
+            expected="an instant that is not decided",
+            found=f"a COMPLETE of epoch {fate[1].epoch}",
+            next_step="`hudi-ops timeline TABLE` shows it",
+            cause="completed",
+        )
     raise Cancelled(
         f"{attempt.action} {how_taken(*fate)}",
         table=state.config.name,
         instant=attempt.instant,
-        next_step=_AGAIN,
+        next_step=next_call(attempt.epoch),
         taken_by=fate[1].owner,
+        cause=getattr(fate[1], "cause", ""),
     )
 
 
@@ -92,7 +114,7 @@ def refuse_archived(attempt: Attempt, state: TableState) -> None:
             instant=attempt.instant,
             expected=f"an instant above {state.log.boundary}",
             found=attempt.instant,
-            next_step=_AGAIN,
+            next_step=next_call(attempt.epoch),
         )
 
 
@@ -115,5 +137,6 @@ def refuse_undone(storage: Storage, attempt: Attempt, state: TableState) -> None
         else "the attempt's inflight file is gone: a foreign writer rolled it back",
         table=state.config.name,
         instant=attempt.instant,
-        next_step="run the same call again; if Apache Hudi writes here too, give its writers the LAZY cleaning policy",
+        next_step=("plan again" if attempt.epoch else "run the same call again")
+        + "; if Apache Hudi writes here too, give its writers the LAZY cleaning policy",
     )

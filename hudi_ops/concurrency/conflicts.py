@@ -36,7 +36,8 @@ class Contender:
     An unknown `footprint` is None and conflicts with everything. `owner` is empty for writers that do not name themselves;
     `is_foreign` marks foreign writers. The other fields are about plans of ours: `on_overlap` and `is_cancellable` come from the
     PLAN entry; `is_cancelled` and `is_taken` say that a CANCEL or a TAKEOVER names the plan. `planned_ms` is when it was planned,
-    in ms since 1970; a write cancels it only once it is `wait_s` seconds old.
+    in ms since 1970; a write cancels it only once it is `wait_s` seconds old. `remaining` are the plan groups that no write has
+    touched, of a plan that shrinks and is not cancellable: a write must leave one of them.
     """
 
     instant: str
@@ -53,6 +54,7 @@ class Contender:
     is_taken: bool = False
     wait_s: float = 0.0
     planned_ms: int = 0
+    remaining: tuple[Footprint, ...] = ()
 
     def shared(self, other: Contender) -> tuple[str, ...]:
         """Return what both writes touch, as text; empty if they do not overlap."""
@@ -77,6 +79,11 @@ class Contender:
         if mine is None or theirs is None:
             return False
         return mine.is_whole or all(group in mine.groups or group[0] in mine.partitions for group in theirs.groups)
+
+    def leaves_nothing_of(self, plan: Contender) -> bool:
+        """Return whether this write touches all that remains of a plan that is not cancellable."""
+        mine = self.footprint
+        return bool(plan.remaining) and all(mine is None or bool(one.overlap(mine)) for one in plan.remaining)
 
     def executed_as_planned(self) -> Contender:
         """Return the plan as Apache Hudi executes it: it replaces all groups of the plan."""
@@ -217,7 +224,7 @@ def refuse_planned(mine: Contender, plans: Iterable[Contender], strategy: Confli
     """Check an attempt against pending plans, whose services read file groups as of the plan.
 
     Foreign plans always take precedence: their executors do not check for our writes. So does a plan of ours that replaces groups
-    and is not cancellable: its executor would fail each time.
+    and is not cancellable, unless it shrinks and something of it remains: its executor would fail each time.
 
     Raises:
         Busy: it has to wait for one of them.
@@ -225,7 +232,9 @@ def refuse_planned(mine: Contender, plans: Iterable[Contender], strategy: Confli
     for plan in plans:
         shared = mine.shared(plan)
         is_exclusive = (
-            plan.is_foreign or plan.footprint is None or (mine.role == "ingest" and plan.on_overlap == "cancel")
+            plan.is_foreign
+            or plan.footprint is None
+            or (mine.role == "ingest" and (plan.on_overlap == "cancel" or mine.leaves_nothing_of(plan)))
         )
         if shared and (is_exclusive or strategy.yields(mine, plan)):
             found = (

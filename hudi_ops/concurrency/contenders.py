@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from hudi_ops.concurrency.conflicts import Contender, Role
 from hudi_ops.concurrency.lease.lease import Lease, read_lease
 from hudi_ops.concurrency.markers import list_markers
+from hudi_ops.concurrency.vain_waits import waited_in_vain
 from hudi_ops.config.requests.starvation import WAIT_S_MAX
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Corrupt, NotFound
@@ -28,7 +29,7 @@ from hudi_ops.timeline.content.footprint import (
     inputs_of,
     intent_of,
 )
-from hudi_ops.timeline.content.plans import read_plan
+from hudi_ops.timeline.content.plans import ReplacePlan, read_plan
 from hudi_ops.timeline.content.rollbacks import rollback_of
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.commit_log import Log, Pointer, read_slot
@@ -46,6 +47,7 @@ class ContenderReader:
     storage: Storage
     commits: CommitReader
     _plans: dict[str, Footprint] = field(default_factory=dict)
+    _contents: dict[str, tuple[tuple[Footprint, ...], bool]] = field(default_factory=dict)
     _intents: dict[str, Intent] = field(default_factory=dict)
     _published: dict[str, PlanEntry | None] = field(default_factory=dict)
     _cancelled: set[str] = field(default_factory=set)
@@ -140,8 +142,43 @@ class ContenderReader:
                 is_cancelled = plan.time in self._cancelled or _is_cancelled(state.log, plan.time)
                 is_taken = plan.time in self._taken or state.log.takeover(plan.time) is not None
                 found = _published_by(found, entry, is_cancelled=is_cancelled, is_taken=is_taken)
+                is_kept = mine.role == "ingest" and found.on_overlap == "shrink" and not found.is_cancellable
+                if is_kept and mine.shared(found):
+                    found = replace(found, remaining=self._remaining(state, plan, found))
             if plan.action in exclusive or found.on_overlap in ENDING:
                 yield found
+
+    def is_resize(self, timeline: Timeline, instant: str) -> bool:
+        """Return whether a pending plan makes groups into which writers put their rows as well."""
+        found = timeline.find(instant)
+        return found is not None and self._content(timeline, found)[1]
+
+    def _remaining(self, state: TableState, plan: Instant, planned: Contender) -> tuple[Footprint, ...]:
+        """Return the plan groups that no completed write has touched since the plan."""
+        left = self._content(state.timeline, plan)[0]
+        for write in self.completed_since(state, planned, state):
+            touched = write.footprint
+            if touched is None:
+                return ()
+            if not touched.children:  # a write beside a resize has put its rows into the children, too
+                left = tuple(group for group in left if not group.overlap(touched))
+        return left
+
+    def _content(self, timeline: Timeline, plan: Instant) -> tuple[tuple[Footprint, ...], bool]:
+        """Return the plan groups of a clustering, and whether it is a resize.
+
+        There are none if the plan cannot be read.
+        """
+        if plan.time not in self._contents:
+            try:
+                said = read_plan(self.storage, timeline, plan)
+            except Corrupt:
+                return (), False
+            groups = said.groups if isinstance(said, ReplacePlan) else ()
+            keys = [[(one.partition_path, one.file_id) for one in group.slices] for group in groups]
+            is_resize = isinstance(said, ReplacePlan) and bool(said.children)
+            self._contents[plan.time] = tuple(map(Footprint.of_groups, keys)), is_resize
+        return self._contents[plan.time]
 
     def _is_ended(self, timeline: Timeline, plan: Instant, entry: PlanEntry | None, *, is_read: bool) -> bool:
         """Return whether a write may end a plan, by its slot or its requested file, if that is read."""
@@ -218,6 +255,7 @@ class ContenderReader:
 
         The footprint of a hudi_ops write is the intent in its inflight file, that of a foreign write its markers. A write without a
         live lease counts as dead: a mistake here costs only work. If `mine.instant` is empty, every pending write counts as older.
+        A write for which this process waited in vain does not count.
         """
         for write in pending_writes(timeline, mine.instant):
             if mine.instant and write.time > mine.instant:
@@ -230,7 +268,7 @@ class ContenderReader:
                 continue
             touched = intent.footprint if intent is not None and intent.is_exact else marked(ctx.storage, write.time)
             found = _running(write, touched, lease)
-            if mine.shared(found):
+            if mine.shared(found) and not waited_in_vain(ctx, write.time):
                 return found
         return None
 

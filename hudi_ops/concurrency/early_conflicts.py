@@ -14,11 +14,19 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from hudi_ops.concurrency.attempt import Attempt
-from hudi_ops.concurrency.conflicts import Contender, refuse_completed, refuse_older
+from hudi_ops.concurrency.conflicts import (
+    ConflictStrategy,
+    Contender,
+    IngestionFirst,
+    refuse_completed,
+    refuse_older,
+    refuse_planned,
+)
 from hudi_ops.concurrency.contenders import ContenderReader
 from hudi_ops.concurrency.foreign.silent_writers import SilentWriters
+from hudi_ops.concurrency.vain_waits import note_vain_wait, waited_in_vain
 from hudi_ops.context import TableContext
-from hudi_ops.errors import Conflict, HudiOpsError
+from hudi_ops.errors import Busy, Conflict, HudiOpsError
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.log.commit_log import refresh_log
 from hudi_ops.timeline.state import TableState
@@ -55,27 +63,31 @@ class ConflictWatch:
     silent: SilentWriters
     minds_completed: bool = True
     minds_running: bool = True
+    strategy: ConflictStrategy = field(default_factory=IngestionFirst)
     _attempt: Attempt | None = field(default=None, init=False)
     _now: TableState | None = field(default=None, init=False)
     _next_s: float = field(default=0.0, init=False)
     _until_s: float | None = field(default=None, init=False)
 
     def wait(self, state: TableState) -> bool:
-        """Wait for overlapping live writers, before an instant is taken.
+        """Wait for overlapping live writers and exclusive plans, before an instant is taken.
 
         Returns:
             Whether it waited, so that `state` must be read again.
 
         Raises:
-            Busy: a foreign write is pending without a heartbeat.
+            Busy: a foreign write is pending without a heartbeat, or a plan that the write must not pass is still pending.
         """
         self.silent.refuse(state)
         if self._until_s is None:
             self._until_s = self.ctx.clock.monotonic_s() + self.wait_s
         poll_s, waited = POLL_S, False
-        while self.minds_running and (older := self._older(state)) is not None:
+        while self.minds_running and (older := self._older(state) or self._planned(state)) is not None:
             left_s = self._until_s - self.ctx.clock.monotonic_s()
             if left_s <= 0:
+                note_vain_wait(self.ctx, older.instant)
+                if older.stage == "planned":
+                    refuse_planned(self.mine, [older], self.strategy)
                 self.minds_running = False
                 logger.warning(
                     "%s is still under way after %s s: the first to complete wins", _told(older), self.wait_s
@@ -148,6 +160,30 @@ class ConflictWatch:
     def _check_running(self, now: TableState) -> None:
         if self.minds_running and (older := self._older(now)) is not None:
             refuse_older(self.mine, older)
+
+    def _planned(self, now: TableState) -> Contender | None:
+        """Return a pending plan that would refuse the finished write, or None.
+
+        Raises:
+            Busy: the process has waited in vain for such a plan, which has not moved since.
+        """
+        for plan in self._read_plans(now):
+            if plan.is_cancelled or self.mine.ends(plan) or self.contenders.is_resize(now.timeline, plan.instant):
+                continue
+            try:
+                refuse_planned(self.mine, [plan], self.strategy)
+            except Busy:
+                if waited_in_vain(self.ctx, plan.instant):
+                    raise
+                return plan
+        return None
+
+    def _read_plans(self, now: TableState) -> list[Contender]:
+        try:
+            return [*self.contenders.plans(now, self.mine, frozenset({"clustering"}), reach_back=True)]
+        except HudiOpsError as error:
+            logger.warning("pending plans could not be read; the commit will read them: %s", error)
+            return []
 
     def _older(self, now: TableState) -> Contender | None:
         try:

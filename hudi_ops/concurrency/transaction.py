@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeGuard
 
-from hudi_ops.concurrency.lease.own_clock import refuse_ahead_at_lock
+from hudi_ops.concurrency.attempt_status import next_call
+from hudi_ops.concurrency.lease.own_clock import refuse_ahead, refuse_ahead_at_lock
 from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Busy, Cancelled, Internal, OutcomeUnknown, Unavailable
@@ -99,6 +100,7 @@ def decide(ctx: TableContext, loader: StateLoader, applier: Applier, prepare: Pr
         Internal: more slots were lost in a row than contention explains.
     """
     loader.seed()
+    refuse_ahead(ctx)
     with hold_lock(ctx, purpose) as held:
         refuse_ahead_at_lock(ctx)
         for _ in range(SLOTS_LOST_MAX):
@@ -189,7 +191,7 @@ def take_slot(ctx: TableContext, slot: int, entry: Entry) -> Claimed:
                 instant=entry.instant,
                 expected=f"an answer from storage for slot {slot}",
                 found=unknown.what,
-                next_step="run the same call again; it takes a new instant",
+                next_step=next_call(getattr(entry, "epoch", 0)),
             ) from unknown
         return Claimed(decision_id_of(outcome.body) == entry.decision_id, outcome.body)
 

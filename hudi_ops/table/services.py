@@ -15,7 +15,7 @@ from hudi_ops.config.requests import (
     merged,
 )
 from hudi_ops.engine.progress import Progress
-from hudi_ops.errors import InvalidRequest
+from hudi_ops.errors import Cancelled, Conflict, InvalidRequest
 from hudi_ops.services.archive.result import ArchiveResult
 from hudi_ops.services.archive.run import archive, explain
 from hudi_ops.services.base.execute import execute, plan_and_execute
@@ -156,6 +156,28 @@ class ServiceApi(Generic[Q, R]):
         """
         wanted = self._executable(request, keywords)
         return self._run(wanted, _how(wanted, progress))
+
+    def lost(self, error: Cancelled | Conflict) -> R:
+        """Return the result of an execution that lost a race; `note` says who won.
+
+        It changed nothing. Overlapping writes, a plan of higher priority, or another executor ended the work. Whichever process
+        notices it first, the execution ends like one that finds no work.
+
+        Args:
+            error: raised by `run` or `execute`.
+
+        Raises:
+            Cancelled: the given error, where the plan was cancelled on request, or by its age.
+            Conflict: the given error, where the plan stays.
+        """
+        if error.details.get("cause") not in {"ingestion", "priority", "completed"} and not error.details.get(
+            "taken_over"
+        ):
+            raise error
+        note = f"nothing completed here: {error.what}; {error.next_step}"
+        done: Any = self.service.result_type(error.table, error.instant or None, note=note)
+        lost: R = done
+        return lost
 
     def _plan(self, wanted: Q) -> PlanResult:
         if wanted.dry_run:

@@ -5,6 +5,7 @@ It costs nothing where nobody else writes, and decides nothing: whatever it miss
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 from hudi_ops.concurrency.early_conflicts import INTERVAL_S, POLL_MAX_S, ConflictWatch
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
+from hudi_ops.concurrency.markers import put_marker
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.errors import Conflict
 from hudi_ops.services.write.attempt import begin_watched
@@ -93,6 +95,34 @@ def test_patience_ends_and_the_first_to_complete_wins(storage: MemoryStorage) ->
     assert now(storage) == {**OLD, "k0": 200}
 
 
+def test_a_stopped_writer_is_waited_for_once(storage: MemoryStorage) -> None:
+    """Once in the process, whichever of its tables writes; again once the stopped writer has gone on."""
+    stopped = paused(storage, P0)
+    shared: dict[tuple[str, str], int] = {}
+
+    def waits_s() -> float:
+        table = process(storage, "younger", NOW_MS + 1_000 * (len(storage.list(TIMELINE)) - 1), wait_s=5.0)
+        table._session.ctx = replace(table.context, vain_waits=shared)
+        table.ingest(P0_TOO)
+        return waited_s(table)
+
+    assert 5 <= waits_s() < 6
+    assert max(waits_s(), waits_s()) < 0.5
+    put_marker(storage, stopped, "part=p0/other.parquet", replaces=False)
+    assert 5 <= waits_s() < 6
+    assert waits_s() < 0.5
+
+
+def test_a_lost_try_is_no_warning(storage: MemoryStorage, caplog: pytest.LogCaptureFixture) -> None:
+    """The next try succeeds: there is nothing that a person should look at."""
+    move = MoveBefore(AT_DATA, lambda: process(storage, "fast", early_detection=False).ingest(P0) and None)
+    with caplog.at_level(logging.INFO):
+        process(FaultyStorage(storage, move), "slow").ingest(P0_TOO)
+    said = [(one.levelname, one.getMessage()) for one in caplog.records]
+    assert any(level == "INFO" and text.startswith("rolled back ") for level, text in said), "one try was lost"
+    assert [text for level, text in said if level == "WARNING"] == []
+
+
 def test_a_dead_writer_is_no_reason_to_wait(storage: MemoryStorage) -> None:
     """A false positive would be its markers: they stay until somebody rolls it back."""
     dead = paused(storage, P0)
@@ -154,6 +184,7 @@ def test_of_two_that_began_the_younger_one_stops(storage: MemoryStorage) -> None
 def _started(table: Table) -> None:
     watch, attempt = begun(table)
     watch.minds_running = True
+    table.context.vain_waits.clear()
     watch.begin(attempt)  # type: ignore[arg-type]
 
 

@@ -12,6 +12,7 @@ from hudi_ops.commit.recover.recover import recover
 from hudi_ops.commit.recover.sweep import notes_of
 from hudi_ops.commit.undo.rollback_files import metadata_bytes
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
+from hudi_ops.concurrency.lease.own_clock import CLOCK_PROBE
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
@@ -96,7 +97,7 @@ def test_one_without_a_heartbeat_is_left_alone(storage: MemoryStorage) -> None:
 
 def test_a_heartbeat_that_is_renewed_before_the_lock_is_held_saves_its_writer(storage: MemoryStorage) -> None:
     instant, files = kill_foreign(storage, NOW_MS)
-    moves = MoveBefore(f"put:{dead_writers.CLOCK_PROBE}", lambda: storage.put(f".hoodie/.heartbeat/{instant}", b""))
+    moves = MoveBefore(f"put:{CLOCK_PROBE}", lambda: storage.put(f".hoodie/.heartbeat/{instant}", b""))
     assert recover(table_of(FaultyStorage(storage, moves), late_clock(), "ours")._session) == []
     assert moves.moved_at
     assert all(storage.head(path) is not None for path in files)

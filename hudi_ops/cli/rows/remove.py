@@ -9,7 +9,8 @@ import typer
 
 from hudi_ops.cli.arguments import AcceptFutureOption, JsonOption, TableArgument, YesOption, locate, open_table
 from hudi_ops.cli.consent import ask
-from hudi_ops.cli.output import counted, sized, working, write, write_json, write_table
+from hudi_ops.cli.output import counted, sized, write, write_json, write_table
+from hudi_ops.cli.progress import working
 
 if TYPE_CHECKING:
     from hudi_ops.services.write.remove import RemovalResult

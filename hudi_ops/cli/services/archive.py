@@ -9,7 +9,8 @@ import typer
 
 from hudi_ops.cli.arguments import AcceptFutureOption, JsonOption, TableArgument, locate, open_table
 from hudi_ops.cli.options import with_options
-from hudi_ops.cli.output import counted, working, write, write_json, write_table
+from hudi_ops.cli.output import counted, write, write_json, write_table
+from hudi_ops.cli.progress import working
 from hudi_ops.config.requests import ArchiveRequest
 
 if TYPE_CHECKING:

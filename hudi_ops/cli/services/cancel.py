@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hudi_ops.cli.arguments import AcceptFutureOption, JsonOption, TableArgument, locate, open_table, parse_seconds
-from hudi_ops.cli.output import counted, working, write, write_json, write_table
+from hudi_ops.cli.output import counted, write, write_json, write_table
+from hudi_ops.cli.progress import working
 
 if TYPE_CHECKING:
     from hudi_ops.services.cancel.plans import PlanRow

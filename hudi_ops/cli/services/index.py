@@ -11,9 +11,9 @@ import typer
 from hudi_ops.cli.arguments import AcceptFutureOption, JsonOption, TableArgument, YesOption, locate, open_table
 from hudi_ops.cli.consent import ask
 from hudi_ops.cli.options import with_options
-from hudi_ops.cli.output import counted, sized, working, write, write_json, write_table
+from hudi_ops.cli.output import counted, sized, write, write_json, write_table
 from hudi_ops.cli.planned import Mode, note_text, refuse_mixed
-from hudi_ops.cli.progress import watching
+from hudi_ops.cli.progress import watching, working
 from hudi_ops.config.requests import IndexRequest
 from hudi_ops.config.requests.schedule import did_you_mean
 from hudi_ops.errors import InvalidRequest

@@ -15,7 +15,8 @@ from hudi_ops.cli.arguments import (
     open_table,
     storage_of,
 )
-from hudi_ops.cli.output import counted, sized, working, write, write_json, write_table
+from hudi_ops.cli.output import counted, sized, write, write_json, write_table
+from hudi_ops.cli.progress import working
 
 if TYPE_CHECKING:
     from hudi_ops.services.metadata_table.compact import MetadataCompaction

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from hudi_ops.cli.arguments import AcceptFutureOption, JsonOption, TableArgument, locate, open_table
-from hudi_ops.cli.output import counted, working, write, write_json, write_table
+from hudi_ops.cli.output import counted, write, write_json, write_table
+from hudi_ops.cli.progress import working
 
 RECOVER_HELP = """Finish what was decided, and clear away what dead writers left.
 

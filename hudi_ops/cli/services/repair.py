@@ -8,7 +8,8 @@ import typer
 
 from hudi_ops.cli.arguments import AcceptFutureOption, JsonOption, TableArgument, YesOption, locate, open_table
 from hudi_ops.cli.consent import ask
-from hudi_ops.cli.output import counted, working, write, write_json
+from hudi_ops.cli.output import counted, write, write_json
+from hudi_ops.cli.progress import working
 
 if TYPE_CHECKING:
     from hudi_ops.services.repair.repair import RepairResult

@@ -15,7 +15,8 @@ from hudi_ops.cli.arguments import (
     open_table,
     parse_seconds,
 )
-from hudi_ops.cli.output import counted, sized, working, write, write_json, write_table
+from hudi_ops.cli.output import counted, sized, write, write_json, write_table
+from hudi_ops.cli.progress import working
 from hudi_ops.clock import iso_of_ms
 
 app = typer.Typer(

@@ -8,7 +8,8 @@ import typer
 
 from hudi_ops.cli.arguments import JsonOption, TableArgument, locate, open_table, split_names
 from hudi_ops.cli.consent import can_ask
-from hudi_ops.cli.output import counted, working, write, write_json
+from hudi_ops.cli.output import counted, write, write_json
+from hudi_ops.cli.progress import working
 
 if TYPE_CHECKING:
     from hudi_ops.config.tables_file import TableLocation

@@ -23,7 +23,6 @@ from hudi_ops.cli.output import (
     is_terminal,
     plain_rows,
     sized,
-    working,
     write,
     write_facts,
     write_json,
@@ -31,7 +30,7 @@ from hudi_ops.cli.output import (
     write_lines,
     write_table,
 )
-from hudi_ops.cli.progress import watching
+from hudi_ops.cli.progress import watching, working
 from hudi_ops.cli.rows.row_files import check_output, write_checkpoint, write_parquet
 from hudi_ops.errors import Corrupt, InvalidRequest
 

@@ -8,7 +8,8 @@ import typer
 
 from hudi_ops.cli.arguments import JsonOption, TableArgument, YesOption, locate, open_table
 from hudi_ops.cli.consent import ask
-from hudi_ops.cli.output import counted, working, write, write_json, write_table
+from hudi_ops.cli.output import counted, write, write_json, write_table
+from hudi_ops.cli.progress import working
 from hudi_ops.errors import InvalidRequest
 
 if TYPE_CHECKING:

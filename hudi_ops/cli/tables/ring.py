@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hudi_ops.cli.arguments import JsonOption, TableArgument, locate, storage_of
-from hudi_ops.cli.output import counted, sized, working, write, write_json, write_table
+from hudi_ops.cli.output import counted, sized, write, write_json, write_table
+from hudi_ops.cli.progress import working
 
 if TYPE_CHECKING:
     from hudi_ops.services.inspect.rings import ChildView, NodeView, RingView

@@ -19,6 +19,7 @@ from hudi_ops.commit.undo.cancel import cancel_write
 from hudi_ops.commit.undo.rollback_files import delete_files, delete_own_notes, delete_pending
 from hudi_ops.commit.undo.unclaimed_files import files_of
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, read_lease
+from hudi_ops.concurrency.lease.own_clock import refuse_ahead
 from hudi_ops.concurrency.markers import FOLDER, delete_markers, list_markers, marker_path
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
 from hudi_ops.metadata.writer.commit import undo_delta
@@ -192,12 +193,17 @@ def sweep(session: Session, state: TableState, dead: Mapping[str, bool]) -> None
     """Remove leases, markers and files of ended or vanished instants, and sweep again where due.
 
     `dead`: instants with a dead lease, and whether it is foreign; read before `state` unless empty.
+
+    Raises:
+        Unavailable: something is to be removed, and this machine's clock is ahead of all others.
     """
     # One instant per time: a savepoint has the same time as the write that it protects.
     found = ((time, state.timeline.find(time)) for time in state.timeline.by_time)
     known = {time: instant for time, instant in found if instant is not None}
     folders = session.ctx.storage.list_folder(FOLDER).folders
     notes = notes_of(folders)
+    if dead or notes:
+        refuse_ahead(session.ctx)  # by a clock that is ahead leases expire, and second looks are due, too early
     for time, is_foreign in dead.items():
         clear_dead = _clear_dead_of_hudi if is_foreign else _clear_dead_of_ours
         clear_dead(session, state, time, known.get(time), is_noted=time in notes)

@@ -91,19 +91,25 @@ def rollback_attempt(
             if found is None:
                 remove_zombie_files(session, state, instant)  # another process rolled it back while it still wrote
             else:
-                roll_back(session, found)
+                roll_back(session, found, is_own=True)
     except HudiOpsError as failure:
         # The caller must see the first error; the next ingest finds the attempt and rolls it back.
         logger.warning("attempt %s was not rolled back: %s", instant, failure)
 
 
 def roll_back(
-    session: Session, target: Instant, rollback: Instant | None = None, *, abandoned: bool = False
+    session: Session,
+    target: Instant,
+    rollback: Instant | None = None,
+    *,
+    abandoned: bool = False,
+    is_own: bool = False,
 ) -> RolledBackWrite | None:
     """Remove a cancelled write, of hudi_ops or foreign, from storage and timeline.
 
     `target` is a pending write with a CANCEL slot or a pending rollback. `rollback` is the pending rollback to finish; None: one
-    that names the target, or a new one. `abandoned`: the caller knows that the rollback's process has ended.
+    that names the target, or a new one. `abandoned`: the caller knows that the rollback's process has ended. `is_own`: the
+    target is a failed attempt of this process, of which its error or the next try tells.
 
     Returns:
         None if the rollback is not finished: another process works on it, a rollback's plan is unreadable, or its slot was voided.
@@ -157,7 +163,7 @@ def roll_back(
     if foreign:
         delete_files(storage, [lease_path(target.time)], foreign=True)
     session.release(attempt.instant)
-    logger.warning("rolled back %s: %s files deleted", target, len(paths))
+    logger.log(logging.INFO if is_own else logging.WARNING, "rolled back %s: %s files deleted", target, len(paths))
     return RolledBackWrite(target.time, target.kind, attempt.instant, tuple(paths))
 
 

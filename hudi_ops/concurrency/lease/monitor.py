@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from hudi_ops.concurrency.attempt_status import how_taken
+from hudi_ops.concurrency.attempt_status import PLAN_AGAIN, how_taken
 from hudi_ops.concurrency.lease.lease import BEAT_INTERVAL_S, EXPIRY_MS, Renewal
 from hudi_ops.context import TableContext
 from hudi_ops.engine.stopping import StopSignal
@@ -121,9 +121,14 @@ def refuse_superseded(log: Log, instant: str, epoch: int) -> None:
         raise Cancelled(
             f"the instant that this attempt worked on {how_taken(*ended)}",
             instant=instant,
-            next_step="leave the instant to its new owner: delete nothing of it" if is_taken else _AGAIN,
+            next_step="leave the instant to its new owner: delete nothing of it"
+            if is_taken
+            else PLAN_AGAIN
+            if epoch
+            else _AGAIN,
             taken_over=is_taken,
             taken_by=ended[1].owner,
+            cause=getattr(ended[1], "cause", ""),
         )
 
 

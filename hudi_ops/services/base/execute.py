@@ -175,7 +175,7 @@ def _execute_taken(session: Session, service: Service, attempt: Attempt, how: Ex
         with session.keep(attempt.instant, "execute", epoch=attempt.epoch) as monitor, _cleared(service) as runs:
             run = _work(session, service, attempt, how, monitor)
             runs.append(run)
-            waits = Waits(session.ctx.clock, session.conflicts.wait_s)
+            waits = Waits(session.ctx, session.conflicts.wait_s)
             while True:
                 is_deciding = False
                 leave_out_touched(service, run)

@@ -6,11 +6,13 @@ from typing import Any
 
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.takeover import refuse_leased
+from hudi_ops.concurrency.attempt_status import PLAN_AGAIN
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.errors import Busy, Cancelled, Corrupt, InvalidRequest, Unsupported
 from hudi_ops.services.base.service import REGISTRY, TableService
 from hudi_ops.timeline.content.archived import load_history
 from hudi_ops.timeline.content.plans import read_plan
+from hudi_ops.timeline.content.undone import undone_by
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import fate_of
 from hudi_ops.timeline.log.entries import Complete, cancel_of
@@ -80,7 +82,21 @@ def named_pending(session: Session, service: Service, state: TableState, instant
             f"the {service.name} was cancelled: {cancel.reason}",
             table=state.config.name,
             instant=instant,
-            next_step="plan again: the next plan is made from the table as it is now",
+            next_step=PLAN_AGAIN,
+            cause=cancel.cause,
+        )
+    undone = undone_by(session.ctx.storage, state.config, state.timeline, instant)
+    if undone:
+        raise Cancelled(
+            f"the {service.name} was undone by {undone}",
+            table=state.config.name,
+            instant=instant,
+            expected=f"the instant of a pending {service.name}",
+            found=f"{undone}, of a foreign writer: Apache Hudi rolls expired plans back"
+            if fate is None and undone.startswith("rollback")
+            else undone,
+            next_step="plan again; `hudi-ops timeline TABLE` shows it",
+            other=undone.partition(" ")[2],
         )
     archived = any(archived.time == instant for archived in load_history(session.ctx.storage, state.config).instants)
     if archived or (fate is not None and isinstance(fate[1], Complete)):

@@ -5,9 +5,9 @@ Source: docs/protocol.md §26, step 6.
 
 from __future__ import annotations
 
-from hudi_ops.commit.recover.dead_writers import storage_now_ms
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, read_lease
+from hudi_ops.concurrency.lease.own_clock import storage_ms
 from hudi_ops.timeline.cancel.policy import CancelPolicy, said_hours
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.entries import Plan
@@ -56,4 +56,4 @@ def why_overdue(session: Session, state: TableState, plan: Instant, *, asks_stor
     found = why(ms_of_instant(state.timeline.newest_time, state.zone))
     if found or not why(now_ms):
         return found
-    return why(min(now_ms, storage_now_ms(storage)) if asks_storage else now_ms)
+    return why(min(now_ms, storage_ms(storage) or 0) if asks_storage else now_ms)

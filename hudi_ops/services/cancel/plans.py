@@ -16,6 +16,7 @@ from hudi_ops.timeline.cancel.aborted import AbortedPlan, read_aborted
 from hudi_ops.timeline.cancel.aborted_history import load_aborted
 from hudi_ops.timeline.content.footprint import inputs_of
 from hudi_ops.timeline.content.plans import Plan as PlanContent, read_plan
+from hudi_ops.timeline.content.undone import undone_by
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import fate_of
 from hudi_ops.timeline.log.entries import Plan, cancel_of
@@ -81,6 +82,7 @@ def describe_plans(session: Session, instant: str | None = None, *, aborted: boo
             table=state.config.name,
             instant=instant,
             expected="the instant of a pending or aborted plan",
+            found=undone_by(session.ctx.storage, state.config, state.timeline, instant),
             next_step="`hudi-ops plans TABLE --aborted` lists all plans",
         )
     return found

@@ -22,11 +22,12 @@ from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.errors import Busy, InvalidRequest
 from hudi_ops.services.cancel.errors import AlreadyCommitted, InstantArchived, InstantNotFound, NotCancellable
 from hudi_ops.timeline.cancel.aborted import queue_cancel
+from hudi_ops.timeline.content.undone import undone_by
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import cancel_slot
 from hudi_ops.timeline.log.entries import Plan
 from hudi_ops.timeline.log.plan_slots import plan_entry
-from hudi_ops.timeline.names import REWRITING_ACTIONS, WRITE_ACTIONS, State, is_instant
+from hudi_ops.timeline.names import REWRITING_ACTIONS, SERVICE_ACTIONS, WRITE_ACTIONS, State, is_instant
 from hudi_ops.timeline.state import TableState
 
 REASON_CHARS_MAX = 1_000
@@ -92,7 +93,7 @@ def request_cancel(session: Session, instant: str, reason: CancelReason, *, forc
         refuse_not_cancellable(session, state, plan, force=force)
     is_forced = force and State.INFLIGHT in plan.states
     if not cancel_write(session, instant, reason, withdraws=not is_forced):
-        refuse_committed(state, instant)
+        refuse_committed(session, state, instant)
     state = session.loader.load()
     if record_withdrawn(session, state, instant):
         return Requested(session.loader.load(), None)
@@ -123,7 +124,7 @@ def find_plan(session: Session, instant: str) -> tuple[TableState, Instant | Non
     found = state.timeline.find(instant)
     if found is not None:
         if found.is_completed:
-            refuse_committed(state, instant)
+            refuse_committed(session, state, instant)
         return state, found
     if any(one.time == instant for one in state.timeline.aborted) or session.was_cancelled(state, instant):
         return state, None
@@ -134,6 +135,16 @@ def find_plan(session: Session, instant: str) -> tuple[TableState, Instant | Non
             instant=instant,
             expected="a pending plan",
             next_step="it cannot be cancelled; `hudi-ops restore TABLE` returns the table to a savepoint",
+        )
+    if undone := undone_by(session.ctx.storage, state.config, state.timeline, instant):
+        raise InstantNotFound(
+            f"this instant was undone by {undone}",
+            table=state.config.name,
+            instant=instant,
+            expected="a pending plan",
+            found=undone,
+            next_step="nothing to cancel; `hudi-ops timeline TABLE` shows it",
+            other=undone.partition(" ")[2],
         )
     raise InstantNotFound(
         "no such instant", table=state.config.name, instant=instant, expected="a pending plan", next_step=_LIST
@@ -190,16 +201,27 @@ def _not_said(entry: Plan | None, found: Instant) -> tuple[str, str]:
     return f"this {found.action} was not planned as cancellable", f"{forced} cancels it all the same"
 
 
-def refuse_committed(state: TableState, instant: str) -> None:
-    """Refuse to cancel a plan that completed.
+def refuse_committed(session: Session, state: TableState, instant: str) -> None:
+    """Refuse to cancel an instant that completed.
 
     Raises:
-        AlreadyCommitted: always.
+        AlreadyCommitted: always; says whether it was a plan.
     """
+    found = state.timeline.find(instant)
+    is_done = found is not None and found.is_completed
+    is_read = found is not None and is_done and found.is_write
+    metadata = session.commits.metadata(state.timeline, found) if found is not None and is_read else None
+    is_service = metadata is not None and (metadata.is_merge or metadata.operation == "CLUSTER")
+    was_planned = found is None or found.action in SERVICE_ACTIONS or is_service
     raise AlreadyCommitted(
-        "the plan completed: its files are part of the table",
+        "the plan completed: its files are part of the table"
+        if was_planned
+        else f"this {found.kind if found is not None else 'instant'} is complete, and was never a plan",
         table=state.config.name,
         instant=instant,
         expected="a pending plan",
-        next_step="nothing to cancel; `hudi-ops timeline TABLE` shows it",
+        found=str(found) if is_done else "an instant that has completed since",
+        next_step="nothing to cancel; `hudi-ops timeline TABLE` shows it"
+        if was_planned or metadata is None
+        else "a completed write stays; `hudi-ops restore TABLE` returns the table to a savepoint",
     )

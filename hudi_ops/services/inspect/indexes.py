@@ -31,7 +31,8 @@ class IndexState(Result):
 
     Attributes:
         name: its partition of the metadata table.
-        state: `listed`, `announced`, `being built`, `planned`, `partly dropped`, `absent` or `not possible`.
+        state: `listed`, `announced`, `being built`, `left` (begun, and no process executes it), `planned`, `partly dropped`,
+            `absent` or `not possible`.
         file_groups: number of its file groups on storage.
         bytes: size of its files.
         lag: completed writes that it lacks; None: not listed.
@@ -103,7 +104,8 @@ def show_indexes(session: Session) -> tuple[IndexState, ...]:
         elif name in state.config.metadata_partitions_inflight:
             word = "announced"
         elif plan_time:
-            word = "being built" if checkpoint is not None else "planned"
+            is_run = checkpoint is not None and bool(_executor(session, plan_time))
+            word = "being built" if is_run else "left" if checkpoint is not None else "planned"
         else:
             is_rest = one is not None and one.bytes and name not in dropped
             word = "partly dropped" if is_rest else "not possible" if why else "absent"

@@ -19,6 +19,11 @@ from hudi_ops.timeline.content.plans import (
 )
 
 
+def result_note(said: object) -> str:
+    """Return the summary of a result: that of an index build has the form of its plan."""
+    return note_of(said).replace("will build ", "built ", 1) if isinstance(said, IndexPlan) else note_of(said)
+
+
 @singledispatch
 def note_of(said: object) -> str:
     """Return the summary of a plan or result; empty for other values."""
@@ -79,7 +84,7 @@ def _savepoint(said: Savepoint) -> str:
 
 @note_of.register
 def _index(said: IndexPlan) -> str:
-    return "builds " + ", ".join(f"{name} up to {instant}" for name, instant in said.partitions)
+    return "will build " + ", ".join(f"{name} up to {instant}" for name, instant in said.partitions)
 
 
 def _files(files: FilesByPartition) -> str:

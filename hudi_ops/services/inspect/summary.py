@@ -17,7 +17,7 @@ from hudi_ops.metadata.reader.listing import open_listing
 from hudi_ops.metadata.reader.table import MetadataTable
 from hudi_ops.read.prune import with_metadata
 from hudi_ops.services.base.result import Result
-from hudi_ops.services.inspect.notes import note_of
+from hudi_ops.services.inspect.notes import note_of, result_note
 from hudi_ops.services.inspect.sizes import sizes_by_reason
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
@@ -234,7 +234,7 @@ class _Reader:
                 return plain if metadata is None else _counted(plain, metadata)
             result = read_result(self.storage, self.timeline, instant)
             plan = read_plan(self.storage, self.timeline, instant) if result is None else None
-            note = note_of(result if result is not None else plan)
+            note = result_note(result) if result is not None else note_of(plan)
         except (Corrupt, NotFound) as error:
             # Users list instants when a file is damaged: one bad file must not hide the others.
             note = f"cannot be read: {error.what}"
@@ -277,7 +277,7 @@ def _archived_row(old: ArchivedInstant) -> TimelineRow:
     try:
         if old.action in WRITE_ACTIONS and old.metadata:
             return _counted(plain, CommitMetadata.from_bytes(old.metadata, f"archived {old.time}"))
-        note = note_of(decode_result(old.action, old.metadata, f"archived {old.time}") if old.metadata else None)
+        note = result_note(decode_result(old.action, old.metadata, f"archived {old.time}") if old.metadata else None)
     except Corrupt as error:
         note = f"cannot be read: {error.what}"
     return replace(plain, note=note)

@@ -27,6 +27,7 @@ from hudi_ops.services.clean.earlier import RETAIN_KEY
 from hudi_ops.services.clean.policy import Policy
 from hudi_ops.services.clean.result import CleanOutcome
 from hudi_ops.services.clean.service import CLEAN
+from hudi_ops.services.indexing.behind import drop_if_behind
 from hudi_ops.services.write.ingest import IngestResult
 from hudi_ops.services.write.remove import RemovalResult
 from hudi_ops.timeline.content.plans import CleanPlan, CleanResult, read_plan, read_result
@@ -48,6 +49,8 @@ FILES_MAX = 1_000
 def written(session: Session, attempt: Callable[[float], R]) -> R:
     """Write with retries; then clean and archive the table, where that is automatic and due.
 
+    A metadata table that lacks writes of other programs is dropped.
+
     Args:
         session: of this process.
         attempt: one try of the write; receives the start time of the first.
@@ -58,7 +61,8 @@ def written(session: Session, attempt: Callable[[float], R]) -> R:
     result = retried(session, attempt)
     if result.instant is None:
         return result
-    lines = keep_small(session)
+    behind: str = drop_if_behind(session, result.instant)
+    lines: tuple[str, ...] = (*((behind,) if behind else ()), *keep_small(session))
     return replace(result, automatic=lines) if lines else result
 
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from hudi_ops.clock import TOLERANCE_MS
 from hudi_ops.errors import InvalidRequest, Unavailable
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.log.commit_log import Log
 from hudi_ops.timeline.names import ahead_ms, instant_of_ms, ms_of_instant, newest_of
 
-CLOCK_AHEAD_MS_MAX = 60_000
+CLOCK_AHEAD_MS_MAX = 2 * TOLERANCE_MS
 """Longest time in ms by which the table's newest time may be ahead of this clock; beyond it, decisions are refused."""
+ACCEPTING = (
+    "where no writer of Apache Hudi shares the table, --accept-future-instants goes on behind it, and so does "
+    "accept_future_instants: true under `conflicts` of the table in tables.yaml (in Python, of ConflictSettings)"
+)
+"""Advice for a table whose newest instant lies in the future."""
 
 
 def known_times(timeline: Timeline, log: Log | None) -> frozenset[str]:
@@ -44,10 +50,10 @@ def next_after(times: frozenset[str], now_ms: int, table: str, zone: str, *, fol
             instant=newest,
             expected=f"a clock at or after {newest}",
             found=f"{now}, in zone {zone}",
-            next_step="set this machine's clock (NTP), or wait until it has passed that instant; where a writer's clock was wrong "
-            "and no writer of Apache Hudi shares the table, --accept-future-instants goes on behind it, and so does "
-            "accept_future_instants: true under `conflicts` of the table in tables.yaml (in Python, of ConflictSettings)",
+            next_step="set this machine's clock (NTP), or wait until it has passed that instant; where the clock of a writer was "
+            f"wrong: {ACCEPTING}",
             setting="conflicts.accept_future_instants",
+            behind_ms=behind_ms,
         )
     return instant_of_ms(ms_of_instant(newest) + 1)
 

@@ -9,7 +9,7 @@ import pytest
 
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.config.conflict_settings import ConflictSettings
-from hudi_ops.errors import Cancelled, Conflict, Unsupported
+from hudi_ops.errors import Busy, Cancelled, Conflict, Unsupported
 from hudi_ops.services.clustering.layout import SORT_AND_SIZE
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
@@ -228,16 +228,54 @@ def test_a_running_write_that_may_touch_everything_is_waited_for(storage: Memory
     waited_s = []
 
     def execute() -> None:
-        before_s = clock.monotonic_s()
-        with pytest.raises(Conflict, match="is under way and touches the same"):
-            table_of(storage, clock, "executor").clustering.execute(instant=plan)
-        waited_s.append(clock.monotonic_s() - before_s)
+        executor = table_of(storage, clock, "executor")
+        for _ in range(2):
+            before_s = clock.monotonic_s()
+            with pytest.raises(Conflict, match="is under way and touches the same"):
+                executor.clustering.execute(instant=plan)
+            waited_s.append(clock.monotonic_s() - before_s)
 
     move = MoveBefore("inflight", execute)
     table_of(FaultyStorage(storage, move), clock, "writer").ingest(UPDATE)
     assert 10 <= waited_s[0] < 12
+    assert waited_s[1] < 1, "a process waits once for a write that does not move"
     assert table_of(storage, clock, "executor").clustering.execute(instant=plan).left_out == 1
     settled(storage, clock, AFTER_UPDATE)
+
+
+@pytest.mark.parametrize("parts", [1, 2], ids=["at once", "one after the other"])
+def test_writes_leave_something_of_a_plan_that_is_not_cancellable(clock: ManualClock, parts: int) -> None:
+    """What remains of it completes; a write that would take the last of it is refused before it writes anything."""
+    storage = made(DEFINITION, FIRST)
+    plan = table_of(storage, clock, "planner").clustering.plan(sort_by="value", cancel="never").instant
+    halves = [ALL.filter(pc.equal(ALL["part"], part)) for part in ("p0", "p1")]
+    if parts == 2:
+        table_of(storage, clock, "first").ingest(halves[0])
+    faulty = FaultyStorage(storage)
+    with pytest.raises(Busy, match=f"clustering {plan}") as refused:
+        table_of(faulty, clock, "last").ingest(halves[1] if parts == 2 else ALL)
+    assert f"`hudi-ops cancel TABLE {plan} --force`" in refused.value.next_step
+    assert not any(point.startswith("put:part=") for point in faulty.history), "no file was written in vain"
+    done = table_of(storage, clock, "executor").clustering.execute(instant=plan)
+    assert (done.completion_time is not None, bool(done.left_out)) == (True, parts == 2)
+    table_of(storage, clock, "last").ingest(ALL)
+    settled(storage, clock, AFTER_ALL)
+
+
+def test_a_write_beside_a_plan_that_it_must_not_end_is_refused_before_it_writes(clock: ManualClock) -> None:
+    """It waits once for the plan to complete; a plan that nobody executes costs later writes of the process no time."""
+    storage = made(DEFINITION, FIRST)
+    table_of(storage, clock, "planner").clustering.plan(sort_by="value", cancel="never", on_overlap="cancel")
+    faulty = FaultyStorage(storage)
+    writer = table_of(faulty, clock, "writer")
+    waited_s = []
+    for _ in range(2):
+        before_s = clock.monotonic_s()
+        with pytest.raises(Busy, match="is pending on the same file groups"):
+            writer.ingest(UPDATE)
+        waited_s.append(clock.monotonic_s() - before_s)
+    assert (10 <= waited_s[0] < 12, waited_s[1] < 1) == (True, True)
+    assert not any("commit.requested" in point or "put:part=" in point for point in faulty.history)
 
 
 def test_two_executors_never_both_complete(storage: MemoryStorage, clock: ManualClock) -> None:

@@ -45,6 +45,21 @@ def test_a_plan_is_listed_cancelled_and_listed_as_aborted(logged: str, home: Pat
     assert call("verify", path, "--json").json["findings"] == []
 
 
+def test_a_plan_that_lost_to_a_write_is_no_error(home: Path, call: Callable[..., Any]) -> None:
+    path = str(home / "tables" / "lost")
+    table = Table.create(path, name="lost", record_key=["id"], schema="id string, v long")
+    table.ingest(pa.table({"id": ["a", "b"], "v": [0, 0]}))
+    plan = call("cluster", path, "plan", "--sort-by", "v", "--on-overlap", "cancel", "--json").json["instant"]
+    write = table.ingest(pa.table({"id": ["a"], "v": [1]}))
+    assert write.ended_plans == (plan,)
+    told = call("cluster", path, "execute", "--instant", plan)
+    assert (told.code, told.err) == (0, "")
+    assert f"{write.instant} wrote to the same file groups first; plan again" in told.out
+    assert call("cluster", path, "execute", "--instant", plan, "--json").json["completion_time"] is None
+    refused = call("cancel", path, str(write.instant), "--json")
+    assert (refused.code, "never a plan" in refused.json["message"]) == (2, True)
+
+
 def test_a_request_alone_leaves_the_plan_to_the_next_write(logged: str, home: Path, call: Callable[..., Any]) -> None:
     path = str(home / "tables" / "logged")
     asked = call("cancel", path, logged, "--request-only", "--json").json

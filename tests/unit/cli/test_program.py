@@ -35,6 +35,19 @@ def test_help_loads_nothing_heavy() -> None:
     assert done.stdout.splitlines()[-1] == "[] {0}", done.stderr
 
 
+def test_no_command_loads_pandas(trips: Path) -> None:
+    """Arrow would import it for the first value that it converts, which takes a second; other importers get it."""
+    program = (
+        "import atexit, sys\n"
+        "from hudi_ops.cli.main import run\n"
+        "atexit.register(lambda: print('pandas' in sys.modules, __import__('pandas').__name__))\n"
+        "run()\n"
+    )
+    for words in (["verify", str(trips), "--deep", "--index"], ["read", str(trips), "--where", "ts > 0"]):
+        done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=120)
+        assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "False pandas"), done.stderr
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_tells_the_purpose_and_shows_examples(call: Callable[..., Any], command: str) -> None:
     answer = call(command, "--help")

@@ -1,4 +1,4 @@
-"""Long work shows its progress on a terminal, and nothing with --json or in a pipe."""
+"""Long work shows its progress: a bar on a terminal, lines in pipes and logs, none of them for short work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from hudi_ops import Table
-from hudi_ops.engine.progress import Progress
+from hudi_ops.cli.progress import watching
+from hudi_ops.engine.progress import Progress, ProgressLines
 from hudi_ops.verify import verify_table
 from tests.unit.cli.terminal import at_terminal
 
@@ -37,7 +38,17 @@ def test_a_terminal_shows_what_is_done_of_the_total(
     assert "%" not in seen
 
 
-def test_nothing_is_shown_in_a_pipe(trips: Path, program: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_pipe_gets_lines(capsys: pytest.CaptureFixture[str], as_json: bool) -> None:
+    with watching("compacting trips", as_json=as_json) as tell:
+        lines = getattr(tell, "__self__", None)
+        assert isinstance(lines, ProgressLines)
+        tell(Progress("file slices", 1, 4))
+        assert lines.line().startswith("compacting trips: file slices 1 of 4, ")
+    assert capsys.readouterr() == ("", ""), "short work says nothing"
+
+
+def test_short_work_shows_nothing_in_a_pipe(trips: Path, program: Callable[..., Any]) -> None:
     answer = program("read", "trips", "--output", "rows.parquet")
     assert (answer.code, answer.err) == (0, "")
 

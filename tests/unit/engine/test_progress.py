@@ -7,14 +7,16 @@ often they are read, and threads that add at the same time.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from queue import Empty, Queue
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from hudi_ops.engine.local import LocalEngine
-from hudi_ops.engine.progress import Progress, Tally
+from hudi_ops.engine.progress import Progress, ProgressLines, Tally
 from hudi_ops.services.base.waves import run_tasks
+from hudi_ops.testing.clock import ManualClock
 
 UNITS = 400
 
@@ -72,3 +74,32 @@ def test_several_units_are_told_together(told: list[Progress]) -> None:
     tally.add(7, 3)
     tally.add(1, 2)
     assert told == [Progress("files", 3, 5, 7), Progress("files", 5, 5, 8)]
+
+
+def test_a_log_gets_lines_with_what_is_done_and_left() -> None:
+    clock = ManualClock(0)
+    lines = ProgressLines("compacting trips", print, clock)
+    assert lines.line() == "compacting trips: 0 s so far"
+    clock.advance_ms(40_000)
+    lines.tell(Progress("file slices", 1, 4))
+    assert lines.line() == "compacting trips: file slices 1 of 4, 40 s so far, about 120 s left"
+    clock.advance_ms(40_000)
+    lines.tell(Progress("file slices", 2, 4, 3_000, 4_000, "waits"))
+    said = "file slices 2 of 4 (3,000 of 4,000 bytes), 80 s so far, about 27 s left, waits"
+    assert lines.line() == f"compacting trips: {said}"
+    clock.advance_ms(20_000)
+    lines.tell(Progress("file slices", 4, 4))
+    assert lines.line() == "compacting trips: file slices 4 of 4, 100 s so far"
+    lines.tell(Progress("records", 1, 2))
+    clock.advance_ms(5_000)
+    assert "about 5 s left" in lines.line(), "each kind of work has a rate of its own"
+
+
+def test_one_long_step_is_not_silent() -> None:
+    said: Queue[str] = Queue()
+    with ProgressLines("verifying trips", said.put, every_s=0.01):
+        assert said.get(timeout=60).startswith("verifying trips: ")
+    while not said.empty():
+        said.get()
+    with pytest.raises(Empty):
+        said.get(timeout=0.05)

@@ -100,6 +100,20 @@ def test_pending_plans_say_what_they_are_about(opened):
     ]
 
 
+def test_a_planned_index_build_has_not_built_anything(tmp_path):
+    table = Table.create(str(tmp_path / "t"), name="t", record_key=["id"], schema="id string")
+    table.ingest(pa.table({"id": ["a"]}))
+    plan = table.indexing.plan(partitions=["bloom_filters"]).instant
+    storage = table.context.storage
+    states = {one.name: one.state for one in table.indexing.show()}
+    assert (describe_timeline(storage)[-1].note.partition(" up to ")[0], states["bloom_filters"]) == (
+        "will build bloom_filters",
+        "planned",
+    )
+    table.indexing.execute(instant=plan)
+    assert describe_timeline(storage)[-1].note.startswith("built bloom_filters up to ")
+
+
 def test_slices_after_compaction_and_clustering(opened):
     compacted = describe_table(opened("v8_trips_8i3u1d_mor"))
     assert (compacted.file_groups, compacted.base_files, compacted.log_files) == (3, 3, 1)

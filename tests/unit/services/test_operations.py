@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from hudi_ops.config.definition import IndexName
 from hudi_ops.errors import Busy, InvalidRequest
 from hudi_ops.formats.avro import container as avro
 from hudi_ops.formats.timeline.timeline_schemas import REQUESTED_REPLACE_METADATA
@@ -83,6 +84,22 @@ def test_bulk_insert_adds_rows_without_looking_keys_up(table: Table) -> None:
     assert ("k0", "p0", 101) in shown(table)
     assert [one for one in shown(table) if one[0] in {"k0", "n2"}] == [("k0", "p0", 101), ("n2", "p9", 4)]
     healthy(table)
+
+
+@pytest.mark.parametrize(
+    ("index", "upserted", "deleted"),
+    [("bucket", [3], []), ("simple", [3, 3], []), ("bloom", [3, 3], []), ("record_index", [1, 3], [1])],
+)
+def test_a_doubled_key_is_made_one_by_the_bucket_index_alone(
+    tmp_path: Path, index: IndexName, upserted: list[int], deleted: list[int]
+) -> None:
+    """As docs/tables.md says under "Write rows"."""
+    table = Table.create(str(tmp_path / "t"), name="t", record_key="id", schema="id string, n int", index=index)
+    for number, operation in ((1, "bulk_insert"), (2, "bulk_insert"), (3, "upsert")):
+        table.ingest(pa.table({"id": ["a"], "n": pa.array([number], pa.int32())}), operation)
+    assert sorted(table.read(["n"])["n"].to_pylist()) == upserted
+    table.ingest(pa.table({"id": ["a"]}), "delete")
+    assert table.read(["n"])["n"].to_pylist() == deleted
 
 
 def test_bulk_insert_of_rows_that_delete_writes_nothing(table: Table) -> None:

@@ -14,10 +14,11 @@ from dataclasses import replace
 from itertools import compress
 from typing import Any
 
-from hudi_ops.clock import Clock
 from hudi_ops.commit.undo.plan_cancels import without_waiting
 from hudi_ops.commit.undo.rollback_files import delete_files
 from hudi_ops.concurrency.conflicts import Contender, refuse_completed
+from hudi_ops.concurrency.vain_waits import note_vain_wait, waited_in_vain
+from hudi_ops.context import TableContext
 from hudi_ops.errors import Conflict, Overtaken
 from hudi_ops.services.base.service import Run, TableService
 from hudi_ops.timeline.content.footprint import Footprint
@@ -35,18 +36,23 @@ Service = TableService[Any, Any, Any, Any, Any, Any, Any]
 class Waits:
     """Wait for running writes that a service gives way to, to keep its finished work.
 
-    Most such writes complete, or announce what they touch, within a moment. All waits together take at most `limit_s`.
+    Most such writes complete, or announce what they touch, within a moment. All waits together take at most `limit_s`, and a write
+    that the process has waited for in vain gets none.
     """
 
-    def __init__(self, clock: Clock, limit_s: float) -> None:
-        self._clock, self._left_s, self._next_s = clock, limit_s, FIRST_WAIT_S
+    def __init__(self, ctx: TableContext, limit_s: float) -> None:
+        self._ctx, self._left_s, self._next_s = ctx, limit_s, FIRST_WAIT_S
 
     def for_running(self, conflict: Conflict) -> bool:
         """Wait after a conflict with a running write; return False for others, or when time is up."""
-        if conflict.details.get("other_stage") != "running" or self._left_s <= 0:
+        other = conflict.details.get("other", "")
+        if conflict.details.get("other_stage") != "running" or waited_in_vain(self._ctx, other):
+            return False
+        if self._left_s <= 0:
+            note_vain_wait(self._ctx, other)
             return False
         wait_s = min(self._next_s, self._left_s)
-        self._clock.sleep_s(wait_s)
+        self._ctx.clock.sleep_s(wait_s)
         self._left_s -= wait_s
         self._next_s *= 2
         return True
