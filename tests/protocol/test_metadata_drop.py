@@ -80,7 +80,7 @@ def test_what_a_killed_drop_left_is_shown_and_a_recovery_deletes_it(base, names)
         drop(FaultyStorage(storage, DiesBefore(f"delete:{FOLDER}")), clock, "killed", names)
     table = table_of(storage, clock, "user")
     gone = sorted(names or EVERY)
-    assert [one.name for one in table.indexing.show() if one.state == "left"] == gone
+    assert [one.name for one in table.indexing.show() if one.state == "partly dropped"] == gone
     assert table.recover().metadata_files > 0
     held = {info.path.split("/")[2] for info in storage.list(FOLDER)} - {".hoodie"}
     assert held == (set(EVERY) - set(gone) if names else set())
