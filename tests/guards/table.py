@@ -786,13 +786,6 @@ GUARDS = [
         "services/resize/test_metadata_builds.py",
     ),
     _row(
-        "a build whose log files an aborted resize deleted looks again",
-        "services/indexing/filling/build.py",
-        " or bool(build.seen.undone_ahead(state))",
-        "",
-        "protocol/test_build_beside_resize.py",
-    ),
-    _row(
         "a build waits until a cancelled resize is removed",
         "services/indexing/wanted.py",
         "            _refuse_undone_resize(session, state, instant.time)\n",
