@@ -231,8 +231,9 @@ def _refuse_null(column: pa.Array, field: str) -> None:
 
 
 def _refuse_ambiguous(text: pa.Array, field: str, following: str | None) -> None:
-    """Refuse a text that holds the beginning of the next field, or that stands for an empty string or a null.
+    """Refuse a text that makes a key ambiguous.
 
+    It holds the beginning of the next field, or stands for an empty string or a null.
     In other keys, the next field begins at the first text that looks like its beginning, so that one row alone makes each key.
 
     Raises:
