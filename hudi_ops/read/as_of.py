@@ -15,8 +15,8 @@ from hudi_ops.timeline.names import instant_of_ms, is_instant, parse_instant
 from hudi_ops.timeline.settings.settings_check import parsed_config
 from hudi_ops.timeline.state import CommitReader
 
-_EASTERNMOST = "Pacific/Kiritimati"
-"""Time zone in which instants are the largest: a table in local time need not say its zone."""
+_EASTERNMOST_MS = 14 * 3_600_000
+"""Largest offset of a time zone from UTC: a table in local time need not say its zone, and a machine need not know zones."""
 
 
 def as_of_restore(storage: Storage, timeline: Timeline, as_of: str | None) -> str | None:
@@ -60,9 +60,11 @@ def refuse_future(config: TableConfig, timeline: Timeline, time: str | None, clo
     Raises:
         InvalidRequest: it lies above the table's newest time and more than the clocks' tolerance above the present.
     """
-    zone = _EASTERNMOST if config.is_in_local_time else "UTC"
-    limit = max(instant_of_ms(clock.now_ms() + CLOCK_AHEAD_MS_MAX, zone), timeline.newest_time)
-    if time is not None and time > limit:
+    if time is None:
+        return
+    ahead_ms = CLOCK_AHEAD_MS_MAX + (_EASTERNMOST_MS if config.is_in_local_time else 0)
+    limit = max(instant_of_ms(clock.now_ms() + ahead_ms), timeline.newest_time)
+    if time > limit:
         raise InvalidRequest(
             f"{time} lies in the future: it cannot be told yet what will have completed by then",
             table=config.name,

@@ -140,7 +140,7 @@ def as_double(number: Number, kind: pa.DataType) -> Number:
         raise InvalidRequest(
             f"a number in the filter is too large for {'FLOAT' if kind == pa.float32() else 'DOUBLE'}",
             expected="at most 3.4e38 for FLOAT, 1.7e308 for DOUBLE",
-            found=f"about 1e{len(str(math.floor(abs(number.value)))) - 1}",
+            found=text_of(number)[:80],
         ) from None
 
 

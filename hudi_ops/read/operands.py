@@ -222,8 +222,10 @@ def _of_number(number: Number) -> Operand:
     # A finite decimal has no more digits after its point than its denominator has binary ones.
     while value.denominator != 1 and scale < _DIGITS_MAX:
         value, scale = value * 10, scale + 1
-    digits = max(len(str(abs(value.numerator))), scale)
-    if number.is_double or value.denominator != 1 or digits > _DIGITS_MAX:
+    # Python makes no text of a number of thousands of digits, as products of literals may be.
+    is_long = abs(value.numerator) >= 10**_DIGITS_MAX
+    digits = _DIGITS_MAX if is_long else max(len(str(abs(value.numerator))), scale)
+    if number.is_double or value.denominator != 1 or is_long:
         (found,) = values_of(pa.float64(), [float(as_double(number, pa.float64()).value)])
         return Operand(pc.scalar(found), pa.float64(), ())
     kind = _decimal(digits, scale)

@@ -356,7 +356,7 @@ def request_of(
     """Return the request of a caller, whose filter is SQL text or an expression.
 
     Raises:
-        InvalidRequest: the text is no filter, the limit is negative, or there is no such type of query or listing.
+        InvalidRequest: the text is no filter, a name no text, the limit negative, or there is no such type of query or listing.
     """
     if limit is not None and not 0 <= limit <= _LIMIT_MAX:
         what = "limit must not be negative" if limit < 0 else "limit is above the number of rows that a table can have"
@@ -369,6 +369,14 @@ def request_of(
         )
     wanted = parse_where(where) if isinstance(where, str) else where
     names = tuple(columns) if columns is not None else None
+    if wrong := [name for name in names or () if not isinstance(name, str)]:
+        raise InvalidRequest(
+            f"{wrong[0]!r} is not the name of a column",
+            expected="names as text",
+            found=type(wrong[0]).__name__,
+            next_step="pass the names of columns as texts of Python",
+            field="columns",
+        )
     return ReadRequest(
         names, wanted, as_of, limit, cast(QueryType, query), listing_choice(listing), meta_columns=meta_columns
     )

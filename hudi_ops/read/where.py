@@ -94,6 +94,8 @@ def parse_where(text: str) -> Filter:
     Raises:
         InvalidRequest: the text does not parse, is nested too deeply, or uses any other part of SQL.
     """
+    if not text.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in text):
+        _raise_unparsed(repr(text), "half of a character (a lone surrogate)")
     try:
         tree = _tree(text)
     except RecursionError:

@@ -16,7 +16,7 @@ from hudi_ops.sources.refusal import UNREADABLE, open_text, source_format, unrea
 from hudi_ops.sources.source import refuse_changed
 from hudi_ops.sources.text.csv_quotes import refuse_bad_quotes
 from hudi_ops.sources.text.json_maps import MapsAsLists, has_map
-from hudi_ops.sources.text.json_scan import BoundedDepth, WholeLines
+from hudi_ops.sources.text.json_scan import BoundedDepth, NoNullLines, WholeLines
 from hudi_ops.sources.text.text_source import json_type
 from hudi_ops.storage.protocol import FileInfo, Storage
 
@@ -90,7 +90,7 @@ def _json_schema(body: pa.NativeFile, table: pa.Schema, block_bytes: int | None)
     )
     blocks = pajson.ReadOptions(block_size=block_bytes)
     # A level of a list and of a record is one of the text; the row is one, too.
-    bounded: WholeLines = BoundedDepth(body, MAX_LEVELS)
+    bounded: WholeLines = BoundedDepth(NoNullLines(body), MAX_LEVELS)
     if any(has_map(field.type) for field in table):
         bounded = MapsAsLists(bounded, table)
     found = pajson.read_json(pa.PythonFile(bounded, mode="r"), read_options=blocks, parse_options=options).schema

@@ -14,12 +14,14 @@ from itertools import chain, repeat
 from numbers import Integral, Real
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
+
 from hudi_ops.errors import InvalidRequest
 
 C = TypeVar("C")
 _SHOWN_MAX = 60
 _MODULES = re.compile(r"\b(?:[a-z_]+\.)+(?=[A-Z])")
-_NUMBERS: Mapping[Any, type] = {bool: bool, int: Integral, float: Real}
+_NUMBERS: Mapping[Any, Any] = {bool: (bool, np.bool_), int: Integral, float: Real}
 
 
 def checks_types(cls: type[C]) -> type[C]:

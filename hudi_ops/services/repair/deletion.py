@@ -7,7 +7,7 @@ from hudi_ops.commit.undo.rollback import roll_back
 from hudi_ops.commit.undo.rollback_files import delete_files, delete_own_notes, delete_pending
 from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.concurrency.markers import delete_markers, list_markers
-from hudi_ops.files.names import parse_data_file
+from hudi_ops.files.names import parse_data_file, writer_of_child_log
 from hudi_ops.services.recovery.attempts import rollback_write
 from hudi_ops.services.repair.owners import Gone, Left, cancelled, ended
 from hudi_ops.timeline.content.archived import archived_writes
@@ -96,7 +96,9 @@ def delete_unnamed(session: Session, where: str, abandoned: bool) -> str:
     instant, state = _writer_of(where), session.loader.load()
     found = state.timeline.find(instant)
     archived = archived_writes(session.ctx.storage, state.config, frozenset({instant})) if found is None else iter(())
-    metadata = next((said for _, said in archived), None)
+    past, metadata = next(archived, (None, None))
+    if past is not None and past.action == "replacecommit" and ".log." in where:
+        _refuse_named_beside(session, state, where)
     if metadata is None and (found is None or not found.is_completed):
         return delete_unknown(session, where, abandoned)
     if found is not None:
@@ -106,6 +108,25 @@ def delete_unnamed(session: Session, where: str, abandoned: bool) -> str:
         raise Left(f"{found or instant} names it")
     delete_files(session.ctx.storage, [where], foreign=True)
     return f"deleted a file of {instant}, which does not name it"
+
+
+def _refuse_named_beside(session: Session, state: TableState, where: str) -> None:
+    """Refuse to delete a log file of an archived resize that another write may name.
+
+    The resize itself never names it.
+
+    Raises:
+        Left: a write on the timeline names it, or its writer cannot be told.
+    """
+    named = parse_data_file(where.rpartition("/")[2])
+    if named is None or writer_of_child_log(named) is None:
+        raise Left(
+            f"{where} stays: it lies below an archived resize, and its name does not tell which write put it there"
+        )
+    for write in state.timeline.completed_writes:
+        metadata = session.commits.metadata(state.timeline, write)
+        if metadata is not None and any(stat.path.lstrip("/") == where for stat in metadata.stats):
+            raise Left(f"{write} names it, and the resize that made its bucket is archived")
 
 
 def delete_notes(session: Session, where: str, abandoned: bool) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -12,6 +13,11 @@ Places: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _QUOTE, _BACKSLASH = b'"\\'
+_NULL_FIRST = re.compile(rb"\n(?:\xef\xbb\xbf)?[ \t\r]*null")
+_NULL_LINE = re.compile(rb"[^,:\[\s]\s*" + _NULL_FIRST.pattern)
+"""A null at the beginning of a line, and outside any object: within one, a comma, a colon or a bracket comes before it."""
+
+_TAIL_BYTES = 256
 _IS_TOKEN = np.zeros(256, bool)
 _IS_TOKEN[list(b"{}[],:")] = True
 
@@ -49,10 +55,40 @@ def tokens_of(data: npt.NDArray[np.uint8]) -> Tokens:
     return Tokens(at, kind, np.cumsum(step), quotes)
 
 
+class NoNullLines:
+    """Bytes of a JSON file up to the first line that is `null` instead of an object.
+
+    Arrow's reader would end the process if such a line begins a block. It refuses other values by itself.
+    """
+
+    def __init__(self, body: pa.NativeFile) -> None:
+        self._body = body
+        self._tail = b"}\n"
+        self.closed = False
+
+    def read(self, size_bytes: int = -1) -> bytes:
+        """Return the next bytes.
+
+        Raises:
+            ArrowInvalid: a line in them is `null`.
+        """
+        block: bytes = self._body.read(size_bytes)
+        text = self._tail + block
+        if _NULL_FIRST.search(text) and _NULL_LINE.search(text):
+            raise pa.ArrowInvalid("a line is null, not an object")
+        self._tail = text[-_TAIL_BYTES:]
+        return block
+
+    def close(self) -> None:
+        """Close the file."""
+        self.closed = True
+        self._body.close()
+
+
 class WholeLines:
     """Bytes of a file for Arrow's reader, changed or checked some whole lines at a time."""
 
-    def __init__(self, body: pa.NativeFile | WholeLines) -> None:
+    def __init__(self, body: pa.NativeFile | NoNullLines | WholeLines) -> None:
         self._body = body
         self._held, self._ready, self._is_at_end = b"", b"", False
         self.closed = False
@@ -88,7 +124,7 @@ class BoundedDepth(WholeLines):
     Arrow's reader would end the process.
     """
 
-    def __init__(self, body: pa.NativeFile, depth_max: int) -> None:
+    def __init__(self, body: pa.NativeFile | NoNullLines, depth_max: int) -> None:
         super().__init__(body)
         self._depth_max = depth_max
 

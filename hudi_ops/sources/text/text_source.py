@@ -16,6 +16,7 @@ from hudi_ops.sources.casts import first_infinite
 from hudi_ops.sources.runs import Run, runs_of
 from hudi_ops.sources.text.csv_quotes import HEXADECIMAL, CheckedBody, refuse_bad_quotes
 from hudi_ops.sources.text.json_maps import MapsAsLists, has_map
+from hudi_ops.sources.text.json_scan import NoNullLines, WholeLines
 
 _BLOCKS_BYTES = (1 << 20, 1 << 24, 1 << 28, 2**31 - 1)
 """Block sizes of the readers. A row larger than a block is no error of the source: the next size is tried."""
@@ -212,9 +213,11 @@ def _open_json(body: pa.NativeFile, schema: pa.Schema, block_bytes: int, unexpec
         explicit_schema=pa.schema([*known, *((name, pa.string()) for name in META_COLUMNS)]),
         unexpected_field_behavior=unexpected,
     )
+    objects: NoNullLines | WholeLines = NoNullLines(body)
     if any(has_map(field.type) for field in schema):
-        body = pa.PythonFile(MapsAsLists(body, schema), mode="r")
-    return pajson.open_json(body, read_options=pajson.ReadOptions(block_size=block_bytes), parse_options=options)
+        objects = MapsAsLists(objects, schema)
+    source = pa.PythonFile(objects, mode="r")
+    return pajson.open_json(source, read_options=pajson.ReadOptions(block_size=block_bytes), parse_options=options)
 
 
 def json_type(kind: pa.DataType) -> pa.DataType:

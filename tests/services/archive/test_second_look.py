@@ -11,6 +11,8 @@ from hudi_ops.commit.recover.sweep import note_path
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.concurrency.markers import FOLDER, put_marker
 from hudi_ops.config.requests import ArchiveRequest
+from hudi_ops.services.repair.deletion import delete_unnamed
+from hudi_ops.services.repair.owners import Left
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
@@ -151,3 +153,19 @@ def test_verify_reports_a_late_file_of_an_archived_write_and_repair_removes_it(k
     table_of(storage, clock, "user").repair()
     assert storage.head(path) is None
     assert_whole(storage, clock, model)
+
+
+def test_repair_leaves_a_log_file_below_an_archived_resize_whose_writer_cannot_be_told() -> None:
+    """The resize never names it; the write that does may still be on the timeline."""
+    storage, clock, instant, path = completed("resize")
+    settle(storage, clock, 100)
+    archived(storage, clock, request=ALL_BUT_ONE)
+    folder, _, name = path.rpartition("/")
+    log = f"{folder}/.{name.partition('_')[0]}_{instant}.log.1_0-1-1"
+    storage.put(log, b"#HUDI#")
+    session = table_of(
+        storage, clock, "user"
+    )._session  # the repair of one finding, which `verify` has no reason to report here
+    with pytest.raises(Left, match="archived resize"):
+        delete_unnamed(session, log, abandoned=True)
+    assert storage.head(log) is not None

@@ -274,3 +274,19 @@ def test_base_files_with_int96_times_are_read_and_merged_at_microseconds(tmp_pat
     table.ingest(rows.slice(0, 1))
     assert table.read().sort_by("id").equals(rows)
     assert table.read(where="at > TIMESTAMP '9000-01-01 00:00:00'")["id"].to_pylist() == ["b"]
+
+
+@pytest.mark.parametrize("lines", ["null", "\n null\n", '\ufeffnull\n{"id": "a"}', '{"id": "a"}\nnull\n'])
+def test_a_null_in_place_of_an_object_is_refused_before_it_ends_the_process(tmp_path: Path, lines: str) -> None:
+    """Arrow's reader crashes on a block that begins with one."""
+    error = refused(table_of(tmp_path, "id string"), tmp_path / "a.json", lines)
+    assert "the line is null" in error.what or "null" in str(error)
+    with pytest.raises(HudiOpsError):
+        Table.create(tmp_path / "sampled", name="t", record_key="id", schema=tmp_path / "a.json")
+
+
+def test_a_null_within_an_object_of_several_lines_is_taken(tmp_path: Path) -> None:
+    table, file = table_of(tmp_path, "id string, n int, l array<int>"), tmp_path / "a.json"
+    file.write_text('{"id": "a", "n":\n null,\n"l": [\nnull,\n null]}\n')
+    table.ingest_file(file)
+    assert table.read().to_pylist() == [{"id": "a", "n": None, "l": [None, None]}]

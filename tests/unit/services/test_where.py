@@ -239,3 +239,9 @@ def test_a_name_with_a_qualifier_is_refused_and_not_cut(text: str) -> None:
 
 def test_a_column_whose_name_has_a_dot_is_written_in_quotes() -> None:
     assert parse_where('"s.id" = 2').columns == ("s.id",)
+
+
+@pytest.mark.parametrize("text", [f"id + {'*'.join(['1e400'] * 12)} > 1", "name = '\ud800'"])
+def test_what_python_cannot_write_as_text_is_refused_by_name(text: str) -> None:
+    with pytest.raises(InvalidRequest):
+        parse_where(text).bind(ROWS.schema)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hudi_ops.errors import InvalidRequest
@@ -20,6 +21,7 @@ WRONG: dict[str, tuple[Callable[[Table], Any], str, str]] = {
     "a time": (lambda table: table.read(as_of=dt.datetime(2024, 1, 1)), "as_of cannot be datetime", "str | None"),
     "columns": (lambda table: table.read("id"), "columns cannot be 'id'", "Sequence[str] | None"),
     "a column": (lambda table: table.read(["id", 5]), "columns cannot be ['id', 5]", "Sequence[str] | None"),
+    "a column of any iterable": (lambda table: table.read(iter([5])), "5 is not the name of a column", "names as text"),
     "a boolean": (lambda table: table.read(limit=True), "limit cannot be True", "int | None"),
     "too large": (lambda table: table.read(limit=10**23), "limit is above", "0 to 9223372036854775807"),
     "request": (
@@ -82,3 +84,7 @@ def test_iterables_and_numbers_of_other_libraries_are_taken(table: Table, tmp_pa
 
     assert table.read({"id": 1, "n": 2}.keys(), limit=np.int64(5)).column_names == ["id", "n"]
     assert table.indexing.costs("files")
+
+
+def test_numbers_and_booleans_of_numpy_are_taken(table: Table) -> None:
+    assert table.read(limit=np.int64(1), meta_columns=np.bool_(False)).num_columns == 2
