@@ -13,6 +13,9 @@ from importlib.machinery import ModuleSpec
 _CALLERS_OF_ARROW = frozenset({"hudi_ops", "pyarrow", "concurrent", "threading"})
 """Packages whose calls of Arrow import pandas; the last two call it in threads."""
 
+_SKIPPED = frozenset({__name__, "importlib._bootstrap", "importlib._bootstrap_external"})
+"""Modules whose frames lie between an import and the module that makes it."""
+
 
 class _WithoutPandas(MetaPathFinder):
     """Tell Arrow that there is no pandas; other modules, such as pyspark, import it."""
@@ -37,6 +40,6 @@ def leave_pandas_out() -> None:
 def _importer() -> str:
     """Return the top package of the module that imports."""
     frame = sys._getframe()
-    while frame.f_back is not None and frame.f_globals["__name__"] in {__name__, "importlib._bootstrap"}:
+    while frame.f_back is not None and frame.f_globals["__name__"] in _SKIPPED:
         frame = frame.f_back
     return str(frame.f_globals["__name__"]).partition(".")[0]

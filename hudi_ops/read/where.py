@@ -37,7 +37,7 @@ _ARITHMETIC: Final[Mapping[type[exp.Expression], str]] = {exp.Add: "+", exp.Sub:
 _ONE, _TWO = frozenset({"this"}), frozenset({"this", "expression"})
 READ: Final[Mapping[type[exp.Expression], frozenset[str]]] = {
     **dict.fromkeys((*_JOINS, *_COMPARISONS, *_ARITHMETIC), _TWO),
-    # Division is that of doubles by IEEE 754, whatever these say of whole numbers and of zero.
+    # Every division computes with doubles by IEEE 754: `typed` and `safe` change nothing.
     exp.Div: _TWO | {"typed", "safe"},
     exp.Is: _TWO | {"negate"},
     exp.Like: _TWO | {"negate"},

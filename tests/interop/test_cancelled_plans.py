@@ -15,6 +15,7 @@ from hudi_ops.clock import SystemClock
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.context import Owner
 from hudi_ops.storage.open import open_storage
+from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, FaultyStorage
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.settings.properties_file import load_config
@@ -39,11 +40,9 @@ SERVICES = {
 ROUNDS = bound(1, 3, 20)
 
 
-class LaterClock(SystemClock):
+def later_clock() -> ManualClock:
     """A clock by which the second look at files of aborted plans is due."""
-
-    def now_ms(self) -> int:
-        return super().now_ms() + EXPIRY_MS + 60_000
+    return ManualClock(SystemClock().now_ms() + EXPIRY_MS + 60_000, tick_ms=1)
 
 
 def dies_amid(table: Table, path: Path) -> None:
@@ -104,7 +103,7 @@ def test_apache_hudi_goes_on_beside_aborted_plans(
     assert theirs > 0
     assert not {one["time"] for one in apache_hudi.timeline(path)["instants"]} & {*aborted}
     table = Table.open(str(path))
-    Table(replace(table.context, clock=LaterClock())).recover()
+    Table(replace(table.context, clock=later_clock())).recover()
     done = table.archive.run(keep_min=2, keep_max=2)
     assert done.aborted == len(aborted)
     assert load_timeline(storage, load_config(storage)).aborted == ()

@@ -116,7 +116,7 @@ def test_a_stopped_writer_is_waited_for_once(storage: MemoryStorage) -> None:
 def test_a_lost_try_is_no_warning(storage: MemoryStorage, caplog: pytest.LogCaptureFixture) -> None:
     """The next try succeeds: there is nothing that a person should look at."""
     move = MoveBefore(AT_DATA, lambda: process(storage, "fast", early_detection=False).ingest(P0) and None)
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, logger="hudi_ops"):
         process(FaultyStorage(storage, move), "slow").ingest(P0_TOO)
     said = [(one.levelname, one.getMessage()) for one in caplog.records]
     assert any(level == "INFO" and text.startswith("rolled back ") for level, text in said), "one try was lost"

@@ -29,7 +29,7 @@ def drop_if_behind(session: Session, written: str) -> str:
 
     Empty: it lacks none.
 
-    Called after a write, which stands whatever happens here. Without a gap it costs no storage call.
+    Call it after a write has completed: a failure here does not undo the write. Without a gap it costs no storage call.
 
     Args:
         session: of this process; its last write listed the metadata table's timeline.

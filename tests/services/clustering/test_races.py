@@ -263,7 +263,7 @@ def test_writes_leave_something_of_a_plan_that_is_not_cancellable(clock: ManualC
 
 
 def test_a_write_beside_a_plan_that_it_must_not_end_is_refused_before_it_writes(clock: ManualClock) -> None:
-    """It waits once for the plan to complete; a plan that nobody executes costs later writes of the process no time."""
+    """It waits once for the plan to complete. Without an executor, later writes of the process do not wait."""
     storage = made(DEFINITION, FIRST)
     table_of(storage, clock, "planner").clustering.plan(sort_by="value", cancel="never", on_overlap="cancel")
     faulty = FaultyStorage(storage)

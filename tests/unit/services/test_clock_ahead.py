@@ -111,7 +111,7 @@ def test_a_clock_400_days_ahead_commits_nothing(root: Path, lock_ahead_ms: int |
 
 @pytest.mark.parametrize("ahead_s", [-45, 0, 25, 40, 60, 100, 150, 200, 290, 301])
 def test_a_clock_that_is_let_in_makes_no_other_writer_wait(root: Path, ahead_s: int) -> None:
-    """One tolerance: a clock within it stops nobody, and any other one is refused before it stops anybody."""
+    """Writers within the tolerance do not stop each other; a writer beyond it is refused before its commit."""
     if ahead_s * 1_000 > TOLERANCE_MS:
         with pytest.raises(Unavailable, match="ahead of every clock"):
             table_at(root, ahead_s * 1_000).ingest(ROWS)
