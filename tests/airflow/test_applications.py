@@ -172,7 +172,7 @@ def test_recover_rolls_back_a_dead_write(tables_file: Path, call: Call) -> None:
     )
     assert call("recover", "--table=riders", folder=home) == (
         0,
-        {"app": "recover", "ok": True, "table": "riders", "rolled_back": [], "left": []},
+        {"app": "recover", "ok": True, "table": "riders", "rolled_back": [], "left": [], "metadata_files": 0},
     )
     gone = replace(Owner.of_this_process(), started="1")
     faulty = FaultyStorage(LocalStorage(home / "riders"), DiesBefore("put_if_absent:.hoodie/.commit_log/0"))
