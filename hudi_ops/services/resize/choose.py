@@ -42,7 +42,7 @@ class LeftReason(StrEnum):
     FITTING = "a size between merge and split size"
     ALONE = "no neighbour with room for it"
     PARTITIONS = "a partition beyond the limit of partitions"
-    BUCKETS = "a ring at its limit of buckets"
+    BUCKETS = "a ring at its limit of buckets: `hudi-ops alter TABLE --buckets-max N` or `--buckets-min N` changes it"
     ONE_HASH = "no hash to split at"
 
 
