@@ -71,12 +71,13 @@ def test_cleans_and_archives_are_altered_and_later_slots_carry_them(trips: Path,
         "clean_policy": "hours", "clean_retain": 48, "archive": "off", "archive_keep_min": None, "archive_keep_max": None,
     }  # fmt: skip
     assert call("index", trips, "drop", "partition_stats", "--yes").code == 0
-    with Table.open(str(trips)) as table:
-        assert table.upkeep["clean"] == {"automatic": True, "policy": "hours", "retain": 48}
-        assert not table.upkeep["archive"]["automatic"]
-        table.alter(archive="on", archive_keep_max=40, clean_policy="commits")
-        assert table.upkeep["clean"] == {"automatic": True, "policy": "commits", "retain": 10}
-        assert table.upkeep["archive"] == {"automatic": True, "keep_min": 20, "keep_max": 40}
+    table = Table.open(str(trips))
+    assert table.upkeep["clean"] == {"automatic": True, "policy": "hours", "retain": 48}
+    assert not table.upkeep["archive"]["automatic"]
+    table.alter(archive="on", archive_keep_max=40, clean_policy="commits")
+    assert table.upkeep["clean"] == {"automatic": True, "policy": "commits", "retain": 10}
+    assert table.upkeep["archive"] == {"automatic": True, "keep_min": 20, "keep_max": 40}
+    table.close()
     assert call("show", trips, "--json").json["automatic"] == ["clean", "archive"]
 
 

