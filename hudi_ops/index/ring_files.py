@@ -310,12 +310,6 @@ def put_rings(storage: Storage, rings: NewRings, instant: str) -> None:
             storage.put(path, body)
 
 
-def commit_rings(storage: Storage, partitions: Iterable[str], instant: str) -> None:
-    """Put the `.commit` files of an instant's ring versions, after its completed file."""
-    for partition_path in partitions:
-        ensure(storage, committed_path(partition_path, instant), b"")
-
-
 def delete_rings(storage: Storage, partitions: Iterable[str], instant: str) -> None:
     """Delete the versions of an instant that does not count: first the `.commit` files."""
     paths = [path(partition, instant) for path in (committed_path, ring_path) for partition in sorted(partitions)]
