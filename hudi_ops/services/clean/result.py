@@ -12,7 +12,8 @@ class CleanOutcome(ServiceResult):
     """Result of an execution.
 
     `deleted` counts files that were deleted, `gone` those that did not exist any more, and `held_back` those that stay although the
-    policy drops them. Reads as of `earliest_retained` and later stay possible; empty: the policy names no instant.
+    policy drops them; `ring_files` counts deleted files of old hash rings. Reads as of `earliest_retained` and later stay possible;
+    empty: the policy names no instant.
     """
 
     policy: str = ""
@@ -22,3 +23,4 @@ class CleanOutcome(ServiceResult):
     bytes_deleted: int = 0
     gone: int = 0
     held_back: int = 0
+    ring_files: int = 0

@@ -18,7 +18,9 @@ Group: TypeAlias = tuple[str, str]
 """Partition path and file id."""
 
 RENEW_EMPTY = "run `hudi-ops repair TABLE ring-replaced`, which renews the ring; then the same call again"
-RENEW_ROWS = "stop the partition's other writers, read its rows, and write them by the operation insert_overwrite, which renews the ring"
+RENEW_ROWS = (
+    "stop the partition's other writers, read its rows, and write them by insert_overwrite, which renews the ring"
+)
 
 
 def check_groups(
