@@ -323,7 +323,7 @@ def delete_rings(storage: Storage, partitions: Iterable[str], instant: str) -> N
 
 @dataclass(frozen=True)
 class OldRings:
-    """Ring files of a partition that nobody asks for any more.
+    """Ring files of a partition that no process asks for.
 
     `kept` is the newest version that counts at the horizon. `files` are of versions below it, the `.commit` files first.
     """

@@ -1,4 +1,4 @@
-"""Change recorded settings of a table: limits of its hash rings, and what its writers clean and archive.
+"""Change recorded settings of a table: limits of hash rings, cleans and archives.
 
 Source: docs/protocol.md §2, §25.
 """

@@ -12,7 +12,7 @@ from hudi_ops.timeline.content.undone import undone_by
 
 
 def delete_ring(session: Session, where: str, abandoned: bool) -> str:
-    """Delete the files of a ring version whose instant was undone or never completed; return what was done.
+    """Delete the files of a ring version that does not count; return what was done.
 
     Raises:
         Left: the version counts, or its instant is pending.
@@ -33,7 +33,7 @@ def delete_ring(session: Session, where: str, abandoned: bool) -> str:
 
 
 def renew_ring(session: Session, where: str, abandoned: bool) -> str:
-    """Renew the ring of a partition whose groups another writer replaced; return what was done.
+    """Renew the ring of an empty partition; return what was done.
 
     Raises:
         Left: the partition has rows, or its ring leads to groups that are not replaced.

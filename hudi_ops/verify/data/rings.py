@@ -92,7 +92,7 @@ def _report_replaced(ring: Ring, file_ids: Set[str], findings: Findings) -> None
 
 
 def _replaced(subject: Subject) -> frozenset[tuple[str, str]]:
-    """Return the file groups that a completed write other than a resize replaced, by partition path and file id."""
+    """Return partition path and file id of groups that writes, not resizes, replaced."""
     return frozenset(
         (path, file_id)
         for _, metadata in subject.writes
@@ -103,9 +103,9 @@ def _replaced(subject: Subject) -> frozenset[tuple[str, str]]:
 
 
 def _check_named(subject: Subject, findings: Findings) -> Set[str]:
-    """Report and return rings of completed writes whose files are gone and which no newer ring replaces.
+    """Report completed writes whose ring files are lost; return the partitions.
 
-    An older ring names file groups that were replaced: rows written there are seen by no reader.
+    Such a ring is gone, and no newer one replaces it. An older ring names file groups that were replaced: rows written there are seen by no reader.
     """
     lost = set()
     for write in subject.later.completed_writes:
