@@ -105,7 +105,8 @@ def _replaced(subject: Subject) -> frozenset[tuple[str, str]]:
 def _check_named(subject: Subject, findings: Findings) -> Set[str]:
     """Report completed writes whose ring files are lost; return the partitions.
 
-    Such a ring is gone, and no newer one replaces it. An older ring names file groups that were replaced: rows written there are seen by no reader.
+    No newer ring replaces such a one. An older ring names file groups that were replaced: no reader sees rows that are written
+    there.
     """
     lost = set()
     for write in subject.later.completed_writes:
