@@ -33,7 +33,7 @@ from hudi_ops.cli.services import (
     restore,
     savepoint,
 )
-from hudi_ops.cli.tables import adopt, create, inspect, repair_properties, ring
+from hudi_ops.cli.tables import adopt, alter, create, inspect, repair_properties, ring
 from hudi_ops.cli.without_pandas import leave_pandas_out
 from hudi_ops.errors import HudiOpsError, Internal, InvalidRequest
 from hudi_ops.redaction import RedactingFormatter, redacted
@@ -67,6 +67,7 @@ app.command(help=as_help(recover.ROLLBACK_HELP))(recover.rollback)
 app.command(help=as_help(recover.RECOVER_HELP))(recover.recover)
 app.command(help=as_help(restore.RESTORE_HELP))(restore.restore)
 app.command(help=as_help(repair.REPAIR_HELP))(repair.repair)
+app.command(help=as_help(alter.ALTER_HELP))(alter.alter)
 app.command(name="repair-properties", help=as_help(repair_properties.REPAIR_PROPERTIES_HELP))(
     repair_properties.repair_properties
 )

@@ -90,8 +90,8 @@ class Session:
     """Monotonic time of this session's last recovery."""
     metadata_deltas: int = field(default=0, init=False)
     """Delta commits of the metadata table since its last compaction, as of this session's last write."""
-    automatic: tuple[str, Mapping[str, Mapping[str, str | int]]] | None = field(default=None, init=False)
-    """Id of the table, and its automatic services with their settings, as its creation recorded them; None: not read yet."""
+    automatic: tuple[tuple[str, int], Mapping[str, Mapping[str, str | int]]] | None = field(default=None, init=False)
+    """Id of the table and slot of its properties, and the automatic services recorded there; None: not read yet."""
     ended_plans: tuple[str, ...] = field(default=(), init=False)
     """Instants of the plans that this session's last write cancelled."""
     counted_clean: tuple[str, int] = field(default=("", 0), init=False)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.doors import Door
 from hudi_ops.config.key_generators import KeyGenerator, TimePartition
-from hudi_ops.config.requests import CancelSettings, Names, Request, listed, refuse_unknown
+from hudi_ops.config.requests import CancelSettings, Names, PolicyName, Request, listed, refuse_unknown
 from hudi_ops.config.table import (
     BUCKETS_MAX,
     WRITABLE_VERSIONS,
@@ -194,6 +194,35 @@ class TableDefinition(Request, DefinitionFields):
     name: str = Field(title="Name", description="Name of the table: printable ASCII without spaces.")
     table_type: Annotated[TableKind, Door(option="type")] = Field(
         default="cow", title="Type", description="Copy-on-write (cow) or merge-on-read (mor)."
+    )
+
+
+class Alteration(Request):
+    """Recorded settings of a table that can change; those that are not given stay."""
+
+    checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
+
+    buckets_min: int | None = Field(
+        default=None, ge=1, title="Fewest buckets", description="With a hash ring, the fewest buckets of a partition."
+    )
+    buckets_max: int | None = Field(
+        default=None, ge=1, title="Most buckets", description="With a hash ring, the most buckets of a partition."
+    )
+    clean: Literal["on", "off"] | None = Field(
+        default=None, title="Clean", description="Whether writers clean after commits."
+    )
+    clean_policy: PolicyName | None = Field(
+        default=None, title="Policy of cleans", description="commits, hours or versions."
+    )
+    clean_retain: int | None = Field(default=None, ge=1, title="Retained by cleans", description="How many of them.")
+    archive: Literal["on", "off"] | None = Field(
+        default=None, title="Archive", description="Whether writers archive after commits."
+    )
+    archive_keep_min: int | None = Field(
+        default=None, ge=1, title="Kept by archives", description="Writes that an archive leaves on the timeline."
+    )
+    archive_keep_max: int | None = Field(
+        default=None, ge=1, title="Due for archives", description="Writes above which an archive is due."
     )
 
 

@@ -682,8 +682,8 @@ GUARDS = [
     _row(
         "only a table that records it is cleaned automatically",
         "services/write/automatic.py",
-        "session.automatic = table_id, automatic_of(session.ctx.storage)",
-        'session.automatic = table_id, {"clean": {}, "archive": {}}',
+        "session.automatic = found, automatic_of(storage, log)",
+        'session.automatic = found, {"clean": {}, "archive": {}}',
         "services/automatic/test_automatic.py",
     ),
     _row(
@@ -696,7 +696,7 @@ GUARDS = [
     _row(
         "a session reads the record of automatic services anew for a table that was made anew",
         "services/write/automatic.py",
-        "if session.automatic is None or session.automatic[0] != table_id:",
+        "if session.automatic is None or session.automatic[0] != found:",
         "if session.automatic is None:",
         "services/automatic/test_automatic.py",
     ),

@@ -136,6 +136,8 @@ def _cleaned_text(done: CleanOutcome) -> str:
         parts.append(f"{counted(done.gone, 'file')} did not exist any more")
     if done.held_back:
         parts.append(f"{counted(done.held_back, 'file')} held back: `explain` says why")
+    if done.ring_files:
+        parts.append(f"{counted(done.ring_files, 'old ring file')} deleted")
     if done.earliest_retained:
         parts.append(f"instants from {done.earliest_retained} on stay readable")
     return f"{done.table}: clean {done.instant} {'; '.join(parts)}"

@@ -165,7 +165,8 @@ class Adoption:
                     table=config.name,
                     expected=_text(found),
                     found=_text(stated),
-                    next_step=f"leave {option} out, or correct it; it was decided when the table was made or adopted",
+                    next_step=f"leave {option} out, or correct it; it was decided when the table was made or adopted"
+                    + ("; `hudi-ops alter` changes it" if option.startswith("buckets_") else ""),
                 )
 
     def _zone(self, config: TableConfig) -> str:

@@ -50,6 +50,7 @@ from hudi_ops.storage.claim import claim, ensure
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.log.commit_log import Log, read_slot, slot_path
 from hudi_ops.timeline.log.entries import Properties, decision_id_of, encode_entry
+from hudi_ops.timeline.log.head import newest_log
 from hudi_ops.timeline.names import instant_of_ms
 from hudi_ops.view.schema import row_schema, table_schema
 
@@ -94,9 +95,15 @@ def create_table(session: Session, definition: TableDefinition, columns: pa.Sche
         )
         claim(ctx.storage, slot_path(0), encode_entry(entry), entry.decision_id, decision_id_of)
         first = read_slot(ctx.storage, 0)
-    if not isinstance(first, Properties) or first.set != properties or first.facts != facts:
+    held = _present_facts(ctx.storage, first, facts) if isinstance(first, Properties) else None
+    if held is not None:
+        left = {name: value for name, value in _limits(held).items() if getattr(definition, name) is None}
+        facts = facts.model_copy(update=left)
+    if not isinstance(first, Properties) or first.set != properties or held != facts:
         raise InvalidRequest(
-            **_already(session, "a table with another definition", _differences(session, first, properties, facts))
+            **_already(
+                session, "a table with another definition", _differences(session, first, properties, held, facts)
+            )
         )
     existed = _is_table(ctx.storage)
     if not existed:
@@ -120,6 +127,16 @@ def _facts_of(definition: TableDefinition, config: TableConfig) -> TableFacts:
         buckets_min=least,
         buckets_max=most,
     )
+
+
+def _present_facts(storage: Storage, first: Properties, facts: TableFacts) -> TableFacts:
+    """Return the facts of the creation, with the limits of a ring as they are now."""
+    log = newest_log(storage) if facts.has_ring else None
+    return first.facts if log is None else first.facts.model_copy(update=_limits(log.properties.facts))
+
+
+def _limits(facts: TableFacts) -> dict[str, int]:
+    return {"buckets_min": facts.buckets_min, "buckets_max": facts.buckets_max}
 
 
 def _index_of(definition: TableDefinition) -> IndexKind:
@@ -268,10 +285,12 @@ def _is_table(storage: Storage) -> bool:
     return any(storage.head(path) is not None for path in (PROPERTIES_PATH, BACKUP_PATH))
 
 
-def _differences(session: Session, first: object, properties: dict[str, str], facts: TableFacts) -> str:
+def _differences(
+    session: Session, first: object, properties: dict[str, str], held: TableFacts | None, facts: TableFacts
+) -> str:
     if not isinstance(first, Properties):
         return ""
-    return "; ".join(definition_differences(first.set, first.facts, properties, facts, _present_columns(session)))
+    return "; ".join(definition_differences(first.set, held, properties, facts, _present_columns(session)))
 
 
 def _present_columns(session: Session) -> pa.Schema | None:
@@ -287,5 +306,6 @@ def _already(session: Session, what: str, differences: str = "") -> dict[str, st
     return {
         "what": f"{session.ctx.storage.uri} already holds {what}{f': {differences}' if differences else ''}",
         "expected": "a path without a table",
-        "next_step": "choose another path, or open the existing table (`hudi-ops show`)",
+        "next_step": "choose another path, or open the existing table (`hudi-ops show`)"
+        + ("; `hudi-ops alter` changes the limits of buckets" if "buckets_m" in differences else ""),
     }

@@ -24,7 +24,7 @@ from hudi_ops.services.base.engine import choose_by_bytes
 from hudi_ops.services.base.merging import merging_of
 from hudi_ops.services.base.planned.choosing import leave_out_pending, naming, slices_of
 from hudi_ops.services.base.planned.revise import other_plans
-from hudi_ops.services.base.planned.rings import refuse_lost_ring, refuse_record_index, refuse_stray_groups
+from hudi_ops.services.base.planned.rings import check_groups, refuse_lost_ring, refuse_record_index
 from hudi_ops.services.resize.child_names import ChildNames
 from hudi_ops.services.resize.nodes import Limits, NodeChoice, choose_nodes
 from hudi_ops.services.resize.points import PointTask, SplitPoint, find_point, split_point_of
@@ -42,7 +42,7 @@ class LeftReason(StrEnum):
     FITTING = "a size between merge and split size"
     ALONE = "no neighbour with room for it"
     PARTITIONS = "a partition beyond the limit of partitions"
-    BUCKETS = "a ring at its limit of buckets"
+    BUCKETS = "a ring at its limit of buckets: `hudi-ops alter TABLE --buckets-max N` or `--buckets-min N` changes it"
     ONE_HASH = "no hash to split at"
 
 
@@ -258,7 +258,8 @@ def _bucketed(
         for one in buckets:
             choice.leave_out(LeftReason.ALONE if one in small else LeftReason.FITTING, one)
     rings = _rings(session, state, due)
-    refuse_stray_groups(state.config.name, (one.key for one in candidates if one.partition_path in rings), rings)
+    keys = [one.key for one in candidates if one.partition_path in rings]
+    check_groups(session.ctx.storage, session.commits, state, keys, rings)
     found = {}
     for path, ring in rings.items():
         by_id = {one.file_id: one for one in free[path]}

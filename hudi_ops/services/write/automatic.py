@@ -32,7 +32,8 @@ from hudi_ops.services.write.ingest import IngestResult
 from hudi_ops.services.write.remove import RemovalResult
 from hudi_ops.timeline.content.plans import CleanPlan, CleanResult, read_plan, read_result
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.log.commit_log import POINTER_KEY, automatic_of
+from hudi_ops.timeline.log.commit_log import POINTER_KEY, Log, automatic_of
+from hudi_ops.timeline.log.head import newest_log
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
@@ -78,7 +79,7 @@ def keep_small(session: Session) -> tuple[str, ...]:
         state = session.loader.resume()
         if len(state.timeline.completed_writes) < EVERY:
             return ()  # a clean is due after ten writes, and an archive waits as long: a young table pays no call
-        recorded = recorded_services(session)
+        recorded = recorded_services(session, state.log)
         settings = session.upkeep.upon(recorded)
         wanted = settings.automatic(recorded)
         for name in turns:
@@ -96,15 +97,20 @@ def keep_small(session: Session) -> tuple[str, ...]:
     return tuple(line for line in lines if line)
 
 
-def recorded_services(session: Session) -> Mapping[str, Mapping[str, str | int]]:
-    """Return the services that the table's creation recorded as automatic, with what each keeps.
+def recorded_services(session: Session, log: Log | None = None) -> Mapping[str, Mapping[str, str | int]]:
+    """Return the services that the table records as automatic, with what each keeps.
 
-    Adopted tables record none. A table that was dropped and made anew has another record.
+    Adopted tables record none before `alter`. A table that was dropped and made anew has another record.
+
+    Args:
+        session: of the table.
+        log: as it is now; None: it is read.
     """
-    log = session.loader.known_log
-    table_id = log.table_id if log is not None else ""
-    if session.automatic is None or session.automatic[0] != table_id:
-        session.automatic = table_id, automatic_of(session.ctx.storage)
+    storage = session.ctx.storage
+    log = log or newest_log(storage)
+    found = (log.table_id, log.properties_slot) if log is not None else ("", -1)
+    if session.automatic is None or session.automatic[0] != found:
+        session.automatic = found, automatic_of(storage, log)
     return session.automatic[1]
 
 

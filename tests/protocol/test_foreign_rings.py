@@ -1,0 +1,128 @@
+"""Hash rings after Apache Hudi removed, overwrote or undid: no write goes to a replaced group, and a repair leads out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from hudi_ops.errors import Corrupt
+from hudi_ops.index.ring import INITIAL
+from hudi_ops.index.ring_files import RingReader, committed_path, ring_path
+from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.testing.clock import ManualClock
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
+from hudi_ops.timeline.names import instant_of_ms
+from tests.tables import MERGE_ON_READ, NOW_MS, TIMELINE, by_key, made, rows, table_of
+
+CONSISTENT = replace(MERGE_ON_READ, bucket_engine="consistent", buckets=4)
+P0 = "part=p0"
+CLOCK = ManualClock(NOW_MS + 3_600_000)
+
+
+def batch(value: int, keys: str = "abcdefgh") -> pa.Table:
+    return rows(*((key, "p0", value, value, None) for key in keys))
+
+
+def opened(storage: MemoryStorage) -> Any:
+    return table_of(storage, CLOCK, "writer")
+
+
+def foreign_replace(storage: MemoryStorage, operation: str, *, moved: bool = False) -> str:
+    """Replace all groups of the partition as Apache Hudi does, which leaves the ring; `moved`: their files become new groups."""
+    table = opened(storage)
+    session = table._session
+    state = session.loader.load()
+    from hudi_ops.services.base.slices import live_slices
+
+    ids, stats = [], []
+    time, done = (instant_of_ms(NOW_MS + 60_000 + n) for n in (0, 500))
+    for number, slice_ in enumerate(live_slices(session, state, [P0])):
+        ids.append(slice_.file_id)
+        if moved:
+            assert slice_.base is not None
+            written = next(
+                stat
+                for one in state.timeline.completed_writes
+                for stat in session.commits.metadata(state.timeline, one).stats
+                if stat.path == slice_.base.path
+            )
+            file_id = f"{number:08d}-0000-0000-0000-000000000000-0"
+            path = f"{P0}/{file_id}_0-0-0_{time}.parquet"
+            storage.put(path, storage.get(slice_.base.path))
+            stats.append(replace(written, path=path, file_id=file_id))
+    said = CommitMetadata(operation=operation, replaced={P0: tuple(ids)}, stats=tuple(stats))
+    for name in (f"{time}.replacecommit.requested", f"{time}.replacecommit.inflight"):
+        storage.put(f"{TIMELINE}/{name}", b"")
+    storage.put(f"{TIMELINE}/{time}_{done}.replacecommit", said.to_bytes())
+    return time
+
+
+def findings(storage: MemoryStorage) -> set[tuple[str, str]]:
+    found = opened(storage).verify(deep=True).findings
+    return {(one.severity, one.invariant) for one in found if one.invariant.startswith("ring-")}
+
+
+def test_removal_by_apache_hudi_stops_writes_until_the_ring_is_renewed() -> None:
+    storage = made(CONSISTENT, batch(1))
+    time = foreign_replace(storage, "DELETE_PARTITION")
+    before = {info.path for info in storage.list(P0)}
+    with pytest.raises(Corrupt, match=f"delete_partition of another writer, {time}") as raised:
+        opened(storage).ingest(batch(2, "ab"))
+    assert "hudi-ops repair TABLE ring-replaced" in raised.value.next_step
+    assert {info.path for info in storage.list(P0)} == before
+    assert findings(storage) == {("warning", "ring-replaced")}
+    (done,) = opened(storage).repair("ring-replaced").repairs
+    assert done.is_done, done.note
+    assert findings(storage) == set()
+    opened(storage).ingest(batch(2, "ab"))
+    assert by_key(opened(storage)) == {"a": 2, "b": 2}
+    assert opened(storage).repair("ring-replaced").repairs == ()
+
+
+def test_overwrite_by_apache_hudi_stops_writes_and_is_never_deleted() -> None:
+    storage = made(CONSISTENT, batch(1))
+    foreign_replace(storage, "INSERT_OVERWRITE", moved=True)
+    before = {info.path for info in storage.list(P0)}
+    with pytest.raises(Corrupt, match="insert_overwrite of another writer") as raised:
+        opened(storage).ingest(batch(2, "ab"))
+    assert "insert_overwrite" in raised.value.next_step
+    assert {info.path for info in storage.list(P0)} == before
+    assert findings(storage) == {("error", "ring-replaced")}
+    (left,) = opened(storage).repair("ring-replaced").repairs
+    assert not left.is_done
+    held = opened(storage).read().select(["id", "part", "value", "ts", "_hoodie_is_deleted"])
+    assert held.num_rows == 8
+    opened(storage).ingest(held, operation="insert_overwrite")
+    assert findings(storage) == set()
+    opened(storage).ingest(batch(2, "ab"))
+    assert by_key(opened(storage)) == dict.fromkeys("cdefgh", 1) | {"a": 2, "b": 2}
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_ring_of_an_undone_removal_does_not_count(is_sealed: bool) -> None:
+    storage = made(CONSISTENT, batch(1))
+    table = opened(storage)
+    saved = table.savepoints.create().instant
+    removed = table.delete_partition("part=p0").instant
+    ring = storage.get(ring_path(P0, removed))
+    assert storage.head(committed_path(P0, removed)) is None, "Apache Hudi's undo would leave a ring with a commit file"
+    table.savepoints.restore(saved)
+    storage.put(ring_path(P0, removed), ring)  # as Apache Hudi's restore leaves it
+    if is_sealed:
+        storage.put(committed_path(P0, removed), b"")
+        with pytest.raises(Corrupt, match=f"restore .* undid {removed}") as raised:
+            opened(storage).ingest(batch(2, "ab"))
+        assert "hudi-ops repair TABLE ring-left" in raised.value.next_step
+        assert findings(storage) == {("error", "ring-left")}
+        (done,) = opened(storage).repair("ring-left").repairs
+        assert done.is_done, done.note
+        assert findings(storage) == set()
+    opened(storage).ingest(batch(2, "ab"))
+    state = opened(storage)._session.loader.load()
+    ring_now = RingReader.of(storage, state, opened(storage)._session.commits).read(P0)
+    assert ring_now is not None
+    assert ring_now.instant == INITIAL
+    assert by_key(opened(storage)) == dict.fromkeys("cdefgh", 1) | {"a": 2, "b": 2}
