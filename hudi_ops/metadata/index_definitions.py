@@ -39,6 +39,11 @@ class IndexDefinition:
     version: str | None = None
     rest: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether a record index locates keys within each partition of the table, and not in all of them."""
+        return self.options.get("isPartitioned", "").lower() == "true"
+
 
 def column_stats_definition(columns: Sequence[str], table_version: int) -> IndexDefinition:
     """Return a new table's definition of its statistics, including those of partitions."""

@@ -25,7 +25,7 @@ from hudi_ops.index.doubled_keys import count_doubled, key_tasks
 from hudi_ops.index.ring_files import RingReader, has_rings
 from hudi_ops.index.simple_bucket import Tagger, bucket_of, groups_by_bucket
 from hudi_ops.metadata.definitions import secondary_columns
-from hudi_ops.metadata.reader.layout import load_index_definitions
+from hudi_ops.metadata.reader.layout import load_index_definitions, refuse_partitioned_record_index
 from hudi_ops.metadata.records.partitions import is_secondary
 from hudi_ops.services.create.bucket_advice import count_missing, does_not_fit
 from hudi_ops.services.create.found_rings import FoundRings
@@ -135,11 +135,12 @@ class Adoption:
         )
 
     def _refuse_unkept_indexes(self, config: TableConfig, timeline: Timeline, commits: CommitReader) -> None:
-        """Refuse a table with a secondary index that this library cannot keep up to date.
+        """Refuse a table with an index that this library cannot keep up to date.
 
         Raises:
-            Unsupported: names one.
+            Unsupported: names one: a secondary index, or a partitioned record index.
         """
+        refuse_partitioned_record_index(self.ctx.storage, config)
         if names := list(filter(is_secondary, config.all_metadata_partitions)):
             schema = table_schema(config, timeline, commits)
             secondary_columns(names, schema, config, load_index_definitions(self.ctx.storage))

@@ -8,6 +8,7 @@ from functools import partial
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.config.table import IndexKind
 from hudi_ops.errors import HudiOpsError, Unsupported
+from hudi_ops.metadata.reader.layout import has_partitioned_record_index
 from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, is_secondary, rebuild_command
 from hudi_ops.timeline.active import Timeline, timeline_of
 from hudi_ops.timeline.names import parse_file_name
@@ -83,10 +84,16 @@ def check_index(subject: Subject, index: IndexKind | None, sample: int | None, f
     if not subject.has_metadata_table or subject.config.layout == 1:
         return
     indexed = IndexSubject(subject, sample, index)
+    is_partitioned = _has_partitioned_record_index(subject)
     for name in subject.config.metadata_partitions:
         check = partial(check_secondary_index, name=name) if is_secondary(name) else _CHECKS.get(name)
+        if name == MetadataPartition.RECORD_INDEX and is_partitioned:
+            check = None
         if check is None:
-            findings.info("metadata-unread", f"hudi-ops cannot check metadata partition {name}", f"{FOLDER}/{name}")
+            kind = "partitioned " if name in _CHECKS else ""
+            findings.info(
+                "metadata-unread", f"hudi-ops cannot check metadata partition {kind}{name}", f"{FOLDER}/{name}"
+            )
             continue
         try:
             check(indexed, findings=findings)
@@ -99,6 +106,13 @@ def check_index(subject: Subject, index: IndexKind | None, sample: int | None, f
                 f"{FOLDER}/{name}",
                 rebuild_command(name),
             )
+
+
+def _has_partitioned_record_index(subject: Subject) -> bool:
+    try:
+        return has_partitioned_record_index(subject.storage, subject.config)
+    except HudiOpsError:
+        return False  # the checks of partitions report definitions that cannot be read
 
 
 def _report_unread(name: str, error: HudiOpsError, indexed: IndexSubject, findings: Findings) -> None:

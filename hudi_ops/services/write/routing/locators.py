@@ -15,6 +15,7 @@ from hudi_ops.files.slice.slice_scan import SliceTask
 from hudi_ops.index.base_keys import BaseFileLocator, KeyedGroup
 from hudi_ops.index.locator import GroupName, Locator
 from hudi_ops.index.record_lookup import RecordIndexLocator, RecordLookup
+from hudi_ops.metadata.reader.layout import refuse_partitioned_record_index
 from hudi_ops.metadata.reader.table import MetadataTable
 from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, rebuild_command
 from hudi_ops.metadata.records.record_index import decoded_locations
@@ -69,6 +70,7 @@ def record_lookup_of(session: Session, state: TableState) -> RecordLookup:
     def with_index(opened: MetadataTable | None) -> MetadataTable:
         if opened is not None and opened.holds(_RECORD_INDEX):
             return opened
+        refuse_partitioned_record_index(session.ctx.storage, state.config)
         raise Unsupported(
             "the record index, which locates the rows of this table, cannot be read",
             table=state.config.name,

@@ -1,0 +1,170 @@
+"""Goal: rows of tables that other writers made are read as Apache Hudi reads them, or refused by name before the first one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hudi_ops import Table, Unsupported
+from hudi_ops.config.table import INDEX_DEFINITIONS_PATH, METADATA_PARTITIONS, PROPERTIES_PATH
+from hudi_ops.files.base.widen import widen
+from hudi_ops.formats.avro.schema import to_avro
+from hudi_ops.metadata.index_definitions import encode_index_definitions
+from hudi_ops.metadata.reader.layout import load_index_definitions
+from hudi_ops.read import plan
+from hudi_ops.services.create.adoption import AdoptionOptions
+from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.testing.clock import ManualClock
+from tests.definitions import Definition
+from tests.tables import BY_HAND, BY_RECORD_INDEX, DEFINITION, NOW_MS, PLAIN_SCHEMA, made, rows, table_of
+
+MILLIS, MICROS = pa.timestamp("ms", "UTC"), pa.timestamp("us", "UTC")
+TIMED = pa.schema([("id", pa.string()), ("at", MILLIS), ("n", pa.int64())])
+START = datetime(2020, 1, 1, tzinfo=UTC)
+NUMBER = int(START.timestamp() * 1000)
+
+
+FOREIGN = {
+    "hoodie.table.name": "t",
+    "hoodie.table.type": "COPY_ON_WRITE",
+    "hoodie.table.version": "9",
+    "hoodie.timeline.layout.version": "2",
+    "hoodie.table.keygenerator.type": "SIMPLE",
+    "hoodie.table.timeline.timezone": "UTC",
+    "hoodie.table.recordkey.fields": "id",
+    "hoodie.table.partition.fields": "part",
+    "hoodie.record.merge.mode": "COMMIT_TIME_ORDERING",
+    "hoodie.datasource.write.hive_style_partitioning": "false",
+    "hoodie.datasource.write.partitionpath.urlencode": "false",
+}
+"""Properties of a table that Apache Hudi 1.2.0 made by the data source."""
+
+
+def foreign(schema: pa.Schema = PLAIN_SCHEMA, **properties: str) -> MemoryStorage:
+    """A table of Apache Hudi without a commit."""
+    storage = MemoryStorage("t")
+    text = {**FOREIGN, "hoodie.table.create.schema": json.dumps(to_avro(schema, "t")), **properties}
+    storage.put(PROPERTIES_PATH, "".join(f"{key}={value}\n" for key, value in text.items()).encode())
+    return storage
+
+
+def timed(*values: tuple[str, int, int]) -> pa.Table:
+    """Rows of `TIMED`: key, milliseconds after `START`, value."""
+    return pa.table([[key for key, _, _ in values], [NUMBER + at for _, at, _ in values], [n for _, _, n in values]],
+                    schema=pa.schema([TIMED.field(0), ("at", pa.int64()), TIMED.field(2)])).cast(TIMED)  # fmt: skip
+
+
+def mislabel(storage: MemoryStorage) -> None:
+    """Label milliseconds of all base files as microseconds, with their numbers unchanged."""
+    for info in storage.list():
+        if info.path.endswith(".parquet") and not info.path.startswith(".hoodie"):
+            file = pq.ParquetFile(pa.BufferReader(storage.get(info.path)))
+            found, at = file.read(), file.schema_arrow.get_field_index("at")
+            column = pa.chunked_array([chunk.view(MICROS) for chunk in found["at"].chunks], MICROS)
+            found = found.set_column(at, "at", column)
+            sink = pa.BufferOutputStream()
+            with pq.ParquetWriter(sink, found.schema, store_schema=False) as writer:
+                writer.write_table(found)
+                writer.add_key_value_metadata(file.metadata.metadata)
+            storage.put(info.path, sink.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("wrap", "value"),
+    [
+        (lambda kind: kind, NUMBER),
+        (lambda kind: pa.struct([("a", kind), ("b", pa.int32())]), {"a": NUMBER, "b": 1}),
+        (lambda kind: pa.list_(pa.field("element", kind)), [NUMBER, None]),
+        (lambda kind: pa.map_(pa.string(), kind), [("a", NUMBER)]),
+    ],
+)
+def test_milliseconds_labelled_as_microseconds_keep_their_number(
+    wrap: Callable[[pa.DataType], pa.DataType], value: Any
+) -> None:
+    stored = pa.chunked_array([pa.array([value, None], wrap(MICROS)), pa.array([], wrap(MICROS))])
+    expected = pa.array([value, None], wrap(pa.int64())).cast(wrap(MILLIS))
+    assert widen(stored, wrap(MILLIS)).combine_chunks().equals(expected)
+
+
+@pytest.mark.parametrize("index", ["simple_bucket", "simple"])
+def test_mislabelled_times_are_read_filtered_merged_and_rewritten_right(index: str) -> None:
+    definition = Definition("timed", TIMED, ("id",), ordering="at", index=index, buckets=1, metadata=True)
+    storage = made(definition, timed(("a", 999, 1), ("b", 2000, 1)))
+    mislabel(storage)
+    table = table_of(storage, ManualClock(NOW_MS, tick_ms=1), "writer", upkeep=BY_HAND)
+
+    def shown(**query: Any) -> list[tuple[Any, ...]]:
+        return sorted((row["id"], row["at"], row["n"]) for row in table.read(**query).to_pylist())
+
+    def of(*values: tuple[str, int, int]) -> list[tuple[Any, ...]]:
+        return [(row["id"], row["at"], row["n"]) for row in timed(*values).to_pylist()]
+
+    assert shown() == of(("a", 999, 1), ("b", 2000, 1))
+    assert shown(where="at = TIMESTAMP '2020-01-01 00:00:02'") == of(("b", 2000, 1))
+    assert shown(where="at < TIMESTAMP '2019-12-31 00:00:00'") == []
+    table.ingest(timed(("a", 998, 2), ("b", 2001, 2)))
+    merged = of(("a", 999, 1), ("b", 2001, 2))
+    assert shown() == merged
+    mislabel(storage)
+    if index == "simple":
+        assert table.clustering.run(sort_by=["at"], rewrite=True).instant
+    assert shown() == merged
+
+
+def test_a_partitioned_record_index_is_refused_by_name_and_never_rebuilt_as_a_global_one() -> None:
+    storage = made(BY_RECORD_INDEX, rows(("a", "p", 1, 1, None)))
+    definitions = load_index_definitions(storage)
+    partitioned = replace(definitions["record_index"], options={"isPartitioned": "true"})
+    storage.put(INDEX_DEFINITIONS_PATH, encode_index_definitions({**definitions, "record_index": partitioned}))
+    for info in storage.list(".hoodie/metadata/record_index"):
+        storage.put(info.path.replace("record-index-", "record-index-p0-"), storage.get(info.path))
+        storage.delete(info.path)
+    before = {info.path: storage.get(info.path) for info in storage.list()}
+    clock = ManualClock(NOW_MS, tick_ms=1)
+    table = table_of(storage, clock, "writer", upkeep=BY_HAND)
+    calls: list[Callable[[], object]] = [
+        lambda: table.ingest(rows(("b", "p", 1, 1, None))),
+        lambda: table.indexing.run(partitions=("record_index",), rebuild=True),
+        lambda: table.indexing.run(rebuild=True),
+    ]
+    for call in calls:
+        with pytest.raises(Unsupported, match="partitioned record index"):
+            call()
+    report = table.verify()
+    assert [(each.severity, each.invariant) for each in report.findings if "record_index" in each.where] == [
+        ("info", "metadata-unread")
+    ]
+    assert table.read(["id"], where="id = 'a'")["id"].to_pylist() == ["a"]
+    assert {info.path: storage.get(info.path) for info in storage.list()} == before
+
+    strange = foreign(**{METADATA_PARTITIONS: "files,record_index"})
+    strange.put(INDEX_DEFINITIONS_PATH, storage.get(INDEX_DEFINITIONS_PATH))
+    for given in (AdoptionOptions(index="record_index"), AdoptionOptions(services_only=True)):
+        with pytest.raises(Unsupported, match="partitioned record index"):
+            table_of(strange, clock, "adopter", given).adopt()
+
+
+def test_a_skeleton_of_a_bootstrap_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = made(DEFINITION, rows(("a", "p", 1, 1, None)))
+    table = table_of(storage, ManualClock(NOW_MS, tick_ms=1), "reader")
+    (written,) = (
+        info.path for info in storage.list() if info.path.endswith(".parquet") and not info.path.startswith(".")
+    )
+    monkeypatch.setattr(plan, "METADATA_BOOTSTRAP", written.rpartition("_")[2].removesuffix(".parquet"))
+    reads: list[Callable[[Table], object]] = [
+        lambda table: table.read(),
+        lambda table: table.read(["value"], where="value is not null", query="read_optimized"),
+        lambda table: table.scan(),
+        lambda table: table.changes(),
+    ]
+    for read in reads:
+        with pytest.raises(Unsupported, match="meta columns alone") as raised:
+            read(table)
+        assert raised.value.details["file"] == written
