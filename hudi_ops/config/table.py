@@ -15,8 +15,18 @@ BACKUP_PATH = ".hoodie/hoodie.properties.backup"
 READABLE_VERSIONS = (6, 8, 9)
 WRITABLE_VERSIONS = (8, 9)
 
+_REASONS = {10: ": its log files may be bare Parquet files, which are not read here"}
+_NEXT_STEPS = {
+    10: "downgrade the table to version 9 with Apache Hudi, and set hoodie.write.auto.upgrade=false for all its writers: it keeps "
+    "their tables at version 9",
+}
+
 BUCKETS_MAX = 100_000
 """Highest number of buckets of a partition. Each bucket is a file; a folder with more files is of no use."""
+
+SLASH_DATES = "hoodie.datasource.write.slash.separated.date.partitioning"
+PARTITION_EXTRACTOR = "hoodie.table.partition_extractor_class"
+"""Either says that dates are in folders `yyyy/MM/dd`: SQL of Apache Hudi 1.2 sets the first, its data source the second."""
 
 METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
 METADATA_PARTITIONS_INFLIGHT = "hoodie.table.metadata.partitions.inflight"
@@ -102,6 +112,11 @@ class TableConfig(BaseModel):
         return self.partition_fields if self.drop_partition_columns else ()
 
     @property
+    def has_slash_dates(self) -> bool:
+        """Whether the date `yyyy-MM-dd` of a partition column lies in the folder `yyyy/MM/dd` (docs/format.md §6.6)."""
+        return is_set(self.raw, SLASH_DATES, False) or names_slash_dates(self.raw)
+
+    @property
     def completed_write_action(self) -> str:
         """Action of a completed ingestion: `commit`, or `deltacommit` on merge-on-read tables."""
         return "commit" if self.table_type == "COPY_ON_WRITE" else "deltacommit"
@@ -149,11 +164,11 @@ class TableConfig(BaseModel):
         )
         if version not in READABLE_VERSIONS:
             raise Unsupported(
-                f"table version {version} cannot be opened",
+                f"table version {version} cannot be opened{_REASONS.get(version, '')}",
                 table=raw["hoodie.table.name"],
                 expected="version 6, 8 or 9",
                 found=str(version),
-                next_step="upgrade or downgrade the table with Apache Hudi, or upgrade hudi-ops",
+                next_step=_NEXT_STEPS.get(version, "upgrade or downgrade the table with Apache Hudi, or upgrade hudi-ops"),
             )
         base_format = raw.get("hoodie.table.base.file.format", "PARQUET").upper()
         if base_format not in {"PARQUET", "HFILE"}:
@@ -289,6 +304,11 @@ def inferred_mode(raw: Mapping[str, str], ordering: tuple[str, ...]) -> MergeMod
     if payload:
         return _MODE_OF_PAYLOAD.get(payload, "CUSTOM")
     return "EVENT_TIME_ORDERING" if ordering else "COMMIT_TIME_ORDERING"
+
+
+def names_slash_dates(raw: Mapping[str, str]) -> bool:
+    """Return whether the class that reads partition values out of paths is that of dates with slashes."""
+    return raw.get(PARTITION_EXTRACTOR, "").strip().rpartition(".")[2] == "SlashEncodedDayPartitionValueExtractor"
 
 
 def listed_in(raw: Mapping[str, str], key: str) -> tuple[str, ...]:

@@ -15,9 +15,9 @@ from hudi_ops.config.table import TableConfig
 from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.files.base.base_file import stored_schema
 from hudi_ops.files.base.row_groups import Constants
-from hudi_ops.files.names import METADATA_BOOTSTRAP
 from hudi_ops.files.log.merge_rules import MergeRules
 from hudi_ops.files.log.visible_blocks import BlockInstants
+from hudi_ops.files.names import METADATA_BOOTSTRAP
 from hudi_ops.files.slice.file_scan import FileTask, selected
 from hudi_ops.files.slice.slice_scan import SliceTask
 from hudi_ops.kernels.condition import Condition, both, computed, possible_units
@@ -297,7 +297,7 @@ def with_all_columns(config: TableConfig, slices: Sequence[Slice]) -> Sequence[S
             instant=bare.instant,
             expected="base files with all columns",
             found=f"a metadata-only bootstrap of {config.raw.get('hoodie.bootstrap.base.path') or 'an unknown folder'}",
-            next_step="read the table with Apache Hudi; or have it rewrite these files (clustering, or an upsert of their rows), or "
+            next_step="read the table with Apache Hudi; or have it rewrite these files (clustering, or an upsert of their rows) or "
             "bootstrap the table anew with full records (hoodie.bootstrap.mode.selector)",
             file=bare.path,
         )

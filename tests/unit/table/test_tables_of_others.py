@@ -12,8 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hudi_ops import Table, Unsupported
-from hudi_ops.config.table import INDEX_DEFINITIONS_PATH, METADATA_PARTITIONS, PROPERTIES_PATH
+from hudi_ops import InvalidRequest, Table, Unsupported
+from hudi_ops.config.table import (
+    INDEX_DEFINITIONS_PATH,
+    METADATA_PARTITIONS,
+    PARTITION_EXTRACTOR,
+    PROPERTIES_PATH,
+    SLASH_DATES,
+)
 from hudi_ops.files.base.widen import widen
 from hudi_ops.formats.avro.schema import to_avro
 from hudi_ops.metadata.index_definitions import encode_index_definitions
@@ -22,8 +28,20 @@ from hudi_ops.read import plan
 from hudi_ops.services.create.adoption import AdoptionOptions
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
+from hudi_ops.timeline.log.commit_log import POINTER_KEY
 from tests.definitions import Definition
-from tests.tables import BY_HAND, BY_RECORD_INDEX, DEFINITION, NOW_MS, PLAIN_SCHEMA, made, rows, table_of
+from tests.tables import (
+    BY_HAND,
+    BY_RECORD_INDEX,
+    DEFINITION,
+    NOW_MS,
+    PLAIN_SCHEMA,
+    START_MS,
+    made,
+    plain_rows,
+    rows,
+    table_of,
+)
 
 MILLIS, MICROS = pa.timestamp("ms", "UTC"), pa.timestamp("us", "UTC")
 TIMED = pa.schema([("id", pa.string()), ("at", MILLIS), ("n", pa.int64())])
@@ -149,6 +167,64 @@ def test_a_partitioned_record_index_is_refused_by_name_and_never_rebuilt_as_a_gl
     for given in (AdoptionOptions(index="record_index"), AdoptionOptions(services_only=True)):
         with pytest.raises(Unsupported, match="partitioned record index"):
             table_of(strange, clock, "adopter", given).adopt()
+
+
+SLASHED = [
+    {PARTITION_EXTRACTOR: "org.apache.hudi.hive.SlashEncodedDayPartitionValueExtractor"},
+    {SLASH_DATES: "true"},
+]
+
+
+@pytest.mark.parametrize("settings", SLASHED)
+def test_slash_separated_dates_are_written_to_the_folders_of_apache_hudi(settings: dict[str, str]) -> None:
+    storage = foreign(**settings)
+    table = table_of(storage, ManualClock(START_MS, tick_ms=1), "w", AdoptionOptions(index="simple"), upkeep=BY_HAND)
+    table.ingest(plain_rows(("a", "2024-03-05", 1), ("b", "2018/08/31", 1)))
+    done = table.ingest(plain_rows(("a", "2024-03-05", 2), ("b", "2018-08-31", 2)))
+    assert (done.inserted, done.updated) == (0, 2)
+    folders = {info.path.rpartition("/")[0] for info in storage.list() if info.path.endswith(".parquet")}
+    assert {folder for folder in folders if not folder.startswith(".")} == {"2024/03/05", "2018/08/31"}
+    assert table.read(["id", "value"], where="part = '2024-03-05'").to_pylist() == [{"id": "a", "value": 2}]
+    for strange in ("today", "2024-3-5", "2024-03-05 "):
+        with pytest.raises(InvalidRequest, match="not a date") as raised:
+            table.ingest(plain_rows(("a", "2024-03-05", 3), ("c", strange, 3)))
+        assert raised.value.details["row"] == 1
+    assert table.verify(deep=True).errors == ()
+
+
+@pytest.mark.parametrize("settings", SLASHED)
+def test_slash_separated_dates_beside_another_form_of_paths_are_refused(settings: dict[str, str]) -> None:
+    hive = "hoodie.datasource.write.hive_style_partitioning"
+    table = table_of(foreign(**settings, **{hive: "true"}), ManualClock(NOW_MS), "w", AdoptionOptions(index="simple"))
+    with pytest.raises(Unsupported, match="slash-separated dates"):
+        table.adopt()
+
+
+def test_slashes_in_partition_values_that_no_setting_announces_are_refused_by_adoption() -> None:
+    storage = foreign(**SLASHED[0])
+    clock = ManualClock(START_MS, tick_ms=1)
+    table_of(storage, clock, "w", AdoptionOptions(index="simple"), upkeep=BY_HAND).ingest(
+        plain_rows(("a", "2024/03/05", 1))
+    )
+    unnamed = foreign()
+    for info in storage.list():
+        if not info.path.startswith((".hoodie/.commit_log/", PROPERTIES_PATH)):
+            body = storage.get(info.path)
+            unnamed.put(info.path, body.replace(POINTER_KEY.encode(), b"x" * len(POINTER_KEY)))
+    adopter = table_of(unnamed, ManualClock(NOW_MS, tick_ms=1), "v", AdoptionOptions(index="simple"))
+    with pytest.raises(Unsupported, match="have slashes") as raised:
+        adopter.adopt()
+    assert raised.value.details["partition"] == "2024/03/05"
+    services = table_of(unnamed, ManualClock(NOW_MS, tick_ms=1), "v", AdoptionOptions(services_only=True))
+    assert services.adopt(dry_run=True).index == "other"
+
+
+def test_table_version_10_is_refused_with_the_setting_that_keeps_a_fleet_at_9() -> None:
+    storage = foreign(**{"hoodie.table.version": "10"})
+    for call in (lambda table: table.read(), lambda table: table.verify(), lambda table: table.adopt()):
+        with pytest.raises(Unsupported, match="version 10 .* Parquet") as raised:
+            call(table_of(storage, ManualClock(NOW_MS), "reader"))
+        assert "hoodie.write.auto.upgrade=false" in raised.value.next_step
 
 
 def test_a_skeleton_of_a_bootstrap_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
