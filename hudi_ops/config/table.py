@@ -168,7 +168,9 @@ class TableConfig(BaseModel):
                 table=raw["hoodie.table.name"],
                 expected="version 6, 8 or 9",
                 found=str(version),
-                next_step=_NEXT_STEPS.get(version, "upgrade or downgrade the table with Apache Hudi, or upgrade hudi-ops"),
+                next_step=_NEXT_STEPS.get(
+                    version, "upgrade or downgrade the table with Apache Hudi, or upgrade hudi-ops"
+                ),
             )
         base_format = raw.get("hoodie.table.base.file.format", "PARQUET").upper()
         if base_format not in {"PARQUET", "HFILE"}:

@@ -84,7 +84,7 @@ def table_columns(schema: pa.Schema) -> pa.Schema:
         Unsupported: a field's type has no counterpart.
         InvalidRequest: a name that a table cannot have, is Apache Hudi's own, or differs from another only in case.
     """
-    zoned = pa.schema([_zoned(field) for field in normalise(schema)])
+    zoned = pa.schema([_retimed(field, lambda kind: pa.timestamp(kind.unit, "UTC")) for field in normalise(schema)])
     _refuse_same_but_for_case(list(zoned), "")
     taken = [name for name in zoned.names if name.lower() in META_COLUMNS]
     if taken:
@@ -94,16 +94,22 @@ def table_columns(schema: pa.Schema) -> pa.Schema:
     return zoned
 
 
-def _zoned(field: pa.Field) -> pa.Field:
+def in_microseconds(field: pa.Field) -> pa.Field:
+    """Return a column whose times in milliseconds are in microseconds, at any depth (docs/format.md §6.3)."""
+    return _retimed(field, lambda kind: pa.timestamp("us", kind.tz) if kind.unit == "ms" else kind)
+
+
+def _retimed(field: pa.Field, change: Callable[[pa.TimestampType], pa.DataType]) -> pa.Field:
+    """Return a column whose times have another type, at any depth."""
     kind = field.type
     if pa.types.is_timestamp(kind):
-        return field.with_type(pa.timestamp(kind.unit, "UTC"))
+        return field.with_type(change(kind))
     if pa.types.is_list(kind):
-        return field.with_type(pa.list_(_zoned(kind.value_field)))
+        return field.with_type(pa.list_(_retimed(kind.value_field, change)))
     if pa.types.is_map(kind):
-        return field.with_type(pa.map_(kind.key_type, _zoned(kind.item_field)))
+        return field.with_type(pa.map_(kind.key_type, _retimed(kind.item_field, change)))
     if pa.types.is_struct(kind):
-        return field.with_type(pa.struct([_zoned(kind.field(at)) for at in range(kind.num_fields)]))
+        return field.with_type(pa.struct([_retimed(kind.field(at), change) for at in range(kind.num_fields)]))
     return field
 
 

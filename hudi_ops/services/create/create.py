@@ -196,6 +196,8 @@ def check_definition(definition: TableDefinition, columns: pa.Schema) -> pa.Sche
         Unsupported: a column type that a table cannot hold, or that cannot be a key.
     """
     schema = table_columns(columns)
+    if definition.table_version == 8:
+        schema = pa.schema(map(in_microseconds, schema))
     names = schema.names
     _check_kind(definition)
     if not definition.record_key:

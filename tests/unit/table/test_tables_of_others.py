@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hudi_ops import InvalidRequest, Table, Unsupported
+from hudi_ops.commit.ledger import carried_keys
 from hudi_ops.config.table import (
     INDEX_DEFINITIONS_PATH,
     METADATA_PARTITIONS,
@@ -28,8 +30,10 @@ from hudi_ops.read import plan
 from hudi_ops.services.create.adoption import AdoptionOptions
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.log.commit_log import POINTER_KEY
 from tests.definitions import Definition
+from tests.protocol.foreign_table import make_foreign
 from tests.tables import (
     BY_HAND,
     BY_RECORD_INDEX,
@@ -222,9 +226,36 @@ def test_slashes_in_partition_values_that_no_setting_announces_are_refused_by_ad
 def test_table_version_10_is_refused_with_the_setting_that_keeps_a_fleet_at_9() -> None:
     storage = foreign(**{"hoodie.table.version": "10"})
     for call in (lambda table: table.read(), lambda table: table.verify(), lambda table: table.adopt()):
-        with pytest.raises(Unsupported, match="version 10 .* Parquet") as raised:
+        with pytest.raises(Unsupported, match="version 10 cannot be opened: its log files") as raised:
             call(table_of(storage, ManualClock(NOW_MS), "reader"))
         assert "hoodie.write.auto.upgrade=false" in raised.value.next_step
+
+
+def test_a_commit_carries_the_extra_metadata_of_a_streaming_job_on() -> None:
+    storage = made(DEFINITION, rows(("a", "p", 1, 1, None)))
+    written = max(info.path for info in storage.list(".hoodie/timeline") if info.path.endswith(".commit"))
+    stored = make_foreign(storage)
+    metadata = CommitMetadata.from_bytes(stored.get(written), written)
+    extra = {**metadata.extra, "_offset": "7", "_hoodie.spark.sql.merge.into.prepped": "false"}
+    stored.put(written, replace(metadata, extra=extra).to_bytes())
+    table = table_of(stored, ManualClock(NOW_MS, tick_ms=1), "w", AdoptionOptions(buckets=2), upkeep=BY_HAND)
+    for number in range(12):
+        table.ingest(rows(("a", "p", number, 2 + number, None)))
+    newest = max(info.path for info in stored.list(".hoodie/timeline") if info.path.endswith(".commit"))
+    kept = CommitMetadata.from_bytes(stored.get(newest), newest).extra
+    assert {key: value for key, value in kept.items() if key.startswith("_")} == {"_offset": "7"}
+
+
+def test_the_newest_value_of_a_carried_key_counts_and_none_beyond_our_newest_commit() -> None:
+    extras: list[dict[str, str]] = [
+        {"schema": "new", "_a": "3"},
+        {"schema": "old", "_a": "2", "_b": "2"},
+        {POINTER_KEY: "x", "hudi_ops.ledger.s": "y", "_b": "1", "_c": "1"},
+        {"_d": "0"},
+    ]
+    timeline: Any = SimpleNamespace(newest_first=tuple(range(len(extras))))
+    commits: Any = SimpleNamespace(metadata=lambda _, at: SimpleNamespace(extra=extras[at]))
+    assert carried_keys(commits, timeline) == {"_a": "3", "_b": "2", "_c": "1"}
 
 
 def test_a_skeleton_of_a_bootstrap_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
