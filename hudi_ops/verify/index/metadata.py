@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.config.table import IndexKind
 from hudi_ops.errors import HudiOpsError, Unsupported
 from hudi_ops.metadata.reader.layout import has_partitioned_record_index
-from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, is_secondary, rebuild_command
+from hudi_ops.metadata.records.partitions import (
+    FOLDER,
+    KEEPS_INDEXES,
+    MetadataPartition,
+    is_secondary,
+    rebuild_command,
+)
 from hudi_ops.timeline.active import Timeline, timeline_of
+from hudi_ops.timeline.builds.announced import built_indexes
+from hudi_ops.timeline.log.commit_log import Log
 from hudi_ops.timeline.names import parse_file_name
 from hudi_ops.verify.index.index_entries import check_secondary_index
 from hudi_ops.verify.index.index_files import check_files_index
@@ -54,14 +62,23 @@ def check_metadata_table(subject: Subject, findings: Findings) -> None:
             )
 
 
-def check_dropped(subject: Subject, to_build: Sequence[str], findings: Findings) -> None:
-    """Report partitions that a rebuild dropped and has not built.
+def check_dropped(subject: Subject, log: Log, findings: Findings) -> None:
+    """Report partitions that are gone: dropped by other programs, or by a rebuild that has not built them.
 
     While the rebuild runs they are a warning, afterwards an error.
 
     Args:
-        to_build: partitions that the commit log names, to be built after they were dropped.
+        log: the commit log, which names partitions that are built, and that are to be built after they were dropped.
     """
+    to_build = log.properties.to_build
+    absent = {*MetadataPartition} - {*to_build, *subject.config.all_metadata_partitions}
+    for name in sorted(built_indexes(subject.storage, log, absent)):
+        findings.warning(
+            "index-dropped",
+            f"another program dropped {name}: its writers must set {KEEPS_INDEXES}",
+            f"{FOLDER}/{name}",
+            f"set that in all writers of Apache Hudi, then run `hudi-ops index TABLE run {name}`",
+        )
     gone = sorted(set(to_build) - set(subject.config.all_metadata_partitions))
     if not gone:
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,9 +21,13 @@ from hudi_ops.config.table import (
     PARTITION_EXTRACTOR,
     PROPERTIES_PATH,
     SLASH_DATES,
+    index_kind,
 )
+from hudi_ops.files.base.base_file import WriterSettings
 from hudi_ops.files.base.widen import widen
+from hudi_ops.files.log.log_file import LogFileReader, encode_log_file
 from hudi_ops.formats.avro.schema import to_avro
+from hudi_ops.formats.log.blocks import HeaderKey
 from hudi_ops.metadata.index_definitions import encode_index_definitions
 from hudi_ops.metadata.reader.layout import load_index_definitions
 from hudi_ops.read import plan
@@ -33,7 +37,7 @@ from hudi_ops.testing.clock import ManualClock
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.log.commit_log import POINTER_KEY
 from tests.definitions import Definition
-from tests.protocol.foreign_table import make_foreign
+from tests.protocol.foreign_table import make_foreign, set_properties
 from tests.tables import (
     BY_HAND,
     BY_RECORD_INDEX,
@@ -41,6 +45,8 @@ from tests.tables import (
     NOW_MS,
     PLAIN_SCHEMA,
     START_MS,
+    WITH_METADATA,
+    by_key,
     made,
     plain_rows,
     rows,
@@ -221,6 +227,86 @@ def test_slashes_in_partition_values_that_no_setting_announces_are_refused_by_ad
     assert raised.value.details["partition"] == "2024/03/05"
     services = table_of(unnamed, ManualClock(NOW_MS, tick_ms=1), "v", AdoptionOptions(services_only=True))
     assert services.adopt(dry_run=True).index == "other"
+
+
+def test_adoption_and_verify_name_what_other_writers_must_set() -> None:
+    schema = pa.schema([*PLAIN_SCHEMA, ("at", pa.struct([("a", MILLIS)]))])
+    storage = foreign(schema, **{"hoodie.table.version": "8", METADATA_PARTITIONS: "files"})
+    advice = table_of(storage, ManualClock(NOW_MS), "a", AdoptionOptions(index="simple")).adopt(dry_run=True).advice
+    assert ["hoodie.metadata.auto.delete.partitions=false" in advice[0], "columns at " in advice[1]] == [True, True]
+    ringed = table_of(
+        foreign(**{"hoodie.table.type": "MERGE_ON_READ"}),
+        ManualClock(NOW_MS),
+        "a",
+        AdoptionOptions(index="consistent_bucket", buckets=2),
+    ).adopt()
+    assert ["SimpleConcurrentFileWritesConflictResolutionStrategy" in each for each in ringed.advice] == [True]
+
+    dropped = made(WITH_METADATA, rows(("a", "p", 1, 1, None)))
+    table = table_of(dropped, ManualClock(NOW_MS, tick_ms=1), "w", upkeep=BY_HAND)
+    table.indexing.run(partitions=("bloom_filters",))
+    assert table.verify().findings == ()
+    set_properties(dropped, {METADATA_PARTITIONS: "column_stats,files,partition_stats"})
+    (found,) = (each for each in table.verify().findings if each.invariant == "index-dropped")
+    assert "hoodie.metadata.auto.delete.partitions=false" in found.what
+    assert "bloom_filters" in found.what
+
+
+def test_a_table_of_version_8_holds_times_in_microseconds() -> None:
+    storage = made(Definition("timed", pa.schema([*TIMED, ("s", pa.list_(pa.timestamp("s")))]), ("id",), version=8))
+    table = table_of(storage, ManualClock(NOW_MS, tick_ms=1), "w", upkeep=BY_HAND)
+    table.ingest(timed(("a", 1, 1)).append_column("s", pa.array([[START]], pa.list_(MILLIS))))
+    later = (
+        timed(("b", 2, 1))
+        .append_column("s", pa.array([None], pa.list_(MILLIS)))
+        .append_column("t", pa.array([START], MILLIS))
+    )
+    table.ingest(later, evolve=True)
+    assert [table.schema.field(name).type for name in ("at", "t")] == [MICROS, MICROS]
+    assert table.schema.field("s").type.value_type == MICROS
+    assert table.read(["at", "t"], where="id = 'b'").to_pylist() == [
+        {"at": START + timedelta(milliseconds=2), "t": START}
+    ]
+
+
+@pytest.mark.parametrize("index", ["simple", "bloom"])
+@pytest.mark.parametrize("has_base", [True, False])
+def test_keys_that_lie_in_log_files_alone_are_found(index: str, has_base: bool) -> None:
+    """As Flink and the Java client write them: a new key in a log file of a group, which may have no base file."""
+    logged = replace(DEFINITION, table_type="MERGE_ON_READ", index=index)
+    storage = make_foreign(made(logged, rows(("a", "p", 1, 1, None)), rows(("a", "p", 2, 2, None))))
+    for info in storage.list(".hoodie/timeline"):
+        if info.name.endswith(".deltacommit"):
+            metadata = CommitMetadata.from_bytes(storage.get(info.path), info.path)
+            extra = {"schema": metadata.extra["schema"]}
+            stats = tuple(stat for stat in metadata.stats if has_base or ".log." in stat.path)
+            storage.put(info.path, replace(metadata, extra=extra, stats=stats).to_bytes())
+    (log,) = (info.path for info in storage.list() if ".log." in info.path and not info.path.startswith("."))
+    (base,) = (info.path for info in storage.list() if info.path.endswith(".parquet") and not info.path.startswith("."))
+    reader = LogFileReader(storage, log)
+    (block,) = reader.blocks
+    held = reader.rows(block)
+    for name in ("_hoodie_record_key", "id"):
+        at = held.schema.get_field_index(name)
+        held = held.set_column(at, held.schema.field(name), pa.array(["b"], pa.string()))
+    body = encode_log_file(
+        held, [], instant=block.instant, partition_path="", avro_schema=block.headers[HeaderKey.SCHEMA], data_format="parquet",
+        settings=WriterSettings(),
+    )  # fmt: skip
+    storage.put(log, body)
+    if not has_base:
+        storage.delete(base)
+    table = table_of(
+        storage, ManualClock(NOW_MS, tick_ms=1), "w", AdoptionOptions(index=index_kind(index)), upkeep=BY_HAND
+    )
+    before = {"a": 1, "b": 2} if has_base else {"b": 2}
+    assert by_key(table) == before
+    done = table.ingest(rows(("b", "p", 3, 3, None)))
+    assert (done.inserted, done.logged) == (0, 1)
+    assert by_key(table) == {**before, "b": 3}
+    table.ingest(rows(("b", "p", 4, 4, None)), operation="delete")
+    assert by_key(table) == {key: value for key, value in before.items() if key != "b"}
+    assert table.verify(deep=True).errors == ()
 
 
 def test_table_version_10_is_refused_with_the_setting_that_keeps_a_fleet_at_9() -> None:

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hudi_ops.commit.complete import is_shared_table
 from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.foreign.foreign_writers import newest_foreign_completion
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import Conflict, Unsupported
 from hudi_ops.files.slice.slice_scan import SliceTask
@@ -49,12 +51,16 @@ def locator_of(
     if state.log.properties.facts.index == "record_index":
         return RecordIndexLocator(_of_visible(session, state, slices, record_lookup_of(session, state)))
     groups = []
+    # Flink and the Java client put new keys into log files, and begin groups with them; Spark and we put them into base files.
+    foreign = newest_foreign_completion(session.commits, state)
+    is_shared = any(slice_.logs for slice_ in slices) and is_shared_table(
+        session, state, foreign, session.newest_extra(state)
+    )
     for slice_ in slices:
-        if slice_.base is None:
-            continue  # with these indexes no group begins with a log file
         merged = SliceTask.of(session.ctx.storage, slice_, *merging_of(state, schema)) if slice_.logs else None
         name = GroupName(*slice_.key)
-        groups.append(KeyedGroup(session.ctx.storage, name, slice_.base.path, merged, _may_hold_more(state, slice_)))
+        base = slice_.base.path if slice_.base is not None else None
+        groups.append(KeyedGroup(session.ctx.storage, name, base, merged, is_shared or _may_hold_more(state, slice_)))
     return BaseFileLocator(engine, groups)
 
 
