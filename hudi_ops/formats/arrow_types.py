@@ -14,6 +14,9 @@ from hudi_ops.errors import InvalidRequest, Unsupported
 LIST_ITEM: Final = "element"
 """Name of a list's inner field, as Parquet has it."""
 
+AVRO_TYPE: Final = b"hudi_ops.avro_type"
+"""Key of a field's metadata: the Avro type (JSON) of a column that Arrow holds as fixed bytes, a VECTOR."""
+
 MAX_PRECISION: Final = 38
 """Most digits that a decimal may have, in Arrow's 128 bits as in Spark."""
 
@@ -152,7 +155,15 @@ def _fields(fields: list[pa.Field], parent: str) -> list[pa.Field]:
                 next_step="rename or drop one of them in the source",
             )
         seen.add(field.name)
-    return [pa.field(field.name, _type(field.type, parent + field.name), field.nullable) for field in fields]
+    return [
+        field if is_vector(field) else pa.field(field.name, _type(field.type, parent + field.name), field.nullable)
+        for field in fields
+    ]
+
+
+def is_vector(field: pa.Field) -> bool:
+    """Return whether a column is a VECTOR of Apache Hudi: fixed bytes with a logical type (docs/format.md §6.3)."""
+    return AVRO_TYPE in (field.metadata or {})
 
 
 def _type(kind: pa.DataType, where: str) -> pa.DataType:

@@ -309,6 +309,44 @@ def test_keys_that_lie_in_log_files_alone_are_found(index: str, has_base: bool) 
     assert table.verify(deep=True).errors == ()
 
 
+VECTOR = {
+    "type": "fixed", "name": "vector_float_3", "size": 12, "logicalType": "vector", "dimension": 3, "elementType": "FLOAT",
+    "storageBacking": "FIXED_BYTES",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("index", ["simple", "bucket"])
+def test_vector_columns_keep_their_types_through_every_rewrite(index: str) -> None:
+    fields = [
+        {"name": "id", "type": ["null", "string"], "default": None},
+        {"name": "emb", "type": ["null", VECTOR], "default": None},
+        {"name": "other", "type": ["null", "vector_float_3"], "default": None},
+    ]
+    avro = {"type": "record", "name": "t_record", "namespace": "hoodie.t", "fields": fields}
+    properties = {"hoodie.table.type": "MERGE_ON_READ", "hoodie.table.partition.fields": ""}
+    storage = foreign(**properties, **{"hoodie.table.create.schema": json.dumps(avro)})
+    options = AdoptionOptions(index=index_kind(index), buckets=1 if index == "bucket" else None)
+    table = table_of(storage, ManualClock(START_MS, tick_ms=1), "w", options, upkeep=BY_HAND)
+    values = pa.array([b"abcdefghijkl", None], pa.binary(12))
+    schema = pa.schema([("id", pa.string()), ("emb", pa.binary(12)), ("other", pa.binary(12))])
+    table.ingest(pa.table([pa.array(["a", "b"]), values, values], schema=schema))
+    table.ingest(pa.table([pa.array(["b", "c"]), values, values], schema=schema))
+    table.ingest(pa.table([pa.array(["b"]), values[:1], values[1:]], schema=schema))
+    table.indexing.run(partitions=("column_stats",))
+    assert table.compaction.run().instant is not None
+    if index == "simple":
+        assert table.clustering.run(sort_by=["id"], rewrite=True).instant is not None
+    for info in storage.list():
+        if info.path.endswith(".parquet") and not info.path.startswith("."):
+            found = pq.ParquetFile(pa.BufferReader(storage.get(info.path))).metadata.metadata
+            assert found[b"hoodie.vector.columns"] == b"emb:VECTOR(3),other:VECTOR(3)"
+            kept = json.loads(found[b"parquet.avro.schema"])["fields"]
+            assert [field["type"] for field in kept[-2:]] == [["null", VECTOR], ["null", "vector_float_3"]]
+    assert table.read(["id", "emb"]).sort_by("id")["emb"].to_pylist() == [b"abcdefghijkl", b"abcdefghijkl", None]
+    assert table.verify(deep=True).findings == ()
+    assert "emb" not in load_index_definitions(storage)["column_stats"].source_fields
+
+
 def test_table_version_10_is_refused_with_the_setting_that_keeps_a_fleet_at_9() -> None:
     storage = foreign(**{"hoodie.table.version": "10"})
     for call in (lambda table: table.read(), lambda table: table.verify(), lambda table: table.adopt()):
