@@ -151,7 +151,11 @@ class _Reader:
         plain = next((branch for branch in avro if branch != "null"), None) if isinstance(avro, list) else avro
         if isinstance(plain, str):
             return self._vectors.get(plain)
-        if plain.get("logicalType") != "vector" or not isinstance(plain.get("name"), str):
+        if (
+            not isinstance(plain, Mapping)
+            or plain.get("logicalType") != "vector"
+            or not isinstance(plain.get("name"), str)
+        ):
             return None
         return self._vectors.setdefault(plain["name"], json.dumps(plain, separators=(",", ":")))
 
