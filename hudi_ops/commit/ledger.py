@@ -152,9 +152,9 @@ def pointers(extra: Mapping[str, str]) -> dict[str, str]:
 
 
 def carried_keys(commits: CommitReader, timeline: Timeline) -> dict[str, str]:
-    """Return extra metadata of earlier writes that a new commit repeats: offsets of streaming jobs of Apache Hudi.
+    """Return extra metadata of earlier writes that a new commit repeats.
 
-    Such a job (`hoodie.write.rolling.metadata.keys`) looks for them in its newest commits alone, other writers' among them. Writes
+    It holds offsets of streaming jobs of Apache Hudi. Such a job (`hoodie.write.rolling.metadata.keys`) looks for them in its newest commits alone, other writers' among them. Writes
     are read back to the newest one of ours, which repeats those before it.
     """
     found: dict[str, str] = {}

@@ -113,7 +113,7 @@ class TableConfig(BaseModel):
 
     @property
     def has_slash_dates(self) -> bool:
-        """Whether the date `yyyy-MM-dd` of a partition column lies in the folder `yyyy/MM/dd` (docs/format.md §6.6)."""
+        """Whether the date `yyyy-MM-dd` lies in the folder `yyyy/MM/dd` (docs/format.md §6.6)."""
         return is_set(self.raw, SLASH_DATES, False) or names_slash_dates(self.raw)
 
     @property
@@ -309,7 +309,7 @@ def inferred_mode(raw: Mapping[str, str], ordering: tuple[str, ...]) -> MergeMod
 
 
 def names_slash_dates(raw: Mapping[str, str]) -> bool:
-    """Return whether the class that reads partition values out of paths is that of dates with slashes."""
+    """Return whether the class that reads partition values reads dates with slashes."""
     return raw.get(PARTITION_EXTRACTOR, "").strip().rpartition(".")[2] == "SlashEncodedDayPartitionValueExtractor"
 
 

@@ -98,7 +98,7 @@ def table_columns(schema: pa.Schema) -> pa.Schema:
 
 
 def in_microseconds(field: pa.Field) -> pa.Field:
-    """Return a column whose times in milliseconds are in microseconds, at any depth (docs/format.md §6.3)."""
+    """Return a column with microseconds for milliseconds, at any depth (docs/format.md §6.3)."""
     return _retimed(field, lambda kind: pa.timestamp("us", kind.tz) if kind.unit == "ms" else kind)
 
 
@@ -162,7 +162,7 @@ def _fields(fields: list[pa.Field], parent: str) -> list[pa.Field]:
 
 
 def is_vector(field: pa.Field) -> bool:
-    """Return whether a column is a VECTOR of Apache Hudi: fixed bytes with a logical type (docs/format.md §6.3)."""
+    """Return whether a column is a VECTOR, held as fixed bytes (docs/format.md §6.3)."""
     return AVRO_TYPE in (field.metadata or {})
 
 

@@ -41,7 +41,7 @@ class IndexDefinition:
 
     @property
     def is_partitioned(self) -> bool:
-        """Whether a record index locates keys within each partition of the table, and not in all of them."""
+        """Whether it is a record index for each partition of the table, not a global one."""
         return self.options.get("isPartitioned", "").lower() == "true"
 
 

@@ -147,7 +147,7 @@ class _Reader:
         return pa.field(name, kind, is_nullable, {AVRO_TYPE: vector} if vector is not None else None)
 
     def _vector(self, avro: Any) -> str | None:
-        """Return the JSON of a column's type if it is a VECTOR; a second column may name the type of the first."""
+        """Return the JSON of a VECTOR column's type; a later column may name an earlier type."""
         plain = next((branch for branch in avro if branch != "null"), None) if isinstance(avro, list) else avro
         if isinstance(plain, str):
             return self._vectors.get(plain)

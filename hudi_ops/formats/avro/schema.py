@@ -88,7 +88,7 @@ def _record(name: str, namespace: str, fields: list[pa.Field]) -> dict[str, Any]
 
 
 def vector_columns(schema: pa.Schema) -> str:
-    """Return the VECTOR columns of base files as their footer names them, such as `emb:VECTOR(3)`; empty without one."""
+    """Return the VECTOR columns as a footer names them: `emb:VECTOR(3)`; empty without one."""
     types = {field.name: json.loads(field.metadata[AVRO_TYPE]) for field in schema if is_vector(field)}
     elements = {name: kind.get("elementType", "FLOAT") for name, kind in types.items()}
     return ",".join(
@@ -98,7 +98,7 @@ def vector_columns(schema: pa.Schema) -> str:
 
 
 def _name_once(fields: list[dict[str, Any]]) -> None:
-    """Replace definitions of a VECTOR type after the first by its name: Avro defines a name once."""
+    """Replace a repeated definition of a VECTOR type by its name: Avro defines it once."""
     seen: set[str] = set()
     for field in fields:
         kind = field["type"][1] if isinstance(field["type"], list) else field["type"]

@@ -85,7 +85,7 @@ def unkept_partitions(config: TableConfig) -> tuple[str, ...]:
 
 
 def has_partitioned_record_index(storage: Storage, config: TableConfig) -> bool:
-    """Return whether the record index has file groups for each partition of the table (docs/format.md §14.2).
+    """Return whether the record index is partitioned (docs/format.md §14.2).
 
     Raises:
         Corrupt: the index definitions cannot be read.

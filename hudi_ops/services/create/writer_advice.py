@@ -1,4 +1,4 @@
-"""What writers of Apache Hudi that share an adopted table must set, and what they do to it otherwise."""
+"""Advice on what writers of Apache Hudi that share an adopted table must set."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def check_metadata_table(subject: Subject, findings: Findings) -> None:
 
 
 def check_dropped(subject: Subject, log: Log, findings: Findings) -> None:
-    """Report partitions that are gone: dropped by other programs, or by a rebuild that has not built them.
+    """Report partitions that another program, or an unfinished rebuild, dropped.
 
     While the rebuild runs they are a warning, afterwards an error.
 
