@@ -154,8 +154,8 @@ def pointers(extra: Mapping[str, str]) -> dict[str, str]:
 def carried_keys(commits: CommitReader, timeline: Timeline) -> dict[str, str]:
     """Return extra metadata of earlier writes that a new commit repeats.
 
-    It holds offsets of streaming jobs of Apache Hudi. Such a job (`hoodie.write.rolling.metadata.keys`) looks for them in its newest
-    commits alone, other writers' among them. Writes are read back to the newest one of ours, which repeats those before it.
+    It holds offsets of streaming jobs of Apache Hudi. Such a job (`hoodie.write.rolling.metadata.keys`) looks for them in its
+    newest commits alone, other writers' among them. Writes are read back to the newest one of ours, which repeats those before it.
     """
     found: dict[str, str] = {}
     for write in timeline.newest_first[:_LOOKED_BACK]:

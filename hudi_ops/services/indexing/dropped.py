@@ -10,7 +10,6 @@ from collections.abc import Collection
 
 from hudi_ops.commit.session import Session
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
-from hudi_ops.metadata.records.partitions import KEEPS_INDEXES
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.builds.announced import built_indexes
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
@@ -41,11 +40,8 @@ def dropped_indexes(session: Session, state: TableState, names: Collection[str])
 
 def _sentence(write: Instant | None) -> str:
     if write is None:
-        return f"another program dropped it: its writers must set {KEEPS_INDEXES}"
-    return (
-        f"another program dropped it: {write.action} {write.time} is its first write without the index; its writers must set "
-        f"{KEEPS_INDEXES}"
-    )
+        return "another program dropped it"
+    return f"another program dropped it: {write.action} {write.time} is its first write without the index"
 
 
 def _first_without(session: Session, state: TableState, name: str, built: Properties) -> Instant | None:
