@@ -32,6 +32,11 @@ from hudi_ops.timeline.log.commit_log import POINTER_KEY
 from hudi_ops.timeline.state import CommitReader
 
 POINTER_PREFIX = "hudi_ops.ledger."
+_OWN_KEYS = ("hudi_ops.", "hoodie.", "_hoodie.")
+"""Beginnings of keys that say something of one commit alone."""
+
+_LOOKED_BACK = 10
+"""Writes in which Apache Hudi looks for a key that it repeats."""
 _NAMED_MAX = 3
 """Most skipped files that a note names for each reason."""
 
@@ -144,6 +149,24 @@ def source_id_of(uri: str) -> str:
 def pointers(extra: Mapping[str, str]) -> dict[str, str]:
     """Return the ledger pointers in a commit's extra metadata: key -> path."""
     return {key: value for key, value in extra.items() if key.startswith(POINTER_PREFIX)}
+
+
+def carried_keys(commits: CommitReader, timeline: Timeline) -> dict[str, str]:
+    """Return extra metadata of earlier writes that a new commit repeats.
+
+    It holds offsets of streaming jobs of Apache Hudi. Such a job (`hoodie.write.rolling.metadata.keys`) looks for them in its
+    newest commits alone, other writers' among them. Writes are read back to the newest one of ours, which repeats those before it.
+    """
+    found: dict[str, str] = {}
+    for write in timeline.newest_first[:_LOOKED_BACK]:
+        metadata = commits.metadata(timeline, write)
+        if metadata is None:
+            continue
+        own = {key: value for key, value in metadata.extra.items() if key != "schema" and not key.startswith(_OWN_KEYS)}
+        found = own | found
+        if POINTER_KEY in metadata.extra:
+            break
+    return found
 
 
 def newest_extra(storage: Storage, commits: CommitReader, timeline: Timeline) -> Mapping[str, str] | None:

@@ -35,12 +35,12 @@ class KeyedGroup:
     """File group to search.
 
     `merged` is its whole slice, key columns only, where it has log files; `reads_logs`: these may hold keys that its base file
-    lacks.
+    lacks. Without `base` it has log files alone.
     """
 
     storage: Storage
     name: GroupName
-    base: str
+    base: str | None
     merged: SliceTask | None = None
     reads_logs: bool = False
 
@@ -63,7 +63,7 @@ class KeySearch:
             NotFound: its base file is gone.
         """
         wanted = self.keys[group.name.partition_path]
-        if group.merged is None or not (self.live or group.reads_logs):
+        if group.merged is None or not (self.live or group.reads_logs or group.base is None):
             return _held_by_base(group, wanted)
         held = pa.chunked_array(group.merged.rules.keys_of(SliceScan(group.merged).table()))
         seen = np.flatnonzero(_mask_of(len(wanted), pairs(held, wanted)[1]))
@@ -71,6 +71,8 @@ class KeySearch:
 
 
 def _held_by_base(group: KeyedGroup, wanted: pa.Array) -> Numbers:
+    if group.base is None:
+        return np.empty(0, np.int64)
     reader = BaseFileReader(group.storage, group.base)
     footer = reader.footer
     rows = np.flatnonzero(footer.in_range(wanted)).astype(np.int64)

@@ -35,7 +35,7 @@ from hudi_ops.read.checkpoints import (
     refuse_other_table,
     table_id_of,
 )
-from hudi_ops.read.plan import Opened, ReadPlan, ReadRequest, Wanted
+from hudi_ops.read.plan import Opened, ReadPlan, ReadRequest, Wanted, with_all_columns
 from hudi_ops.read.prune import LeftOut, by_statistics, with_metadata
 from hudi_ops.read.scan import Scan
 from hudi_ops.storage.protocol import Storage
@@ -267,7 +267,7 @@ def _plan_files(storage: Storage, opened: Opened, request: ReadRequest, writes: 
     touched = sorted({one.partition_path for one in slices})
     keep, _ = wanted.partitions(config)
     kept = list(compress(touched, keep(touched))) if keep is not None and touched else touched
-    read = [one for one in slices if one.partition_path in frozenset(kept)]
+    read = [*with_all_columns(config, [one for one in slices if one.partition_path in frozenset(kept)])]
 
     def narrowed(metadata: MetadataTable | None) -> tuple[list[Slice], LeftOut]:
         sought = wanted.sought(config, is_newest=False)

@@ -150,6 +150,7 @@ def _text(done: dict[str, Any]) -> str:
     text = f"{done['table']} {what}: {index}; instants in {done['timezone']}"
     if done["doubled_keys"]:
         text += f"\n  {counted(done['doubled_keys'], 'record key')} in more than one file group: reads show all rows of each"
+    text += "".join(f"\n  {sentence}" for sentence in done["advice"])
     if done["dropped"]:
         text += f"\n  metadata table ({', '.join(done['dropped'])}) {would}dropped"
     return text

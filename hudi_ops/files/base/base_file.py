@@ -16,7 +16,7 @@ from hudi_ops.errors import Corrupt, Unavailable
 from hudi_ops.files.base.dictionary_columns import dictionary_columns
 from hudi_ops.files.base.repeated_columns import plain_type, repeated_columns
 from hudi_ops.files.base.widen import widen
-from hudi_ops.formats.avro.schema import to_avro
+from hudi_ops.formats.avro.schema import to_avro, vector_columns
 from hudi_ops.formats.parquet import footer as parquet_footer
 from hudi_ops.formats.parquet.bloom import BloomFilter
 from hudi_ops.formats.parquet.footer import BaseFileFooter
@@ -295,6 +295,7 @@ def encode_base_file(
         max_key=bounds[1] if bounds else None,
         avro_schema=stored_avro_schema(data_schema, table_name, keys is not None),
         nan_columns=tuple(name for name in floats if holds_nan(rows.column(name))) if floats else None,
+        vector_columns=vector_columns(data_schema),
     )
     check_stop()
     sink = pa.BufferOutputStream()

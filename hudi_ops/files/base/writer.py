@@ -27,6 +27,7 @@ from hudi_ops.files.base.base_file import (
     stored_avro_schema,
 )
 from hudi_ops.files.base.dictionary_columns import dictionary_columns
+from hudi_ops.formats.avro.schema import vector_columns
 from hudi_ops.formats.parquet import footer as parquet_footer
 from hudi_ops.formats.parquet.bloom import BloomFilter
 from hudi_ops.formats.parquet.footer import BaseFileFooter
@@ -151,6 +152,7 @@ class BaseFileWriter:
             max_key=self._range[1] if self._range else None,
             avro_schema=stored_avro_schema(data, self._table_name, self._has_keys),
             nan_columns=tuple(name for name, holds in self._holds_nan.items() if holds) if self._holds_nan else None,
+            vector_columns=vector_columns(data),
         )
         try:
             added = MODERN_CALENDAR | dict(self._settings.footer)

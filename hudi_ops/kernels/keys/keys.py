@@ -24,6 +24,7 @@ We refuse nulls; Apache Hudi writes them.
 """
 
 _ENCODED = re.compile(r"[\x01-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
+_SLASH_DATE = re.compile(r"([0-9]{4})[-/]([0-9]{2})[-/]([0-9]{2})")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _DENSE_PAIRS_MAX = 1 << 22
 FOLDER_BYTES_MAX = 255
@@ -51,12 +52,14 @@ class PartitionSpec:
         hive_style: levels read `field=value`.
         url_encode: `hoodie.datasource.write.partitionpath.urlencode`.
         time: how the one field becomes a path, in tables with the time-based key generator.
+        slash_dates: the one field's dates, `yyyy-MM-dd` or `yyyy/MM/dd`, make three levels.
     """
 
     fields: tuple[str, ...]
     hive_style: bool
     url_encode: bool
     time: TimePartition | None = None
+    slash_dates: bool = False
 
 
 def record_keys(data: pa.Table, spec: KeySpec, *, refuse_ambiguous: bool = False) -> pa.Array:
@@ -169,6 +172,9 @@ def _folders(
     folders = np.empty(len(texts), object)
     forbidden = _forbidden(spec)
     for code, text in enumerate(texts):
+        if spec.slash_dates:
+            folders[code] = _slash_date(text, codes, code, field)
+            continue
         value = _ENCODED.sub(lambda match: f"%{ord(match[0]):02X}", text) if spec.url_encode else text
         folder = f"{field}={value}" if spec.hive_style else value
         # `.hoodie` at the top is the table's own folder: data there would be read as metadata.
@@ -201,6 +207,28 @@ def _folders(
             )
         folders[code] = folder
     return folders
+
+
+def _slash_date(text: str, codes: npt.NDArray[np.int64], code: int, field: str) -> str:
+    """Return the folders of a date.
+
+    Raises:
+        InvalidRequest: another text.
+    """
+    if text == DEFAULT_PARTITION:
+        return text
+    found = _SLASH_DATE.fullmatch(text)
+    if found is None:
+        row = int(np.argmax(codes == code))
+        raise InvalidRequest(
+            f"Row {row}: the value {text[:40]!r} of the partition field {field!r} is not a date, as the folders are.",
+            expected="yyyy-MM-dd or yyyy/MM/dd, or null: the table has slash-separated dates",
+            found=repr(text[:40]),
+            next_step="Correct the row.",
+            row=row,
+            field=field,
+        )
+    return "/".join(found.groups())
 
 
 def _forbidden(spec: PartitionSpec) -> tuple[str, ...]:

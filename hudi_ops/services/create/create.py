@@ -31,7 +31,7 @@ from hudi_ops.config.table import (
     table_type_of,
 )
 from hudi_ops.errors import HudiOpsError, InvalidRequest, Unsupported
-from hudi_ops.formats.arrow_types import table_columns
+from hudi_ops.formats.arrow_types import in_microseconds, table_columns
 from hudi_ops.formats.avro.schema import to_avro
 from hudi_ops.index.bucket_engine import bucket_limits
 from hudi_ops.kernels.keys.keys import KeySpec, PartitionSpec, partition_paths, record_keys
@@ -213,6 +213,8 @@ def check_definition(definition: TableDefinition, columns: pa.Schema) -> pa.Sche
         Unsupported: a column type that a table cannot hold, or that cannot be a key.
     """
     schema = table_columns(columns)
+    if definition.version == 8:
+        schema = pa.schema(map(in_microseconds, schema))
     names = schema.names
     _check_kind(definition)
     if not definition.record_key:
