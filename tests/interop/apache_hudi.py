@@ -34,7 +34,10 @@ def _pinned(name: str) -> str:
     return found[1]
 
 
-RELEASE, BUNDLE_SHA256 = _pinned("HUDI"), _pinned("HUDI_SHA256")
+_CHOSEN = os.environ.get("HUDI_OPS_COMPARED", "HUDI")
+IS_PINNED = _CHOSEN == "HUDI"
+"""Whether the release is the one of every run; the soak repeats the comparisons with HUDI_OPS_COMPARED=HUDI_BEFORE."""
+RELEASE, BUNDLE_SHA256 = _pinned(_CHOSEN), _pinned(f"{_CHOSEN}_SHA256")
 """The release that others are compared with."""
 RELEASE_OF_VERSION_8 = _pinned("HUDI_OF_VERSION_8")
 """The last release that writes table version 8 by default, and cannot open version 9."""
@@ -52,7 +55,7 @@ def interop_environment(release: str = RELEASE) -> tuple[Path, Path]:
     """Python and bundle jar of the interop environment: `.interop` of the repository, or `HUDI_OPS_INTEROP`."""
     home = Path(os.environ.get("HUDI_OPS_INTEROP") or REPOSITORY / ".interop")
     python, jar = home / "venv" / "bin" / "python", home / "jars" / BUNDLE.format(release=release)
-    option = "--interop" if release == RELEASE else "--interop-1.0"
+    option = "--interop" + ("" if release == _pinned("HUDI") else f"-{release.rpartition('.')[0]}")
     for needed in (python, jar):
         if not needed.exists():
             raise MissingInteropEnvironment(f"{needed} is missing.\n  Next: run bin/bootstrap {option}")
