@@ -8,7 +8,8 @@ import typer
 
 from hudi_ops.cli.arguments import JsonOption, TableArgument, locate, open_table
 from hudi_ops.cli.options import with_options
-from hudi_ops.cli.output import working, write, write_json
+from hudi_ops.cli.output import write, write_json
+from hudi_ops.cli.progress import working
 from hudi_ops.config.definition import Alteration
 
 ALTER_HELP = """Change settings that the table records: limits of hash rings, cleans and archives after commits.
