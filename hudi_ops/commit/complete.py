@@ -105,7 +105,7 @@ def complete_write(
             return cancels.next_cancel(state, slot, ended)
         completion = session.next_time(newest_known(state.timeline, state.log) | delta.times, state)
         doubt = _may_double(session, state, write, puts_each_once=delta.puts_each_key_once)
-        body = _metadata(session, state, slot, delta.write, ahead, may_double=doubt).to_bytes()
+        body = _metadata(attempt.instant, session, state, slot, delta.write, ahead, may_double=doubt).to_bytes()
         entry = entry_of(session, attempt, state, completion, session.put_payload(attempt.instant, slot, body))
         added = delta.entry_fields(completion, state)
         return entry.model_copy(update={**added, **observed_completions(state, completion)})
@@ -216,7 +216,7 @@ def _is_empty(session: Session, state: TableState) -> bool:
 
 
 def _metadata(
-    session: Session, state: TableState, slot: int, write: Write, ahead: Ahead, *, may_double: bool | None
+    instant: str, session: Session, state: TableState, slot: int, write: Write, ahead: Ahead, *, may_double: bool | None
 ) -> CommitMetadata:
     # The stored schema text is carried over, since Arrow does not represent enums, defaults and comments.
     schema = schema_text(state.config, state.timeline, session.commits)[0]
@@ -226,7 +226,7 @@ def _metadata(
     log, before = state.log, _newest_extra(session, state, ahead)
     shared = is_shared_table(session, state, foreign, before)
     pointer = Pointer(log.table_id, slot, log.properties_slot, log.archive_slot, foreign, may_double, shared)
-    carried = {"schema": schema, **carried_keys(session.commits, state.timeline), **pointers(before)}
+    carried = {"schema": schema, **carried_keys(session.commits, state.timeline, instant), **pointers(before)}
     return write.metadata({**carried, **write.extra, POINTER_KEY: pointer.encode()})
 
 

@@ -28,15 +28,18 @@ from hudi_ops.timeline.content.ledger_chain import (
     writer_of_ledger,
 )
 from hudi_ops.timeline.content.undone import restored_over
-from hudi_ops.timeline.log.commit_log import POINTER_KEY
+from hudi_ops.timeline.log.commit_log import POINTER_KEY, Pointer
 from hudi_ops.timeline.state import CommitReader
 
 POINTER_PREFIX = "hudi_ops.ledger."
-_OWN_KEYS = ("hudi_ops.", "hoodie.", "_hoodie.")
-"""Beginnings of keys that say something of one commit alone."""
+_OWN_KEYS = (
+    *("schema", "latest_schema", "hudi_ops.", "hoodie.", "_hoodie."),
+    *("deltastreamer.", "streamer.", "_hudi_streaming_sink_checkpoint"),
+)
+"""Beginnings of keys that say something of one commit alone, or that their writer finds however old they are."""
 
-_LOOKED_BACK = 10
-"""Writes in which Apache Hudi looks for a key that it repeats."""
+_LOOKED_BACK = 32
+"""Newest writes in which keys to repeat are looked for; Apache Hudi looks in ten."""
 _NAMED_MAX = 3
 """Most skipped files that a note names for each reason."""
 
@@ -151,20 +154,28 @@ def pointers(extra: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in extra.items() if key.startswith(POINTER_PREFIX)}
 
 
-def carried_keys(commits: CommitReader, timeline: Timeline) -> dict[str, str]:
+def carried_keys(commits: CommitReader, timeline: Timeline, instant: str) -> dict[str, str]:
     """Return extra metadata of earlier writes that a new commit repeats.
 
     It holds offsets of streaming jobs of Apache Hudi. Such a job (`hoodie.write.rolling.metadata.keys`) looks for them in its
-    newest commits alone, other writers' among them. Writes are read back to the newest one of ours, which repeats those before it.
+    newest commits alone, other writers' among them. Writes are read back to the newest one of ours that repeats those before it.
+
+    Nothing is repeated beside a pending write with an older instant: it may bring newer values, and Apache Hudi, which orders
+    commits by their instants, would prefer the repeated ones. A later commit looks beyond this one.
     """
+    if any(one.is_write and one.time < instant for one in timeline.pending):
+        return {}
     found: dict[str, str] = {}
     for write in timeline.newest_first[:_LOOKED_BACK]:
         metadata = commits.metadata(timeline, write)
         if metadata is None:
             continue
-        own = {key: value for key, value in metadata.extra.items() if key != "schema" and not key.startswith(_OWN_KEYS)}
+        pointer = Pointer.decode(metadata.extra)
+        if pointer is not None and not pointer.shared:
+            break  # no other program had written the table
+        own = {key: value for key, value in metadata.extra.items() if not key.startswith(_OWN_KEYS)}
         found = own | found
-        if POINTER_KEY in metadata.extra:
+        if pointer is not None and own:
             break
     return found
 

@@ -92,6 +92,8 @@ class Session:
     """Delta commits of the metadata table since its last compaction, as of this session's last write."""
     automatic: tuple[tuple[str, int], Mapping[str, Mapping[str, str | int]]] | None = field(default=None, init=False)
     """Id of the table and slot of its properties, and the automatic services recorded there; None: not read yet."""
+    sealed_rings: set[str] = field(default_factory=set, init=False)
+    """Instants of replace commits whose rings have their `.commit` files, or need none of this session."""
     ended_plans: tuple[str, ...] = field(default=(), init=False)
     """Instants of the plans that this session's last write cancelled."""
     counted_clean: tuple[str, int] = field(default=("", 0), init=False)

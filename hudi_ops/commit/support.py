@@ -32,10 +32,12 @@ def refuse_unwritable(config: TableConfig) -> None:
         problem = f"it orders by several fields ({', '.join(config.ordering_fields)})"
     elif config.key_generator not in WRITABLE_TYPES:
         problem = f"its keys are made by the key generator {config.key_generator}"
-    elif config.dropped_columns:
-        problem = _problem_of_dropped(config)
     elif config.has_slash_dates and (len(config.partition_fields) != 1 or config.hive_style or config.url_encode):
         problem = "it has slash-separated dates beside another form of its partition paths"
+    elif config.has_slash_dates and config.dropped_columns:
+        problem = "its files lack the partition column, and its paths have slash-separated dates"
+    elif config.dropped_columns:
+        problem = _problem_of_dropped(config)
     elif config.key_generator == "TIMESTAMP":
         problem = _problem_of_times(config)
     if problem:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from hudi_ops.config.table import PARTITION_EXTRACTOR, SLASH_DATES, inferred_mode, is_set, listed_in, names_slash_dates
+from hudi_ops.config.table import PARTITION_EXTRACTOR, SLASH_DATES, has_slash_dates, inferred_mode, is_set, listed_in
 
 TABLE_TYPE = "hoodie.table.type"
 RECORD_KEYS = "hoodie.table.recordkey.fields"
@@ -87,10 +87,10 @@ _MEANING: dict[str, Callable[[Settings], str]] = {
             "hoodie.datasource.write.partitionpath.urlencode": False,
             "hoodie.datasource.write.drop.partition.columns": False,
             "hoodie.populate.meta.fields": True,
-            SLASH_DATES: False,
         }.items()
     },
-    PARTITION_EXTRACTOR: lambda raw: str(names_slash_dates(raw)).lower(),
+    # One fact with two names, of which a writer may add the other one.
+    **dict.fromkeys((SLASH_DATES, PARTITION_EXTRACTOR), lambda raw: str(has_slash_dates(raw)).lower()),
     "hoodie.table.base.file.format": _word("hoodie.table.base.file.format", "PARQUET"),
     "hoodie.timeline.path": lambda raw: raw.get("hoodie.timeline.path", "timeline"),
     "hoodie.timeline.history.path": lambda raw: raw.get("hoodie.timeline.history.path", "history"),
@@ -98,9 +98,8 @@ _MEANING: dict[str, Callable[[Settings], str]] = {
 }
 """What each property means, defaults filled in."""
 
-_NOT_HELD_AGAINST = {_KEY_GENERATOR: "", _MERGE_MODE: "CUSTOM", SLASH_DATES: "false", PARTITION_EXTRACTOR: "false"}
-"""Logged values that Apache Hudi may replace: it names the key generator and the form of partition values, and an upgrade the mode
-of an old payload class."""
+_NOT_HELD_AGAINST = {_KEY_GENERATOR: "", _MERGE_MODE: "CUSTOM"}
+"""Logged values that Apache Hudi may replace: it names the key generator, and an upgrade the mode of an old payload class."""
 
 
 def settings_of(raw: Settings) -> dict[str, str]:

@@ -110,7 +110,9 @@ class TableConfig(BaseModel):
     @property
     def has_slash_dates(self) -> bool:
         """Whether the date `yyyy-MM-dd` lies in the folder `yyyy/MM/dd` (docs/format.md §6.6)."""
-        return is_set(self.raw, SLASH_DATES, False) or names_slash_dates(self.raw)
+        return self.key_generator != "TIMESTAMP" and has_slash_dates(
+            self.raw
+        )  # that generator makes the folders itself
 
     @property
     def completed_write_action(self) -> str:
@@ -302,9 +304,10 @@ def inferred_mode(raw: Mapping[str, str], ordering: tuple[str, ...]) -> MergeMod
     return "EVENT_TIME_ORDERING" if ordering else "COMMIT_TIME_ORDERING"
 
 
-def names_slash_dates(raw: Mapping[str, str]) -> bool:
-    """Return whether the class that reads partition values reads dates with slashes."""
-    return raw.get(PARTITION_EXTRACTOR, "").strip().rpartition(".")[2] == "SlashEncodedDayPartitionValueExtractor"
+def has_slash_dates(raw: Mapping[str, str]) -> bool:
+    """Return whether a property says that dates are in folders `yyyy/MM/dd`."""
+    extractor = raw.get(PARTITION_EXTRACTOR, "").strip().rpartition(".")[2]
+    return is_set(raw, SLASH_DATES, False) or extractor == "SlashEncodedDayPartitionValueExtractor"
 
 
 def listed_in(raw: Mapping[str, str], key: str) -> tuple[str, ...]:

@@ -138,9 +138,22 @@ def _refuse_deep(schema: pa.Schema) -> None:
                 )
 
 
-def in_microseconds(field: pa.Field) -> pa.Field:
-    """Return a column with microseconds for milliseconds, at any depth (docs/format.md §6.3)."""
-    return _retimed(field, lambda kind: pa.timestamp("us", kind.tz) if kind.unit == "ms" else kind)
+def in_microseconds(field: pa.Field, held: pa.Field | None = None) -> pa.Field:
+    """Return a column with microseconds for milliseconds, at any depth (docs/format.md §6.3).
+
+    Fields that a table has in `held`, its form of the column, keep their types.
+    """
+    if held is None:
+        return _retimed(field, lambda kind: pa.timestamp("us", kind.tz) if kind.unit == "ms" else kind)
+    kind, before = field.type, held.type
+    if pa.types.is_struct(kind) and pa.types.is_struct(before):
+        known = {inner.name: inner for inner in before}
+        return field.with_type(pa.struct([in_microseconds(inner, known.get(inner.name)) for inner in kind]))
+    if pa.types.is_list(kind) and pa.types.is_list(before):
+        return field.with_type(pa.list_(in_microseconds(kind.value_field, before.value_field)))
+    if pa.types.is_map(kind) and pa.types.is_map(before):
+        return field.with_type(pa.map_(kind.key_type, in_microseconds(kind.item_field, before.item_field)))
+    return field
 
 
 def _retimed(field: pa.Field, change: Callable[[pa.TimestampType], pa.DataType]) -> pa.Field:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, TypeAlias, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -21,6 +22,7 @@ from hudi_ops.storage.claim import ensure
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.content.commit_metadata import RING_CHILDREN_KEY, CommitMetadata
+from hudi_ops.timeline.content.undone import undone_by
 from hudi_ops.timeline.log.commit_log import Log
 from hudi_ops.timeline.log.entries import Complete
 from hudi_ops.timeline.state import CommitReader, TableState
@@ -337,13 +339,19 @@ class OldRings:
 def old_rings(reader: RingReader, horizon: str) -> tuple[OldRings, ...]:
     """Return the ring files that no undo down to the instant `horizon` makes count again.
 
-    No instant at or below the horizon may be pending.
+    No instant at or below the horizon may be pending. Nothing is returned of a partition whose kept version was undone, and
+    counts by its `.commit` file alone: Apache Hudi's undo leaves it, and its repair needs the version below.
     """
     found = []
+    is_undone = lru_cache(None)(
+        lambda instant: undone_by(reader.storage, reader.config, reader.timeline, instant) != ""
+    )
     for path, versions in all_ring_versions(reader.storage).items():
         kept = next(
             (one for one in reversed(versions.rings) if one <= horizon and reader.counts(one, versions)), INITIAL
         )
+        if kept != INITIAL and reader.timeline.find(kept) is None and is_undone(kept):
+            continue
         committed = sorted(one for one in versions.committed if one < kept)
         files = [committed_path(path, one) for one in committed]
         files += [ring_path(path, one) for one in versions.rings if one < kept]

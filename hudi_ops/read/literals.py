@@ -176,9 +176,10 @@ def fit(kind: pa.DataType, operator: str, literal: Literal) -> tuple[str, Any] |
 
 
 def values_of(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
-    """Return values of `fit` as an array of a type; for floats of any width it holds doubles.
+    """Return values of `fit` as an array of a type.
 
-    The values of decimals, dates and times are their whole numbers on disk.
+    For floats of any width it holds doubles, for bytes of a fixed length bytes of any. The values of decimals, dates and times are
+    their whole numbers on disk.
     """
     if _is.is_floating(kind):
         return pa.array(values, pa.float64())
@@ -188,7 +189,7 @@ def values_of(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
         return pa.array(values, pa.int32()).cast(kind)
     if _is.is_timestamp(kind):
         return pa.array(values, pa.int64()).cast(kind)
-    return pa.array(values, kind)
+    return pa.array(values, pa.binary() if _is.is_fixed_size_binary(kind) else kind)
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -30,8 +30,8 @@ def opened(storage: MemoryStorage) -> Any:
     return table_of(storage, CLOCK, "writer")
 
 
-def foreign_replace(storage: MemoryStorage, operation: str, *, moved: bool = False) -> str:
-    """Replace all groups of the partition as Apache Hudi does, which leaves the ring; `moved`: their files become new groups."""
+def foreign_replace(storage: MemoryStorage, operation: str, *, moved: bool = False, path: str = P0) -> str:
+    """Replace all groups of a partition as Apache Hudi does, which leaves the ring; `moved`: their files become new groups."""
     table = opened(storage)
     session = table._session
     state = session.loader.load()
@@ -39,7 +39,7 @@ def foreign_replace(storage: MemoryStorage, operation: str, *, moved: bool = Fal
 
     ids, stats = [], []
     time, done = (instant_of_ms(NOW_MS + 60_000 + n) for n in (0, 500))
-    for number, slice_ in enumerate(live_slices(session, state, [P0])):
+    for number, slice_ in enumerate(live_slices(session, state, [path])):
         ids.append(slice_.file_id)
         if moved:
             assert slice_.base is not None
@@ -50,10 +50,10 @@ def foreign_replace(storage: MemoryStorage, operation: str, *, moved: bool = Fal
                 if stat.path == slice_.base.path
             )
             file_id = f"{number:08d}-0000-0000-0000-000000000000-0"
-            path = f"{P0}/{file_id}_0-0-0_{time}.parquet"
-            storage.put(path, storage.get(slice_.base.path))
-            stats.append(replace(written, path=path, file_id=file_id))
-    said = CommitMetadata(operation=operation, replaced={P0: tuple(ids)}, stats=tuple(stats))
+            name = f"{path}/{file_id}_0-0-0_{time}.parquet"
+            storage.put(name, storage.get(slice_.base.path))
+            stats.append(replace(written, path=name, file_id=file_id))
+    said = CommitMetadata(operation=operation, replaced={path: tuple(ids)}, stats=tuple(stats))
     for name in (f"{time}.replacecommit.requested", f"{time}.replacecommit.inflight"):
         storage.put(f"{TIMELINE}/{name}", b"")
     storage.put(f"{TIMELINE}/{time}_{done}.replacecommit", said.to_bytes())
@@ -126,3 +126,82 @@ def test_ring_of_an_undone_removal_does_not_count(is_sealed: bool) -> None:
     assert ring_now is not None
     assert ring_now.instant == INITIAL
     assert by_key(opened(storage)) == dict.fromkeys("cdefgh", 1) | {"a": 2, "b": 2}
+
+
+def undone_with_its_ring_left(storage: MemoryStorage) -> str:
+    """Remove the partition and restore, as Apache Hudi does: it leaves the ring, which counts; return its instant."""
+    table = opened(storage)
+    saved = table.savepoints.create().instant
+    removed = table.delete_partition("part=p0").instant
+    ring = storage.get(ring_path(P0, removed))
+    table.savepoints.restore(saved)
+    table.savepoints.delete(saved)
+    storage.put(ring_path(P0, removed), ring)
+    storage.put(committed_path(P0, removed), b"")
+    return removed
+
+
+def test_cleans_keep_the_ring_below_one_that_was_undone_and_repairs_keep_the_last_one() -> None:
+    storage = made(CONSISTENT, batch(1))
+    removed = undone_with_its_ring_left(storage)
+    for value in range(2, 6):
+        opened(storage).ingest(rows(("z", "p1", value, value, None)), operation="insert_overwrite")
+    opened(storage).clean.run(retain=1)
+    assert storage.head(ring_path(P0, INITIAL)) is not None
+    initial = storage.get(ring_path(P0, INITIAL))
+    storage.delete(ring_path(P0, INITIAL))
+    (left,) = opened(storage).repair("ring-left").repairs
+    assert not left.is_done
+    assert "no other ring" in left.note
+    storage.put(ring_path(P0, INITIAL), initial)
+    (done,) = opened(storage).repair("ring-left").repairs
+    assert done.is_done, done.note
+    assert storage.head(ring_path(P0, removed)) is None
+    opened(storage).ingest(batch(2, "ab"))
+    assert by_key(opened(storage)) == dict.fromkeys("cdefgh", 1) | {"a": 2, "b": 2, "z": 5}
+
+
+@pytest.mark.parametrize("is_partitioned", [True, False])
+def test_truncate_renews_the_ring_of_an_emptied_table(is_partitioned: bool) -> None:
+    storage = made(replace(CONSISTENT, partition_by=CONSISTENT.partition_by if is_partitioned else ()), batch(1))
+    foreign_replace(storage, "DELETE_PARTITION", path=P0 if is_partitioned else "")
+    with pytest.raises(Corrupt, match="delete_partition of another writer"):
+        opened(storage).ingest(batch(2, "ab"))
+    if is_partitioned:
+        assert opened(storage).truncate().instant is not None
+    else:
+        (done,) = opened(storage).repair("ring-replaced").repairs
+        assert done.is_done, done.note
+    opened(storage).ingest(batch(2, "ab"))
+    assert by_key(opened(storage)) == {"a": 2, "b": 2}
+
+
+def test_a_refused_write_leaves_nothing_on_the_timeline() -> None:
+    storage = made(CONSISTENT, batch(1))
+    foreign_replace(storage, "DELETE_PARTITION")
+    before = {info.path for info in storage.list(".hoodie/timeline")} | {
+        info.path for info in storage.list(".hoodie/.heartbeat")
+    }
+    with pytest.raises(Corrupt, match="delete_partition of another writer"):
+        opened(storage).ingest(batch(2, "ab"))
+    state = opened(storage)._session.loader.load()
+    assert state.timeline.pending == ()
+    assert {info.path for info in storage.list(".hoodie/.heartbeat")} <= before
+
+
+def test_a_ring_that_another_program_archives_is_sealed_by_later_writes_or_reported() -> None:
+    storage = made(CONSISTENT, batch(1))
+    removed = opened(storage).delete_partition("part=p0").instant
+    foreign_replace(storage, "INSERT_OVERWRITE", path="part=p9")
+    assert storage.head(committed_path(P0, removed)) is None
+    for value in range(2, 14):
+        opened(storage).ingest(rows(("z", "p1", value, value, None)))
+    assert storage.head(committed_path(P0, removed)) is not None
+    opened(storage).ingest(batch(2, "ab"))
+    opened(storage).clean.run(retain=1)
+    opened(storage).archive.run(keep_min=2, keep_max=3)
+    storage.delete(committed_path(P0, removed))  # as Apache Hudi's archive leaves it
+    assert findings(storage) == {("warning", "ring-unsealed")}
+    (done,) = opened(storage).repair("ring-unsealed").repairs
+    assert done.is_done, done.note
+    assert findings(storage) == set()

@@ -138,6 +138,8 @@ def _altered(session: Session, log: Log, config: TableConfig, request: Alteratio
 def _kept(service: str, held: Mapping[str, str | int], wanted: Mapping[str, str | int]) -> Mapping[str, str | int]:
     if wanted.get("policy", held.get("policy")) != held.get("policy"):
         held = {}  # a number of commits says nothing of hours
+    elif held and not wanted:
+        return held
     model = CleanSettings if service == "clean" else ArchiveSettings
     try:
         settings = model.model_validate({**held, **wanted})

@@ -18,6 +18,7 @@ from hudi_ops.config.requests import ArchiveRequest, CleanRequest
 from hudi_ops.config.upkeep_settings import AUTOMATIC, UpkeepSettings
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Conflict, HudiOpsError
+from hudi_ops.index.ring_files import seal_rings
 from hudi_ops.services.archive.result import ArchiveResult
 from hudi_ops.services.archive.rules import stopped_by_timeline
 from hudi_ops.services.archive.run import archive
@@ -79,6 +80,7 @@ def keep_small(session: Session) -> tuple[str, ...]:
         state = session.loader.resume()
         if len(state.timeline.completed_writes) < EVERY:
             return ()  # a clean is due after ten writes, and an archive waits as long: a young table pays no call
+        _seal_rings(session, state)
         recorded = recorded_services(session, state.log)
         settings = session.upkeep.upon(recorded)
         wanted = settings.automatic(recorded)
@@ -86,7 +88,8 @@ def keep_small(session: Session) -> tuple[str, ...]:
             if name not in wanted or not _IS_DUE[name](session, state, settings):
                 continue
             session.waits[name] = EVERY
-            if not getattr(session.upkeep, name).automatic and has_foreign_write(session, state):
+            is_chosen = getattr(session.upkeep, name).automatic or name in (state.log.properties.upkeep or ())
+            if not is_chosen and has_foreign_write(session, state):
                 continue  # Apache Hudi's writers clean and archive by settings of their own
             lines.append(_tried(session, name, settings, state))
             state = session.loader.load()
@@ -95,6 +98,15 @@ def keep_small(session: Session) -> tuple[str, ...]:
         logger.exception("no automatic clean or archive after this commit")
         lines.append(f"no automatic clean or archive: {error}")
     return tuple(line for line in lines if line)
+
+
+def _seal_rings(session: Session, state: TableState) -> None:
+    """Put the `.commit` files of rings whose instants another program may archive (docs/protocol.md §27)."""
+    old = state.timeline.newest_first[EVERY:] if state.log.properties.facts.has_ring else ()
+    made = {write.time for write in old if write.kind == "replacecommit"} - session.sealed_rings
+    if made and has_foreign_write(session, state):
+        seal_rings(session.ctx.storage, made)
+    session.sealed_rings |= made
 
 
 def recorded_services(session: Session, log: Log | None = None) -> Mapping[str, Mapping[str, str | int]]:

@@ -67,7 +67,8 @@ def columns_after(session: Session, state: TableState, batch: Batch, engine: Eng
         plain = [(where, without_meta_columns(columns)) for where, columns in sources]
         merged = merge_schemas(schema, plain, roles(state.config))
         if state.config.version == 8:
-            merged = pa.schema([field if field.name in schema.names else in_microseconds(field) for field in merged])
+            held = {field.name: field for field in schema}
+            merged = pa.schema([in_microseconds(field, held.get(field.name)) for field in merged])
     except HudiOpsError as error:
         raise error.at(table=state.config.name) from error
     widened = any(merged.field(column.name).type != column.type for column in schema)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.commit.write import Write
 from hudi_ops.errors import Conflict
-from hudi_ops.index.ring_files import RingReader
+from hudi_ops.index.ring_files import RingReader, all_ring_versions
 from hudi_ops.services.base.planned.rings import replacers
 from hudi_ops.services.base.result import Result
 from hudi_ops.services.write.attempt import write_attempt
@@ -136,13 +136,20 @@ def remove(
     )
 
 
-def _with_lost_ring(session: Session, state: TableState, empty: Sequence[str]) -> Iterable[str]:
-    """Return the empty partitions whose hash ring leads to replaced groups: a removal renews it."""
+def _with_lost_ring(
+    session: Session, state: TableState, held: Collection[str], wanted: Iterable[str] | None = None
+) -> dict[str, tuple[Slice, ...]]:
+    """Return the partitions without groups whose hash ring leads to replaced groups: a removal renews it.
+
+    `wanted` are the partitions to look at; None: all that have a ring.
+    """
     if not state.log.properties.facts.has_ring:
-        return ()
+        return {}
     ctx = session.ctx
+    empty = [path for path in (all_ring_versions(ctx.storage) if wanted is None else wanted) if path not in held]
     read = RingReader.of(ctx.storage, state, session.commits).read_all(empty, ctx.local_engine)
-    return replacers(session.commits, state, (), {path: ring for path, ring in read.items() if ring is not None})
+    rings = {path: ring for path, ring in read.items() if ring is not None}
+    return dict.fromkeys(replacers(session.commits, state, (), rings), ())
 
 
 def _chosen(
@@ -151,10 +158,11 @@ def _chosen(
     if operation.replaces is Replaces.PARTITIONS and (paths := plain_paths(wanted)):
         # Plain names: the rest of the table is listed only if one of them is wrong.
         held = groups_of(session, state, paths)
-        held |= dict.fromkeys(_with_lost_ring(session, state, [path for path in paths if path not in held]), ())
+        held |= _with_lost_ring(session, state, held, paths)
         if held.keys() == set(paths):
             return held
     held = groups_of(session, state)
+    held |= _with_lost_ring(session, state, held)
     if operation.replaces is Replaces.TABLE:
         return held
     return {path: held[path] for path in choose(held, wanted, state.config)}

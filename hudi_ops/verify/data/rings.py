@@ -10,7 +10,7 @@ from collections.abc import Set
 import pyarrow as pa
 
 from hudi_ops.config.table import TableFacts
-from hudi_ops.errors import Corrupt, HudiOpsError
+from hudi_ops.errors import Corrupt, HudiOpsError, NotFound
 from hudi_ops.index.bucket_engine import ring_engine_of
 from hudi_ops.index.ring import INITIAL, Ring, parse_ring
 from hudi_ops.index.ring_files import RINGS_FOLDER, RingReader, ring_path, ring_versions, rings_made
@@ -68,6 +68,7 @@ def check_rings(subject: Subject, log: Log, findings: Findings) -> dict[str, Rin
         if not file_ids or ring.instant in subject.undone:
             continue
         rings[path] = ring
+        _report_unsealed(subject, ring, left, findings)
         strange = {file_id for file_id in file_ids - named if (path, file_id) not in left.groups}
         for file_id in sorted(strange):
             findings.error(
@@ -89,6 +90,18 @@ def _report_replaced(ring: Ring, file_ids: Set[str], findings: Findings) -> None
         ring.partition_path or ".",
         RENEW_ROWS if file_ids else RENEW_EMPTY,
     )
+
+
+def _report_unsealed(subject: Subject, ring: Ring, left: Leftovers, findings: Findings) -> None:
+    """Report a ring that counts for us alone: its instant is archived, and Apache Hudi finds no proof of it."""
+    is_sealed = ring.instant in {INITIAL, *left.versions[ring.partition_path].committed}
+    if not is_sealed and subject.later.find(ring.instant) is None:
+        findings.warning(
+            "ring-unsealed",
+            f"the hash ring of {ring.instant}, which was archived, has no `.commit` file: Apache Hudi would use an older ring",
+            ring_path(ring.partition_path, ring.instant),
+            "run `hudi-ops repair TABLE ring-unsealed`",
+        )
 
 
 def _replaced(subject: Subject) -> frozenset[tuple[str, str]]:
@@ -153,5 +166,7 @@ def _check_versions(subject: Subject, findings: Findings) -> None:
             file = ring_path(path, instant)
             try:
                 parse_ring(subject.storage.get(file), file, path, instant)
+            except NotFound:
+                continue  # a clean deleted the old version meanwhile
             except Corrupt as error:
                 findings.error("ring-broken", error.what, file, RESTORE)

@@ -12,10 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from hudi_ops import Table
+from hudi_ops.services.create.adoption import AdoptionOptions
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
 from tests.fault_plans import MoveBefore
-from tests.tables import MERGE_ON_READ, NOW_MS, made, rows, table_of
+from tests.protocol.foreign_table import make_foreign
+from tests.tables import DEFINITION, MERGE_ON_READ, NOW_MS, made, rows, table_of
 
 RINGED = (
     "--key",
@@ -79,6 +81,16 @@ def test_cleans_and_archives_are_altered_and_later_slots_carry_them(trips: Path,
     assert table.upkeep["archive"] == {"automatic": True, "keep_min": 20, "keep_max": 40}
     table.close()
     assert call("show", trips, "--json").json["automatic"] == ["clean", "archive"]
+
+
+def test_altered_cleans_run_beside_foreign_writes() -> None:
+    storage = make_foreign(made(DEFINITION, rows(("a", "p", 1, 1, None))))
+    table = table_of(storage, ManualClock(NOW_MS, tick_ms=1), "writer", AdoptionOptions(buckets=2))
+    table.adopt()
+    table.alter(clean="on", clean_retain=2)
+    for number in range(16):
+        table.ingest(rows(("a", "p", number, 2 + number, None)))
+    assert any(one.name.endswith(".clean") for one in storage.list(".hoodie/timeline"))
 
 
 def test_running_write_completes_beside_an_alteration() -> None:

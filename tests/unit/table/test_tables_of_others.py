@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hudi_ops import InvalidRequest, Table, Unsupported
+from hudi_ops import HudiOpsError, InvalidRequest, Table, Unsupported
 from hudi_ops.commit.ledger import carried_keys
 from hudi_ops.config.table import (
     INDEX_DEFINITIONS_PATH,
@@ -35,7 +35,7 @@ from hudi_ops.services.create.adoption import AdoptionOptions
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
-from hudi_ops.timeline.log.commit_log import POINTER_KEY
+from hudi_ops.timeline.log.commit_log import POINTER_KEY, Pointer
 from tests.definitions import Definition
 from tests.protocol.foreign_table import make_foreign, set_properties
 from tests.tables import (
@@ -210,6 +210,36 @@ def test_slash_separated_dates_beside_another_form_of_paths_are_refused(settings
         table.adopt()
 
 
+@pytest.mark.parametrize("settings", SLASHED)
+def test_a_setting_of_slash_separated_dates_that_comes_later_stops_writes(settings: dict[str, str]) -> None:
+    storage = foreign()
+    clock = ManualClock(START_MS, tick_ms=1)
+    table_of(storage, clock, "w", AdoptionOptions(index="simple"), upkeep=BY_HAND).ingest(
+        plain_rows(("a", "2024-03-05", 1))
+    )
+    set_properties(storage, settings)
+    with pytest.raises(HudiOpsError, match=r"slash|extractor"):
+        table_of(storage, ManualClock(NOW_MS, tick_ms=1), "v", upkeep=BY_HAND).ingest(
+            plain_rows(("a", "2024-03-05", 2))
+        )
+    # Of a table that has such dates, a writer may add the other name of the setting.
+    storage = foreign(**settings)
+    table_of(storage, clock, "w", AdoptionOptions(index="simple"), upkeep=BY_HAND).ingest(
+        plain_rows(("a", "2024-03-05", 1))
+    )
+    set_properties(storage, {**SLASHED[0], **SLASHED[1]})
+    done = table_of(storage, ManualClock(NOW_MS, tick_ms=1), "v", upkeep=BY_HAND).ingest(
+        plain_rows(("a", "2024-03-05", 2))
+    )
+    assert (done.inserted, done.updated) == (0, 1)
+
+
+def test_slash_separated_dates_whose_column_no_file_holds_are_refused() -> None:
+    storage = foreign(**SLASHED[0], **{"hoodie.datasource.write.drop.partition.columns": "true"})
+    with pytest.raises(Unsupported, match="lack the partition column"):
+        table_of(storage, ManualClock(NOW_MS), "w", AdoptionOptions(index="simple")).adopt()
+
+
 def test_slashes_in_partition_values_that_no_setting_announces_are_refused_by_adoption() -> None:
     storage = foreign(**SLASHED[0])
     clock = ManualClock(START_MS, tick_ms=1)
@@ -260,8 +290,13 @@ def test_a_table_of_version_8_holds_times_in_microseconds() -> None:
         timed(("b", 2, 1))
         .append_column("s", pa.array([None], pa.list_(MILLIS)))
         .append_column("t", pa.array([START], MILLIS))
+        .append_column("r", pa.array([{"a": 1}], pa.struct([("a", pa.int64())])))
     )
     table.ingest(later, evolve=True)
+    record = pa.array([{"a": 1, "t": START}], pa.struct([("a", pa.int64()), ("t", MILLIS)]))
+    nested = later.set_column(later.schema.get_field_index("r"), "r", record)
+    table.ingest(nested, evolve=True)
+    assert table.schema.field("r").type.field("t").type == MICROS
     assert [table.schema.field(name).type for name in ("at", "t")] == [MICROS, MICROS]
     assert table.schema.field("s").type.value_type == MICROS
     assert table.read(["at", "t"], where="id = 'b'").to_pylist() == [
@@ -342,6 +377,9 @@ def test_vector_columns_keep_their_types_through_every_rewrite(index: str) -> No
             assert found[b"hoodie.vector.columns"] == b"emb:VECTOR(3),other:VECTOR(3)"
             kept = json.loads(found[b"parquet.avro.schema"])["fields"]
             assert [field["type"] for field in kept[-2:]] == [["null", VECTOR], ["null", "vector_float_3"]]
+    wanted = ("emb = 'abcdefghijkl'", "emb in ('x', 'abcdefghijkl')", "emb = 'x'")
+    found = [table.read(["id"], where=where).num_rows for where in wanted]
+    assert found == [2, 2, 0]
     assert table.read(["id", "emb"]).sort_by("id")["emb"].to_pylist() == [b"abcdefghijkl", b"abcdefghijkl", None]
     assert table.verify(deep=True).findings == ()
     assert "emb" not in load_index_definitions(storage)["column_stats"].source_fields
@@ -370,16 +408,28 @@ def test_a_commit_carries_the_extra_metadata_of_a_streaming_job_on() -> None:
     assert {key: value for key, value in kept.items() if key.startswith("_")} == {"_offset": "7"}
 
 
-def test_the_newest_value_of_a_carried_key_counts_and_none_beyond_our_newest_commit() -> None:
-    extras: list[dict[str, str]] = [
-        {"schema": "new", "_a": "3"},
-        {"schema": "old", "_a": "2", "_b": "2"},
-        {POINTER_KEY: "x", "hudi_ops.ledger.s": "y", "_b": "1", "_c": "1"},
-        {"_d": "0"},
+def test_the_newest_value_of_a_carried_key_counts_and_none_beyond_our_commit_that_repeats() -> None:
+    def ours(*, shared: bool) -> dict[str, str]:
+        return {POINTER_KEY: Pointer("t", 1, 0, -1, "", None, shared).encode(), "hudi_ops.ledger.s": "y", "schema": "s"}
+
+    def carried(*extras: dict[str, str], pending: tuple[str, ...] = ()) -> dict[str, str]:
+        timeline: Any = SimpleNamespace(
+            newest_first=tuple(range(len(extras))),
+            pending=[SimpleNamespace(is_write=True, time=time) for time in pending],
+        )
+        commits: Any = SimpleNamespace(metadata=lambda _, at: SimpleNamespace(extra=extras[at]))
+        return carried_keys(commits, timeline, "5")
+
+    foreign = [
+        {"schema": "new", "_a": "3", "latest_schema": "s"},
+        {"_a": "2", "_b": "2", "deltastreamer.checkpoint.key": "1"},
     ]
-    timeline: Any = SimpleNamespace(newest_first=tuple(range(len(extras))))
-    commits: Any = SimpleNamespace(metadata=lambda _, at: SimpleNamespace(extra=extras[at]))
-    assert carried_keys(commits, timeline) == {"_a": "3", "_b": "2", "_c": "1"}
+    last = {"_d": "0"}
+    assert carried(*foreign, ours(shared=True) | {"_b": "1", "_c": "1"}, last) == {"_a": "3", "_b": "2", "_c": "1"}
+    assert carried(ours(shared=True), *foreign, last) == {"_a": "3", "_b": "2", "_d": "0"}
+    assert carried(ours(shared=False), *foreign) == {}
+    assert carried(*foreign, pending=("6",)) == {"_a": "3", "_b": "2"}
+    assert carried(*foreign, pending=("4",)) == {}
 
 
 def test_a_skeleton_of_a_bootstrap_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

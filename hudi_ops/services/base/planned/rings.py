@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import NoReturn, TypeAlias
 
@@ -87,7 +88,10 @@ def replacers(
 ) -> dict[str, Instant]:
     """Return by partition path the newest write that replaced a group of its ring."""
     groups = {path: {ring.file_id(node) for node in range(len(ring.prefixes))} for path, ring in rings.items()}
-    unborn = {path: ids - {file_id for where, file_id in live if where == path} for path, ids in groups.items()}
+    visible: dict[str, set[str]] = defaultdict(set)
+    for path, file_id in live:
+        visible[path].add(file_id)
+    unborn = {path: ids - visible[path] for path, ids in groups.items()}
     found: dict[str, Instant] = {}
     for write in state.timeline.completed_writes if any(unborn.values()) else ():
         metadata = commits.metadata(state.timeline, write) if write.kind == "replacecommit" else None
