@@ -16,7 +16,7 @@ from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.commit.write import Write
 from hudi_ops.errors import Conflict
 from hudi_ops.index.ring_files import RingReader
-from hudi_ops.services.base.planned.rings import replacers
+from hudi_ops.services.base.planned.rings import newest_replacers
 from hudi_ops.services.base.result import Result
 from hudi_ops.services.write.attempt import write_attempt
 from hudi_ops.services.write.operations import Replaces, WriteOperation
@@ -142,7 +142,7 @@ def _with_lost_ring(session: Session, state: TableState, empty: Sequence[str]) -
         return ()
     ctx = session.ctx
     read = RingReader.of(ctx.storage, state, session.commits).read_all(empty, ctx.local_engine)
-    return replacers(session.commits, state, (), {path: ring for path, ring in read.items() if ring is not None})
+    return newest_replacers(session.commits, state, (), {path: ring for path, ring in read.items() if ring is not None})
 
 
 def _chosen(
