@@ -45,9 +45,10 @@ app = typer.Typer(
     name=PROGRAM,
     help="Write, read and check Apache Hudi tables. Each command tells more with --help.",
     epilog="A TABLE is a name that tables.yaml declares, or a folder. tables.yaml is found through the environment "
-    "variable HUDI_OPS_TABLES, else in the working folder or above it. Exit codes: 0 done, 2 wrong call, 3 not supported, "
-    "10 lost to another writer, 11 another process holds the lock, writes or has a pending plan, 12 cancelled, "
-    "13 a service does not answer, 14 outcome unknown, 20 the table is damaged, 70 a fault of this program.",
+    "variable HUDI_OPS_TABLES, else in the working folder or above it. Exit codes: 0 done, or a race lost, 2 wrong call, "
+    "3 not supported, 10 lost to another writer, 11 another process holds the lock, writes or has a pending plan, "
+    "12 cancelled on request or by age, 13 a service does not answer, 14 outcome unknown, 20 the table is damaged, "
+    "70 a fault of this program.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -159,8 +159,7 @@ def _refuse_changed_facts(attempt: Attempt, state: TableState) -> None:
     """
     before, now = (one.properties.facts for one in (attempt.begun.log, state.log))
     # The limits of a ring decide what the next resize plans, and of no row where it goes.
-    limits = {"buckets_min": now.buckets_min, "buckets_max": now.buckets_max}
-    if before.model_copy(update=limits) != now:
+    if before.model_copy(update=now.limits) != now:
         raise Conflict(
             "the table's index changed while the attempt ran",
             table=state.config.name,

@@ -200,11 +200,16 @@ class Session:
     def watch(self, action: str, intent: Footprint) -> ConflictWatch:
         """Return the conflict watch of a write with footprint `intent`."""
         is_on = self.conflicts.early_detection
-        mine = Contender("", action, intent, owner=str(self.ctx.owner))
-        gives_way = is_on and self.gives_way
-        watch = ConflictWatch(self.ctx, self.contenders, mine, self.conflicts.wait_s, self.silent, is_on, gives_way)
-        watch.strategy = self.strategy
-        return watch
+        return ConflictWatch(
+            self.ctx,
+            self.contenders,
+            Contender("", action, intent, owner=str(self.ctx.owner)),
+            self.conflicts.wait_s,
+            self.silent,
+            minds_completed=is_on,
+            minds_running=is_on and self.gives_way,
+            strategy=self.strategy,
+        )
 
     @contextmanager
     def keep(

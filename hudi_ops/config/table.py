@@ -227,6 +227,11 @@ class TableFacts(BaseModel):
     buckets_max: int = 0
 
     @property
+    def limits(self) -> dict[str, int]:
+        """The fewest and the most buckets of a partition, by the names of their fields."""
+        return {"buckets_min": self.buckets_min, "buckets_max": self.buckets_max}
+
+    @property
     def takes_rows(self) -> bool:
         """Whether rows can be written: their file group follows from their key, or can be looked up."""
         return self.index != "other"

@@ -344,7 +344,7 @@ def old_rings(reader: RingReader, horizon: str) -> tuple[OldRings, ...]:
     """
     found = []
     is_undone = lru_cache(None)(
-        lambda instant: undone_by(reader.storage, reader.config, reader.timeline, instant) != ""
+        lambda instant: undone_by(reader.storage, reader.config, reader.timeline, instant) is not None
     )
     for path, versions in all_ring_versions(reader.storage).items():
         kept = next(

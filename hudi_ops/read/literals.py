@@ -32,7 +32,7 @@ DAY_US: Final = 86_400_000_000
 UNIT_US: Final = {"s": Fraction(1_000_000), "ms": Fraction(1000), "us": Fraction(1), "ns": Fraction(1, 1000)}
 """Microseconds of Arrow's units of time."""
 
-_INSTEAD_OF_FLOOR: Final = {"<": "<=", "<=": "<=", ">": ">", ">=": ">"}
+_WITH_FLOOR: Final = {"<": "<=", "<=": "<=", ">": ">", ">=": ">"}
 """The comparison with the value below a literal that has the same result as the one with the literal."""
 
 
@@ -232,7 +232,7 @@ def _among_numbers(kind: pa.DataType, operator: str, place: Fraction) -> tuple[s
     if below != place:
         if operator in {"=", "!="}:
             return operator == "!="
-        operator = _INSTEAD_OF_FLOOR[operator]
+        operator = _WITH_FLOOR[operator]
     least, greatest = _range(kind)
     if least <= below <= greatest:
         return operator, below
@@ -246,7 +246,7 @@ def _among_doubles(operator: str, number: Fraction) -> tuple[str, float] | bool:
     except OverflowError:
         if operator in {"=", "!="}:
             return operator == "!="
-        return _INSTEAD_OF_FLOOR[operator], sys.float_info.max if number > 0 else -math.inf
+        return _WITH_FLOOR[operator], sys.float_info.max if number > 0 else -math.inf
 
 
 def _range(kind: pa.DataType) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.lock.in_process import in_process_lock
 from hudi_ops.concurrency.lock.locks import LockProvider
 from hudi_ops.concurrency.lock.open_lock import lock_of
-from hudi_ops.concurrency.vain_waits import OF_PROCESS
+from hudi_ops.concurrency.vain_waits import PROCESS_WAITS
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.definition import OpenOptions, TableDefinition, WriterOptions, split_keywords
 from hudi_ops.config.requests import CleanRequest, merged, refuse_unknown
@@ -333,5 +333,5 @@ def context_of(
         storage=storage,
         locks=locks or in_process_lock(storage.uri),
         engine=engine or LocalEngine(),
-        vain_waits=OF_PROCESS,
+        vain_waits=PROCESS_WAITS,
     )

@@ -61,6 +61,17 @@ def list_table(storage: Storage, config: TableConfig) -> dict[str, list[DataFile
     return StorageListing(storage, is_partitioned=is_partitioned(config)).walk().files
 
 
+def replaced_groups(commits: CommitReader, timeline: Timeline) -> frozenset[tuple[str, str]]:
+    """Return (partition path, file id) of the groups that completed replace commits hide.
+
+    Raises:
+        Corrupt: commit metadata cannot be read.
+    """
+    writes = (write for write in timeline.completed_writes if write.kind == "replacecommit")
+    read = (commits.metadata(timeline, write) for write in writes)
+    return frozenset(group for metadata in read if metadata is not None for group in metadata.replaced_groups)
+
+
 def visible_slices(
     config: TableConfig,
     timeline: Timeline,

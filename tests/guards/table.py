@@ -251,14 +251,14 @@ GUARDS = [
     _row(
         "files of an undone instant keep the write before it",
         "services/archive/rules.py",
-        "    _left,\n    _watched,\n",
-        "    _watched,\n",
+        "    _left,\n    _unswept,\n",
+        "    _unswept,\n",
         "services/archive/test_kept.py::test_a_rolled_back_write_keeps_the_write_before_it_until_its_files_are_gone",
     ),
     _row(
         "a completed write stays on the timeline until the second look for its late files",
         "services/archive/rules.py",
-        "    _watched,\n    _metadata_compaction,\n",
+        "    _unswept,\n    _metadata_compaction,\n",
         "    _metadata_compaction,\n",
         "services/archive/test_second_look.py::test_a_completed_write_stays_on_the_timeline_until_the_second_look",
     ),

@@ -53,10 +53,15 @@ def adopt(
         ),
     ] = None,
     buckets_min: Annotated[
-        int | None, typer.Option(help="With hash rings, the fewest buckets: hoodie.bucket.index.min.num.buckets.")
+        int | None,
+        typer.Option(help="With hash rings, the fewest buckets: hoodie.bucket.index.min.num.buckets. Default: 1."),
     ] = None,
     buckets_max: Annotated[
-        int | None, typer.Option(help="With hash rings, the most buckets: hoodie.bucket.index.max.num.buckets.")
+        int | None,
+        typer.Option(
+            help="With hash rings, the most buckets: hoodie.bucket.index.max.num.buckets. Default: 32,768, or the number of "
+            "buckets, also of a ring in the table, if that is more."
+        ),
     ] = None,
     hash_fields: Annotated[
         str | None,

@@ -246,7 +246,7 @@ def bloom_of(
     return BloomFilter.build(keys, capacity=max(16, int(len(keys) * BLOOM_HEADROOM)), fpp=fpp)
 
 
-def open_parquet(
+def parquet_writer(
     sink: Any, schema: pa.Schema, settings: WriterSettings, dictionaries: Sequence[str], **more: bool
 ) -> pq.ParquetWriter:
     """Open a Parquet writer as base files and log files need it.
@@ -300,7 +300,7 @@ def encode_base_file(
     check_stop()
     sink = pa.BufferOutputStream()
     dictionaries = dictionary_columns(rows, settings.without_dictionary, previous)
-    with open_parquet(sink, rows.schema.remove_metadata(), settings, dictionaries) as writer:
+    with parquet_writer(sink, rows.schema.remove_metadata(), settings, dictionaries) as writer:
         for first in range(0, max(1, rows.num_rows), ROW_GROUP_ROWS):
             check_stop()
             writer.write_table(rows.slice(first, ROW_GROUP_ROWS), row_group_size=ROW_GROUP_ROWS)

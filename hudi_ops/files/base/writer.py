@@ -23,7 +23,7 @@ from hudi_ops.files.base.base_file import (
     ROW_GROUP_ROWS,
     WriterSettings,
     float_columns,
-    open_parquet,
+    parquet_writer,
     stored_avro_schema,
 )
 from hudi_ops.files.base.dictionary_columns import dictionary_columns
@@ -188,7 +188,7 @@ class BaseFileWriter:
 
     def _open(self, rows: pa.Table) -> pq.ParquetWriter:
         dictionaries = dictionary_columns(rows, self._settings.without_dictionary, self._previous)
-        return open_parquet(self._spilled.sink, self._schema, self._settings, dictionaries)
+        return parquet_writer(self._spilled.sink, self._schema, self._settings, dictionaries)
 
 
 def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

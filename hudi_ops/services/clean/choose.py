@@ -34,9 +34,9 @@ RETAINED, NEWEST, LIMIT, UNCOMMITTED = "retained", "newest slice", "beyond the l
 """Reasons for which a file stays, besides those of `keepers`."""
 
 EMPTY_EVERY_MS, EMPTY_EVERY_WRITES = 24 * 3_600_000, 20
-"""An empty clean is written at most once in this time, or once for this number of writes.
+"""An empty clean is due after this time, or once this number of writes lies below the earliest instant that it would retain.
 
-Archiving stops at the instant that it moves.
+Archiving stops at the earliest retained instant, so it must move.
 """
 
 
@@ -71,7 +71,7 @@ class CleanChoice(Choice):
         carried: held-back files whose savepoints still name them: their partitions were not listed.
         partitions: number of partitions that were listed; None: all.
         moves: whether a clean without files is due, to move the earliest retained instant.
-        rings: ring files that a clean deletes besides.
+        rings: old ring files that the clean deletes, too.
     """
 
     policy: Policy = field(default_factory=lambda: Policy("commits", 10))

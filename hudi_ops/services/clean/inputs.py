@@ -33,7 +33,7 @@ class CleanInputs:
         held_back: files that stay, because a hold, a savepoint or a pending plan needs them.
         sizes: bytes of the files to delete, by path.
         at_ms: when they were listed, in ms since 1970.
-        rings: old ring files, which are deleted besides.
+        rings: old ring files that the clean deletes, too.
     """
 
     present: FilesByPartition

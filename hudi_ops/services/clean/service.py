@@ -83,14 +83,14 @@ class Clean(TableService[CleanRequest, CleanChoice, CleanPlan, CleanInputs, Dele
         aborted = {one.time for one in session.loader.load().timeline.aborted} if removed else set()
         return _ended(cancel_overdue(session), aborted.intersection(removed))
 
-    def foresee(self, session: Session, state: TableState) -> tuple[TableState, EndedPlans]:
+    def preview_prepare(self, session: Session, state: TableState) -> tuple[TableState, EndedPlans]:
         """Return the state without the plans that `prepare` would remove."""
         ended = _ended(preview_overdue(session, state))
-        left = tuple(one for one in state.timeline if one.is_completed or one.time not in ended.removed_plans)
+        left = tuple(one for one in state.timeline if one.is_completed or one.time not in ended.removed)
         return replace(state, timeline=replace(state.timeline, instants=left)), ended
 
-    def told(self, result: CleanOutcome, ended: EndedPlans) -> CleanOutcome:
-        """Return the outcome with the plans that were ended first."""
+    def with_cleared_plans(self, result: CleanOutcome, ended: EndedPlans) -> CleanOutcome:
+        """Return the result with the plans that `prepare` ended."""
         return replace(result, ended_first=ended)
 
     def choose(self, session: Session, state: TableState, request: CleanRequest) -> CleanChoice:

@@ -97,13 +97,13 @@ def create_table(session: Session, definition: TableDefinition, columns: pa.Sche
         first = read_slot(ctx.storage, 0)
     held = _present_facts(ctx.storage, first, facts) if isinstance(first, Properties) else None
     if held is not None:
-        left = {name: value for name, value in _limits(held).items() if getattr(definition, name) is None}
+        left = {name: value for name, value in held.limits.items() if getattr(definition, name) is None}
         facts = facts.model_copy(update=left)
     if not isinstance(first, Properties) or first.set != properties or held != facts:
+        differences = _differences(session, first, properties, held, facts)
+        is_alterable = held is not None and held.index == facts.index and held.limits != facts.limits
         raise InvalidRequest(
-            **_already(
-                session, "a table with another definition", _differences(session, first, properties, held, facts)
-            )
+            **_already(session, "a table with another definition", differences, is_alterable=is_alterable)
         )
     existed = _is_table(ctx.storage)
     if not existed:
@@ -132,11 +132,7 @@ def _facts_of(definition: TableDefinition, config: TableConfig) -> TableFacts:
 def _present_facts(storage: Storage, first: Properties, facts: TableFacts) -> TableFacts:
     """Return the facts of the creation, with the limits of a ring as they are now."""
     log = newest_log(storage) if facts.has_ring else None
-    return first.facts if log is None else first.facts.model_copy(update=_limits(log.properties.facts))
-
-
-def _limits(facts: TableFacts) -> dict[str, int]:
-    return {"buckets_min": facts.buckets_min, "buckets_max": facts.buckets_max}
+    return first.facts if log is None else first.facts.model_copy(update=log.properties.facts.limits)
 
 
 def _index_of(definition: TableDefinition) -> IndexKind:
@@ -304,10 +300,10 @@ def _present_columns(session: Session) -> pa.Schema | None:
         return None
 
 
-def _already(session: Session, what: str, differences: str = "") -> dict[str, str]:
+def _already(session: Session, what: str, differences: str = "", *, is_alterable: bool = False) -> dict[str, str]:
     return {
         "what": f"{session.ctx.storage.uri} already holds {what}{f': {differences}' if differences else ''}",
         "expected": "a path without a table",
         "next_step": "choose another path, or open the existing table (`hudi-ops show`)"
-        + ("; `hudi-ops alter` changes the limits of buckets" if "buckets_m" in differences else ""),
+        + ("; `hudi-ops alter` changes the limits of buckets" if is_alterable else ""),
     }

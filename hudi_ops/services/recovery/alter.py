@@ -108,9 +108,8 @@ def _altered(session: Session, log: Log, config: TableConfig, request: Alteratio
         InvalidRequest: values contradict each other or the table. Raised by `bucket_limits` and `_kept`, too.
     """
     facts, given = log.properties.facts, request.model_dump(exclude_none=True)
-    limits = {name: given[name] for name in ("buckets_min", "buckets_max") if name in given}
-    if limits:
-        least, most = (limits.get(name, getattr(facts, name) or None) for name in ("buckets_min", "buckets_max"))
+    if facts.limits.keys() & given.keys():
+        least, most = (given.get(name, held or None) for name, held in facts.limits.items())
         least, most = bucket_limits(facts.index, config.table_type, facts.buckets, least, most, config.name)
         facts = facts.model_copy(update={"buckets_min": least, "buckets_max": most})
     recorded = automatic_of(session.ctx.storage, log)
@@ -127,7 +126,7 @@ def _altered(session: Session, log: Log, config: TableConfig, request: Alteratio
                 table=config.name,
                 expected=f"{service} on",
                 found="off",
-                next_step=f"pass `--{service} on`, too, or pass these options to `hudi-ops {service}`",
+                next_step=f"pass `--{service} on`, too; a single run takes its own options: `hudi-ops {service} TABLE --help`",
                 field=service,
             )
         if is_on:
@@ -150,9 +149,7 @@ def _kept(service: str, held: Mapping[str, str | int], wanted: Mapping[str, str 
 
 def _changes(log: Log, facts: TableFacts, upkeep: _Recorded, before: _Recorded) -> tuple[AlteredSetting, ...]:
     held = log.properties.facts
-    found: list[tuple[str, Any, Any]] = [
-        (name, getattr(held, name), getattr(facts, name)) for name in ("buckets_min", "buckets_max")
-    ]
+    found: list[tuple[str, Any, Any]] = [(name, old, facts.limits[name]) for name, old in held.limits.items()]
     for service in ("clean", "archive"):
         found.append((service, "on" if service in before else "off", "on" if service in upkeep else "off"))
         old, new = before.get(service, {}), upkeep.get(service, {})

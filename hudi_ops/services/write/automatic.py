@@ -63,8 +63,7 @@ def written(session: Session, attempt: Callable[[float], R]) -> R:
     result = retried(session, attempt)
     if result.instant is None:
         return result
-    behind: str = drop_if_behind(session, result.instant)
-    lines: tuple[str, ...] = (*((behind,) if behind else ()), *keep_small(session))
+    lines = tuple(line for line in (drop_if_behind(session, result.instant), *keep_small(session)) if line)
     return replace(result, automatic=lines) if lines else result
 
 
@@ -191,7 +190,7 @@ def _clean(session: Session, settings: UpkeepSettings, state: TableState) -> str
             f"no automatic clean: {left} is planned; next: `hudi-ops clean TABLE execute --instant {left}`, or rollback"
         )
     done: CleanOutcome = plan_and_execute(session, CLEAN, request, Execution(engine=LocalEngine.name))
-    said = [f"overdue plan {instant} cancelled" for instant in done.ended_first.cancelled_plans]
+    said = [f"overdue plan {instant} cancelled" for instant in done.ended_first.cancelled]
     if done.deleted >= FILES_MAX:
         session.waits["clean"] = 0
     if done.completion_time is not None and done.deleted:

@@ -16,7 +16,7 @@ from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.commit.write import Write
 from hudi_ops.errors import Conflict
 from hudi_ops.index.ring_files import RingReader, all_ring_versions
-from hudi_ops.services.base.planned.rings import replacers
+from hudi_ops.services.base.planned.rings import newest_replacers
 from hudi_ops.services.base.result import Result
 from hudi_ops.services.write.attempt import write_attempt
 from hudi_ops.services.write.operations import Replaces, WriteOperation
@@ -149,7 +149,7 @@ def _with_lost_ring(
     empty = [path for path in (all_ring_versions(ctx.storage) if wanted is None else wanted) if path not in held]
     read = RingReader.of(ctx.storage, state, session.commits).read_all(empty, ctx.local_engine)
     rings = {path: ring for path, ring in read.items() if ring is not None}
-    return dict.fromkeys(replacers(session.commits, state, (), rings), ())
+    return dict.fromkeys(newest_replacers(session.commits, state, (), rings), ())
 
 
 def _chosen(

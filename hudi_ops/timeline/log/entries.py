@@ -128,7 +128,7 @@ class Void(_Entry):
 
 
 class CarriedFields(TypedDict):
-    """Fields of a PROPERTIES entry that every later one repeats."""
+    """Fields of a PROPERTIES entry that the next one keeps, unless it changes them."""
 
     facts: TableFacts
     settings: dict[str, str]

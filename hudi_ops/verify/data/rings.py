@@ -107,19 +107,14 @@ def _report_unsealed(subject: Subject, ring: Ring, left: Leftovers, findings: Fi
 def _replaced(subject: Subject) -> frozenset[tuple[str, str]]:
     """Return partition path and file id of groups that writes, not resizes, replaced."""
     return frozenset(
-        (path, file_id)
-        for _, metadata in subject.writes
-        if metadata.operation != "CLUSTER"
-        for path, ids in (metadata.replaced or {}).items()
-        for file_id in ids
+        group for _, metadata in subject.writes if metadata.operation != "CLUSTER" for group in metadata.replaced_groups
     )
 
 
 def _check_named(subject: Subject, findings: Findings) -> Set[str]:
-    """Report completed writes whose ring files are lost; return the partitions.
+    """Report completed writes whose ring file is lost, without a newer ring; return their partitions.
 
-    No newer ring replaces such a one. An older ring names file groups that were replaced: no reader sees rows that are written
-    there.
+    An older ring names replaced groups, where no reader sees rows.
     """
     lost = set()
     for write in subject.later.completed_writes:

@@ -98,7 +98,7 @@ def test_a_completed_write_stays_on_the_timeline_until_the_second_look(kind: str
     put_marker(storage, instant, path, replaces=False)
     storage.put(note_path(instant, clock.now_ms() + EXPIRY_MS), b"")
     model = settle(storage, clock, 100)
-    assert "looks once more for files of tasks" in archived(storage, clock, request=ALL_BUT_ONE).stopped_by
+    assert "looks once more for late files of this write" in archived(storage, clock, request=ALL_BUT_ONE).stopped_by
     assert timeline_of(storage).start <= instant
     storage.put(path, b"PAR1")
     assert by_key(table_of(storage, clock, "reader"), listing="storage") == model

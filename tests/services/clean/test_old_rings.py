@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,21 +10,27 @@ import pytest
 
 from hudi_ops.index.ring_files import RINGS_FOLDER
 from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.storage.protocol import Storage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, FaultyStorage
 from tests.fault_plans import DiesBefore
 from tests.tables import BY_HAND, MERGE_ON_READ, NOW_MS, by_key, made, rows, table_of
 
 CONSISTENT = replace(MERGE_ON_READ, bucket_engine="consistent", buckets=2)
-CLOCK = ManualClock(NOW_MS, tick_ms=1)
+Opened = Callable[[Storage], Any]
 
 
-def opened(storage: Any) -> Any:
-    return table_of(storage, CLOCK, "writer", upkeep=BY_HAND)
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(NOW_MS, tick_ms=1)
 
 
-def overwritten(storage: MemoryStorage, first: int, last: int) -> list[str]:
-    table = opened(storage)
+@pytest.fixture
+def opened(clock: ManualClock) -> Opened:
+    return lambda storage: table_of(storage, clock, "writer", upkeep=BY_HAND)
+
+
+def overwritten(table: Any, first: int, last: int) -> list[str]:
     return [
         table.ingest(rows(("a", "p0", value, value, None)), operation="insert_overwrite").instant
         for value in range(first, last)
@@ -34,9 +41,9 @@ def files(storage: MemoryStorage) -> list[str]:
     return sorted(info.name for info in storage.list(RINGS_FOLDER))
 
 
-def test_cleans_delete_old_rings_and_tell_their_number() -> None:
+def test_cleans_delete_old_rings_and_tell_their_number(opened: Opened) -> None:
     storage = made(CONSISTENT, rows(("a", "p0", 0, 0, None)))
-    instants = overwritten(storage, 1, 6)
+    instants = overwritten(opened(storage), 1, 6)
     before = files(storage)
     planned = opened(storage).clean.plan(retain=2, dry_run=True)
     assert "old ring files" in planned.note
@@ -50,11 +57,11 @@ def test_cleans_delete_old_rings_and_tell_their_number() -> None:
     assert [one for one in opened(storage).verify(deep=True).findings if one.severity == "error"] == []
 
 
-def test_savepoint_keeps_its_ring() -> None:
+def test_savepoint_keeps_its_ring(opened: Opened) -> None:
     storage = made(CONSISTENT, rows(("a", "p0", 0, 0, None)))
-    overwritten(storage, 1, 3)
+    overwritten(opened(storage), 1, 3)
     saved = opened(storage).savepoints.create().instant
-    overwritten(storage, 3, 6)
+    overwritten(opened(storage), 3, 6)
     opened(storage).clean.run(retain=1)
     opened(storage).savepoints.restore(saved)
     opened(storage).ingest(rows(("a", "p0", 9, 9, None)))
@@ -62,12 +69,12 @@ def test_savepoint_keeps_its_ring() -> None:
 
 
 @pytest.mark.parametrize("point", [f"put_if_absent:{RINGS_FOLDER}", f"delete:{RINGS_FOLDER}"])
-def test_next_execution_finishes_after_a_crash(point: str) -> None:
+def test_next_execution_finishes_after_a_crash(opened: Opened, clock: ManualClock, point: str) -> None:
     storage = made(CONSISTENT, rows(("a", "p0", 0, 0, None)))
-    instants = overwritten(storage, 1, 6)
+    instants = overwritten(opened(storage), 1, 6)
     with pytest.raises(Crash):
         opened(FaultyStorage(storage, DiesBefore(point))).clean.run(retain=2)
-    CLOCK.advance_ms(3_600_000)
+    clock.advance_ms(3_600_000)
     opened(storage).clean.run(retain=2)
     assert [name for name in files(storage) if name < instants[-2]] == []
     opened(storage).ingest(rows(("a", "p0", 9, 9, None)))

@@ -401,7 +401,7 @@ NOT_FOLLOWED: dict[str, str] = {
     "ring-left": "the file is deleted as in `rollback-orphan`; the table has no hash rings",
     "ring-missing": "the file is restored as in `base-file-broken`; the table has no hash rings",
     "ring-unsealed": "tests/protocol/test_foreign_rings.py follows it; the table has no hash rings",
-    "ring-replaced": "tests/protocol/test_foreign_rings.py follows it; the table has no hash rings",
+    "ring-replaced": "rows are written again, or the ring is renewed, in `test_foreign_rings.py`; the table has no hash rings",
     "ring-unread": "tells that something was not looked at",
     "rollback-refused": "a person decides between the savepoint and the rollback",
     "rollback-twice": "advises nothing",

@@ -80,11 +80,6 @@ def test_every_parameter_of_the_public_methods_is_checked(table: Table) -> None:
 
 
 def test_iterables_and_numbers_of_other_libraries_are_taken(table: Table, tmp_path: Path) -> None:
-    import numpy as np
-
     assert table.read({"id": 1, "n": 2}.keys(), limit=np.int64(5)).column_names == ["id", "n"]
+    assert table.read(meta_columns=np.bool_(False)).num_columns == 2
     assert table.indexing.costs("files")
-
-
-def test_numbers_and_booleans_of_numpy_are_taken(table: Table) -> None:
-    assert table.read(limit=np.int64(1), meta_columns=np.bool_(False)).num_columns == 2

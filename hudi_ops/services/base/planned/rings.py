@@ -11,20 +11,20 @@ from hudi_ops.index.ring import INITIAL, Ring
 from hudi_ops.index.ring_files import ring_folder, rings_made
 from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.timeline.content.undone import undone_by
+from hudi_ops.timeline.content.undone import Undo, undone_by
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.state import CommitReader, TableState
 
 Group: TypeAlias = tuple[str, str]
 """Partition path and file id."""
 
-RENEW_EMPTY = "run `hudi-ops repair TABLE ring-replaced`, which renews the ring; then the same call again"
+RENEW_EMPTY = "run `hudi-ops repair TABLE ring-replaced`, which renews the ring"
 RENEW_ROWS = (
     "stop the partition's other writers, read its rows, and write them by insert_overwrite, which renews the ring"
 )
 
 
-def check_groups(
+def refuse_misleading_rings(
     storage: Storage, commits: CommitReader, state: TableState, live: Iterable[Group], rings: Mapping[str, Ring]
 ) -> None:
     """Refuse rings that do not lead to the visible file groups of their partitions.
@@ -36,7 +36,7 @@ def check_groups(
         Corrupt: names the instant that replaced the groups or undid the ring, or a group that no node names.
     """
     visible = frozenset(live)
-    for path, write in replacers(commits, state, visible, rings).items():
+    for path, write in newest_replacers(commits, state, visible, rings).items():
         metadata = commits.metadata(state.timeline, write)
         act = metadata.operation.lower() if metadata is not None and metadata.operation else write.action
         if act == "cluster" or (metadata is not None and path in rings_made(metadata.extra, write.file_name)):
@@ -49,18 +49,18 @@ def check_groups(
             instant=write.time,
             expected="a ring of the partition that leads to file groups which are not replaced",
             found=f"groups that {write.time} replaced",
-            next_step=RENEW_ROWS if has_rows else RENEW_EMPTY,
+            next_step=RENEW_ROWS if has_rows else f"{RENEW_EMPTY}; then run the same call again",
         )
     named = {(path, ring.file_id(node)) for path, ring in rings.items() for node in range(len(ring.prefixes))}
     if stray := min(visible - named, default=None):
         ring = rings[stray[0]]
-        undo = undone_by(storage, state.config, state.timeline, ring.instant) if ring.instant != INITIAL else ""
+        undo = undone_by(storage, state.config, state.timeline, ring.instant) if ring.instant != INITIAL else None
         if undo:
             _refuse_undone_ring(state.config.name, ring, undo)
         _refuse_stray_group(state.config.name, ring, stray[1])
 
 
-def _refuse_undone_ring(table: str, ring: Ring, undo: str) -> NoReturn:
+def _refuse_undone_ring(table: str, ring: Ring, undo: Undo) -> NoReturn:
     raise Corrupt(
         f"{undo} undid {ring.instant}, whose hash ring of partition {ring.partition_path or '.'} still counts: its file groups do "
         "not exist",
@@ -83,7 +83,7 @@ def _refuse_stray_group(table: str, ring: Ring, file_id: str) -> NoReturn:
     )
 
 
-def replacers(
+def newest_replacers(
     commits: CommitReader, state: TableState, live: Collection[Group], rings: Mapping[str, Ring]
 ) -> dict[str, Instant]:
     """Return by partition path the newest write that replaced a group of its ring."""
@@ -91,12 +91,12 @@ def replacers(
     visible: dict[str, set[str]] = defaultdict(set)
     for path, file_id in live:
         visible[path].add(file_id)
-    unborn = {path: ids - visible[path] for path, ids in groups.items()}
+    without_files = {path: ids - visible[path] for path, ids in groups.items()}
     found: dict[str, Instant] = {}
-    for write in state.timeline.completed_writes if any(unborn.values()) else ():
+    for write in state.timeline.completed_writes if any(without_files.values()) else ():
         metadata = commits.metadata(state.timeline, write) if write.kind == "replacecommit" else None
         for path, ids in (metadata.replaced or {}).items() if metadata is not None else ():
-            if not unborn.get(path, set()).isdisjoint(ids):
+            if not without_files.get(path, set()).isdisjoint(ids):
                 found[path] = write
     return found
 
@@ -123,7 +123,7 @@ def refuse_older_rings(commits: CommitReader, state: TableState, rings: Mapping[
     """Refuse rings of which a completed write on the timeline made a newer version.
 
     An older ring names file groups that were replaced: no reader sees rows that are written there. If a partition has visible
-    groups, `check_groups` finds the same fault without reading commits.
+    groups, `refuse_misleading_rings` finds the same fault without reading commits.
 
     Args:
         commits: of the table.

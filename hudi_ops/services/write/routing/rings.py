@@ -28,8 +28,8 @@ from hudi_ops.index.ring import Ring, initial_ring
 from hudi_ops.index.ring_files import RingReader, put_initial
 from hudi_ops.kernels.merging.split import split_groups, split_rows
 from hudi_ops.services.base.planned.rings import (
-    check_groups,
     refuse_lost_ring,
+    refuse_misleading_rings,
     refuse_older_rings,
     refuse_record_index,
 )
@@ -227,7 +227,7 @@ def live_nodes(session: Session, state: TableState, rings: Mapping[str, Ring | N
         refuse_lost_ring(state.config.name, path)
     bare = {path: ring.instant if ring is not None else "" for path, ring in rings.items() if path not in filled}
     refuse_older_rings(session.commits, state, bare)
-    check_groups(session.ctx.storage, session.commits, state, live, known)
+    refuse_misleading_rings(session.ctx.storage, session.commits, state, live, known)
     return live
 
 
