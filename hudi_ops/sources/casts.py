@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.formats.arrow_types import how_to_cast, without_nulls
+from hudi_ops.formats.arrow_types import how_to_cast, type_text, without_nulls
 from hudi_ops.formats.uuid_texts import uuid_texts
 
 _Cast: TypeAlias = Callable[[pa.Array, pa.DataType], pa.Array]
@@ -25,6 +25,8 @@ _is = pa.types
 _INT32_MAX: Final = 2**31 - 1
 _SHOWN_MAX: Final = 60
 """Characters of a value that an error shows."""
+_WHY_MAX: Final = 200
+"""Characters of Arrow's reason, which repeats a text as a whole."""
 
 
 class _Misfit(Exception):
@@ -77,7 +79,7 @@ def shown_value(column: pa.ChunkedArray, row: int) -> str:
     try:
         text = repr(value[0].as_py())
     except (OverflowError, ValueError):  # not UTF-8, or a year that Python does not know
-        text = "other bytes" if _holds_text(column.type) else value.chunk(0).to_string(skip_new_lines=True)[1:-1]
+        text = "other bytes" if _holds(column.type, _is_text) else value.chunk(0).to_string(skip_new_lines=True)[1:-1]
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
 
 
@@ -139,6 +141,9 @@ def _fit_chunks(column: pa.ChunkedArray, field: pa.Field, fill: bool) -> pa.Chun
         fitted = pa.chunked_array([_fit(chunk, field.type, field.name, fill) for chunk in chunks], field.type)
     if not field.nullable and fitted.null_count:
         raise _Misfit(field.name, "it holds a null", f"{field.type}, not null", f"{fitted.null_count} nulls")
+    # The readers of CSV and JSON count the digits before they append zeros: 1234.5 passes for a decimal(5, 2).
+    if _holds(field.type, _is.is_decimal) and not all(map(_is_sound, fitted.chunks)):
+        raise _Misfit(field.name, "a decimal has more digits than its type", type_text(field.type), "more digits")
     return fitted
 
 
@@ -169,7 +174,7 @@ def _fit(array: pa.Array, kind: pa.DataType, path: str, fill: bool) -> pa.Array:
     try:
         return cast(array, kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise _Misfit(path, str(error), str(kind), str(source)) from error
+        raise _Misfit(path, str(error)[:_WHY_MAX], str(kind), str(source)) from error
 
 
 def _decoded(array: pa.DictionaryArray) -> pa.Array:
@@ -369,20 +374,28 @@ _ALLOWED: Final[tuple[tuple[_Is, _Is, _Cast], ...]] = (
 
 
 def _refuse_bad_text(column: pa.ChunkedArray, name: str) -> None:
-    if not _holds_text(column.type):
+    if not _holds(column.type, _is_text):
         return
     for chunk in column.chunks:
         if not _is_sound(chunk):
             raise _Misfit(name, "its text is not UTF-8", "UTF-8", "other bytes")
 
 
-def _holds_text(kind: pa.DataType) -> bool:
+def _holds(kind: pa.DataType, is_it: _Is) -> bool:
+    """Return whether a type is of a kind, or holds one at any depth."""
     if _is.is_dictionary(kind) or _is.is_run_end_encoded(kind):
-        return _holds_text(kind.value_type)
-    return _is_text(kind) or any(_holds_text(kind.field(at).type) for at in range(kind.num_fields))
+        return _holds(kind.value_type, is_it)
+    return is_it(kind) or any(_holds(kind.field(at).type, is_it) for at in range(kind.num_fields))
 
 
 def _is_sound(array: pa.Array) -> bool:
+    if _is_valid(array):
+        return True
+    # Of a slice of lists all values are validated, those of other rows too: a copy has its own alone.
+    return bool(_is.is_nested(array.type)) and _is_valid(array.take(pa.array(np.arange(len(array)))))
+
+
+def _is_valid(array: pa.Array) -> bool:
     try:
         array.validate(full=True)
     except (pa.ArrowInvalid, UnicodeDecodeError):

@@ -134,7 +134,7 @@ def _mistake(
 ) -> Mistake | None:
     try:
         if kind == "csv":
-            return csv_errors.csv_mistake(error, open_body)
+            return csv_errors.csv_mistake(error, open_body, schema)
         if kind == "json":
             found = json_errors.json_mistake(error, open_body, schema or pa.schema([]), takes_unknown=takes_unknown)
             return found or (json_errors.mixed_types(open_body) if schema is None or takes_unknown else None)

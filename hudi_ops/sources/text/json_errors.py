@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from hudi_ops.config.columns import META_COLUMNS
-from hudi_ops.formats.arrow_types import MAX_LEVELS
+from hudi_ops.formats.arrow_types import MAX_LEVELS, type_text
 from hudi_ops.sources.text.json_scan import TOO_DEEP, tokens_of
 from hudi_ops.sources.text.mistake import Mistake, shown
 from hudi_ops.sources.text.text_source import TextSource
@@ -21,6 +21,8 @@ from hudi_ops.sources.text.text_source import TextSource
 _CHUNK_BYTES = 1 << 20
 _RUN_BYTES = 1 << 30
 _BLANKS = " \t\r\n"
+_REPLACED = "\ufffd"
+"""Stands for bytes that are not UTF-8."""
 _is = pa.types
 
 
@@ -37,8 +39,7 @@ def json_mistake(
                 half = count // 2
                 is_good = _is_read(b"\n".join(lines[first : first + half]), schema, takes_unknown)
                 first, count = (first + half, count - half) if is_good else (first, half)
-            line = lines[first].decode(errors="replace")
-            return _in_line(before + first + 1, line, schema, takes_unknown, error)
+            return _in_line(before + first + 1, lines[first], schema, takes_unknown, error)
         before += chunk.count(b"\n")
     return None
 
@@ -57,7 +58,7 @@ def mixed_types(open_body: Callable[[], pa.NativeFile]) -> Mistake | None:
             try:
                 values = list(_kinds(json.loads(line), "")) if line.strip() else []
             except (ValueError, RecursionError):
-                return _in_line(number, line.decode(errors="replace"), pa.schema([]), True, None)
+                return _in_line(number, line, pa.schema([]), True, None)
             for path, kind, value in values:
                 if seen.setdefault(path, kind) != kind:
                     what = f"column {path} holds {kind}, and lines above hold {seen[path]}"
@@ -108,9 +109,14 @@ def _is_read(lines: bytes, schema: pa.Schema, takes_unknown: bool) -> bool:
     return True
 
 
-def _in_line(number: int, line: str, schema: pa.Schema, takes_unknown: bool, error: Exception | None) -> Mistake:
+def _in_line(number: int, body: bytes, schema: pa.Schema, takes_unknown: bool, error: Exception | None) -> Mistake:
     """Return what is wrong in a line that the reader does not take."""
+    line = body.decode(errors="replace")
     fields = _fields(line)
+    if _REPLACED in line and not _is_utf8(body):
+        field, found = next(((name, text) for name, text in fields or () if _REPLACED in name + text), (None, line))
+        what = "the line" if field is None else f"column {field}"
+        return Mistake(number, f"{what} holds bytes that are not UTF-8", "text in UTF-8", field, shown(found.strip()))
     if fields is None:
         return Mistake(number, _why(line), "a JSON object in each line", found=shown(line.strip()))
     names = [name for name, _ in fields]
@@ -140,9 +146,17 @@ def _in_fields(
             kind, inner = known[name].type, _fields(text)
             if _is.is_struct(kind) and inner is not None:
                 return _in_fields(number, inner, kind, f"{path}.", takes_unknown, error)
-            what, expected = f"column {path} cannot take {shown(text)}", f"a value of type {kind} in column {path}"
+            what, expected = f"column {path} cannot take {shown(text)}", f"a value of type {type_text(kind)} in column {path}"
             return Mistake(number, what, expected, path, shown(text))
     return Mistake(number, str(error or "it cannot be parsed"), "a JSON object in each line")
+
+
+def _is_utf8(body: bytes) -> bool:
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _fields(text: str) -> list[tuple[str, str]] | None:

@@ -187,6 +187,72 @@ def test_errors_of_csv_name_line_column_and_value(
     assert (error.details.get("field"), error.found) in {(field, found), (field, "null")}
 
 
+_BAD_VALUES = {
+    "decimal(5, 2)": ["1.234", "1234.5", "12345.678", "1e40", "1e-40", "1e99999999999", '""', " ", "x", "9" * 80],
+    "int": ["0x1F", '""', "1.0", "9999999999"],
+    "boolean": ["2", '""'],
+    "date": ["2024-02-30", '""'],
+    "double": ["x", '""'],
+}
+
+
+@pytest.mark.parametrize("kind", _BAD_VALUES)
+@pytest.mark.parametrize("quoted", [False, True], ids=["plain", "quoted"])
+def test_every_csv_value_that_a_type_does_not_take_is_named(tmp_path: Path, kind: str, quoted: bool) -> None:
+    table = table_of(tmp_path, f"id string, v {kind}, note string")
+    for value in _BAD_VALUES[kind]:
+        written = f'"{value}"' if quoted and '"' not in value else value
+        text = f'id,v,note\nk,,""\n\n"a\nb",{written},""\nz,,\n'
+        error = refused(table, tmp_path / "a.csv", text)
+        found = value.strip('" ')
+        assert "line 5: column v cannot take" in error.what or "line 5: column v does not fit" in error.what
+        assert (error.details["line"], error.details["field"], error.found[:60]) == (5, "v", found[:60])
+        assert kind in error.expected
+
+
+def test_a_csv_value_far_behind_is_named_as_one_at_the_start(tmp_path: Path) -> None:
+    table = table_of(tmp_path, "id string, v decimal(5, 2)")
+    rows = [f"{at}{'x' * 600},{at % 9}.50" for at in range(30_000)]
+    rows[-2] = "last,1.234"
+    error = refused(table, tmp_path / "a.csv", "\n".join(["id,v", *rows]))
+    assert (error.details["line"], error.details["field"], error.found) == (30_000, "v", "1.234")
+
+
+@pytest.mark.parametrize("value", ["1234.5", "1e4", "-12345"])
+def test_a_decimal_with_more_digits_than_its_type_is_refused_at_any_depth(tmp_path: Path, value: str) -> None:
+    """The readers of Arrow count its digits before they append zeros."""
+    table = table_of(tmp_path, "id string, v decimal(5, 2), l array<struct<x: decimal(5, 2)>>")
+    for number, line in enumerate((f'"v":{value}', f'"v":"{value}"', f'"l":[{{"x":1}},{{"x":"{value}"}}]')):
+        error = refused(table, tmp_path / f"{number}.json", f'{{"id":"a","v":1.5}}\n{{"id":"b",{line}}}\n')
+        assert (error.details["line"], error.details["field"]) == (2, line[1])
+        assert value in error.found
+
+
+def test_bytes_that_are_no_text_are_told_with_line_and_column(tmp_path: Path) -> None:
+    table = table_of(tmp_path, "id string, n int, price decimal(5, 2), at timestamp")
+    for bad, field in ((b"\xff,,,", "id"), (b"a,\xff,,", "n"), (b"a,,\xff1,", "price"), (b"a,,,\xff", "at")):
+        (tmp_path / "a.csv").write_bytes(b"id,n,price,at\nk,1,1,\n" + bad + b"\n")
+        error = refused(table, tmp_path / "a.csv")
+        assert (f"column {field} holds bytes that are not UTF-8" in error.what, error.details["line"]) == (True, 3)
+    (tmp_path / "a.json").write_bytes(b'{"id":"a"}\n{"id":"\xff"}\n{"id":"b","n":"x"}\n')
+    error = refused(table, tmp_path / "a.json")
+    assert ("column id holds bytes" in error.what, error.details["line"], error.details["field"]) == (True, 2, "id")
+
+
+def test_csv_columns_without_a_type_do_not_decide_whether_a_file_is_read(tmp_path: Path) -> None:
+    """Arrow infers their types from the first block, and refuses a later value of another one."""
+    table = table_of(tmp_path, "id string")
+    for name, ends in (("_hoodie_record_key", None), ("extra", "the table has no column extra")):
+        lines = [f"id,{name}", *(f"{at}{'x' * 60},{at}" for at in range(30_000)), "last,text"]
+        (tmp_path / "a.csv").write_text("\n".join(lines))
+        if ends is None:
+            table.ingest_file(tmp_path / "a.csv")
+        else:
+            (tmp_path / "a.csv").rename(tmp_path / "b.csv")
+            error = refused(table, tmp_path / "b.csv")
+            assert (ends in error.what, error.details["field"], "--evolve" in error.next_step) == (True, "extra", True)
+
+
 def test_errors_of_parquet_name_row_column_and_value(tmp_path: Path) -> None:
     file = tmp_path / "a.parquet"
     pq.write_table(pa.table({"id": ["a", "b", "c"], "n": [1, 2, 2**40]}), file, row_group_size=1)
