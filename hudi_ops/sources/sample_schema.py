@@ -14,7 +14,7 @@ import pyarrow.csv as pacsv
 
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.formats.arrow_types import without_nulls
-from hudi_ops.sources.casts import floating_fields
+from hudi_ops.sources.infinities import floating_fields
 from hudi_ops.sources.refusal import SUFFIXES, UNREADABLE, open_text, source_format, unreadable
 from hudi_ops.sources.source import without_meta_columns
 from hudi_ops.sources.source_schema import SchemaTask, source_schema

@@ -68,9 +68,7 @@ def line_of_row(open_body: Callable[[], pa.NativeFile], row: int) -> tuple[int, 
     return found.line, dict(zip(names.values, found.values, strict=False))
 
 
-def _in_column(
-    at: int, text: str, open_body: Callable[[], pa.NativeFile], schema: pa.Schema | None
-) -> Mistake | None:
+def _in_column(at: int, text: str, open_body: Callable[[], pa.NativeFile], schema: pa.Schema | None) -> Mistake | None:
     """Return the mistake in a column whose values the reader could not convert.
 
     Not every text of the reader names the value. Where the type is known, the values are converted once more to find it.
@@ -81,7 +79,9 @@ def _in_column(
         return None
     field = header.values[at]
     if schema is not None and field not in schema.names:
-        return Mistake(1, f"the table has no column {field}", f"columns {', '.join(schema.names)}", field, is_unknown=True)
+        return Mistake(
+            1, f"the table has no column {field}", f"columns {', '.join(schema.names)}", field, is_unknown=True
+        )
     if schema is not None:
         kind, row = type_text(schema.field(field).type), _first_refused(open_body, schema.field(field))
     elif value := _INFERRED.search(text):

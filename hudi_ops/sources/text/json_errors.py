@@ -146,8 +146,8 @@ def _in_fields(
             kind, inner = known[name].type, _fields(text)
             if _is.is_struct(kind) and inner is not None:
                 return _in_fields(number, inner, kind, f"{path}.", takes_unknown, error)
-            what, expected = f"column {path} cannot take {shown(text)}", f"a value of type {type_text(kind)} in column {path}"
-            return Mistake(number, what, expected, path, shown(text))
+            what, words = f"column {path} cannot take {shown(text)}", type_text(kind)
+            return Mistake(number, what, f"a value of type {words} in column {path}", path, shown(text))
     return Mistake(number, str(error or "it cannot be parsed"), "a JSON object in each line")
 
 

@@ -12,7 +12,7 @@ import pyarrow.json as pajson
 
 from hudi_ops.config.columns import META_COLUMNS
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.sources.casts import first_infinite
+from hudi_ops.sources.infinities import first_infinite
 from hudi_ops.sources.runs import Run, runs_of
 from hudi_ops.sources.text.csv_quotes import HEXADECIMAL, CheckedBody, refuse_bad_quotes
 from hudi_ops.sources.text.json_maps import MapsAsLists, has_map
