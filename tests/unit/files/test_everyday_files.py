@@ -85,6 +85,25 @@ def test_an_empty_file_waits_until_it_is_filled(tmp_path: Path, ending: str) -> 
     assert table.read().to_pylist() == rows.to_pylist()
 
 
+def test_a_file_that_was_emptied_after_it_was_taken_is_named_and_blocks_nothing(tmp_path: Path) -> None:
+    table, folder = table_of(tmp_path, "id string, n bigint"), tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.csv").write_text("id,n\na,1\n")
+    table.ingest_folder(folder)
+    (folder / "a.csv").write_text("")
+    says = "1 file skipped: a.csv (empty, and was not when it was taken: its rows stay)"
+    assert says in table.ingest_folder(folder).note
+    assert says in table.ingest_folder(folder, retake=["a.csv"]).note
+    assert says in table.ingest_file(folder / "a.csv").note
+    (folder / "b.csv").write_text("id,n\nb,2\n")
+    assert says in table.ingest_folder(folder).note
+    assert table.read().sort_by("id")["id"].to_pylist() == ["a", "b"]
+    (folder / "a.csv").write_text("id,n\nc,3\n")
+    with pytest.raises(InvalidRequest, match=r"a\.csv changed after it was taken"):
+        table.ingest_folder(folder)
+    assert table.ingest_folder(folder, retake=["a.csv"]).files == 1
+
+
 @pytest.mark.parametrize(
     ("values", "kind", "found"),
     [
