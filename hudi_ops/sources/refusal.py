@@ -52,7 +52,7 @@ def unreadable(
     error: Exception,
     storage: Storage,
     file: FileInfo,
-    schema: pa.Schema | None,
+    schema: pa.Schema,
     *,
     takes_unknown: bool = False,
     done: int = 0,
@@ -63,7 +63,7 @@ def unreadable(
         error: the reader's.
         storage: holds the file.
         file: the file.
-        schema: columns that the file is read as; None: those that it shows are looked for.
+        schema: columns that the file is read as.
         takes_unknown: whether the reader leaves other columns out.
         done: number of rows that were read.
     """
@@ -80,7 +80,7 @@ def unreadable(
     if mistake is None:
         return InvalidRequest(
             f"{where} cannot be parsed{f', in row {done} or later' if done else ''}: {error}",
-            expected=f"a {kind} file" + (" that fits the table's schema" if schema is not None else ""),
+            expected=f"a {kind} file" + ("" if takes_unknown else " that fits the table's schema"),
             next_step="correct the file, or take it out of the source folder",
             file=where,
         )
@@ -129,15 +129,15 @@ def _mistake(
     error: Exception,
     open_body: Callable[[], pa.NativeFile],
     kind: str | None,
-    schema: pa.Schema | None,
+    schema: pa.Schema,
     takes_unknown: bool,
 ) -> Mistake | None:
     try:
         if kind == "csv":
             return csv_errors.csv_mistake(error, open_body, schema)
         if kind == "json":
-            found = json_errors.json_mistake(error, open_body, schema or pa.schema([]), takes_unknown=takes_unknown)
-            return found or (json_errors.mixed_types(open_body) if schema is None or takes_unknown else None)
+            found = json_errors.json_mistake(error, open_body, schema, takes_unknown=takes_unknown)
+            return found or (json_errors.mixed_types(open_body) if takes_unknown else None)
     except UNREADABLE:  # for example a damaged compressed file: the first error is more precise
         pass
     return None

@@ -17,7 +17,6 @@ from hudi_ops.sources.text.mistake import Mistake, shown
 from hudi_ops.sources.text.text_source import TextSource
 
 _COLUMN = re.compile(r"In CSV column #(\d+): ")
-_INFERRED = re.compile(r"CSV conversion error to (?P<kind>.+?): invalid value '(?P<found>.*)'", re.S)
 _WIDTH = re.compile(r"CSV parse error: (?:Row #\d+: )?Expected (\d+) columns, got (\d+)")
 _QUOTE = re.compile(r"^line (\d+): (.*quote.*)", re.S)
 _UNDECODED = re.compile("[\udc80-\udcff]")
@@ -36,19 +35,17 @@ class _Row(NamedTuple):
     text: str
 
 
-def csv_mistake(
-    error: Exception, open_body: Callable[[], pa.NativeFile], schema: pa.Schema | None = None
-) -> Mistake | None:
+def csv_mistake(error: Exception, open_body: Callable[[], pa.NativeFile], schema: pa.Schema) -> Mistake | None:
     """Return the mistake behind an error of the CSV reader; None: the error is of another form.
 
     The file is read again, row by row, up to the first line with the mistake: only a failed ingest pays for it. `schema`: columns
-    that the file is read as; None: those that its first values show.
+    that the file is read as.
     """
     text = str(error)
     if _is_utf16(open_body):
         return Mistake(1, "the file is UTF-16", "text in UTF-8")
     if column := _COLUMN.search(text):
-        return _in_column(int(column[1]), text, open_body, schema)
+        return _in_column(int(column[1]), open_body, schema)
     if quote := _QUOTE.search(text):
         return Mistake(int(quote[1]), quote[2], "quoted values that a quote closes")
     if width := _WIDTH.search(text):
@@ -68,34 +65,27 @@ def line_of_row(open_body: Callable[[], pa.NativeFile], row: int) -> tuple[int, 
     return found.line, dict(zip(names.values, found.values, strict=False))
 
 
-def _in_column(at: int, text: str, open_body: Callable[[], pa.NativeFile], schema: pa.Schema | None) -> Mistake | None:
-    """Return the mistake in a column whose values the reader could not convert.
+def _in_column(at: int, open_body: Callable[[], pa.NativeFile], schema: pa.Schema) -> Mistake | None:
+    """Return the mistake in a column with a value that the reader could not convert.
 
-    Not every text of the reader names the value. Where the type is known, the values are converted once more to find it.
+    The values are converted once more to find it: not every text of the reader names it.
     """
     with closing(_rows(open_body)) as rows:
         header = next(rows, None)
     if header is None or at >= len(header.values):
         return None
     field = header.values[at]
-    if schema is not None and field not in schema.names:
-        return Mistake(
-            1, f"the table has no column {field}", f"columns {', '.join(schema.names)}", field, is_unknown=True
-        )
-    if schema is not None:
-        kind, row = type_text(schema.field(field).type), _first_refused(open_body, schema.field(field))
-    elif value := _INFERRED.search(text):
-        kind, found = value["kind"], value["found"]
-        row = _first(open_body, lambda row: len(row.values) > at and _is_value(row.values[at], found, row.text))
-    else:
-        return None
+    if field not in schema.names:
+        expected = f"columns {', '.join(schema.names)}"
+        return Mistake(1, f"the table has no column {field}", expected, field, is_unknown=True)
+    row = _first_refused(open_body, schema.field(field))
     if row is None:
         return None
     found, column = row.values[at].strip(" \t"), f"column {field}"
     if _UNDECODED.search(found):
         return Mistake(row.line, f"{column} holds bytes that are not UTF-8", f"text in UTF-8 in {column}", field)
-    what, expected = f"{column} cannot take {shown(found)!r}", f"a value of type {kind} in {column}"
-    return Mistake(row.line, what, expected, field, shown(found))
+    expected = f"a value of type {type_text(schema.field(field).type)} in {column}"
+    return Mistake(row.line, f"{column} cannot take {shown(found)!r}", expected, field, shown(found))
 
 
 def _is_utf16(open_body: Callable[[], pa.NativeFile]) -> bool:
@@ -104,14 +94,6 @@ def _is_utf16(open_body: Callable[[], pa.NativeFile]) -> bool:
             return body.read(2) in {b"\xff\xfe", b"\xfe\xff"}
     except (OSError, pa.ArrowException):  # for example a damaged compressed file: the first error is more precise
         return False
-
-
-def _is_value(read: str, found: str, raw: str) -> bool:
-    """Return whether a field is the value that Arrow refused.
-
-    Arrow strips blanks, and refuses no empty value but a quoted one.
-    """
-    return read.strip(" \t") == found and (bool(found) or '""' in raw)
 
 
 def _first_refused(open_body: Callable[[], pa.NativeFile], field: pa.Field) -> _Row | None:
