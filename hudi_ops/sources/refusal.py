@@ -73,7 +73,7 @@ def unreadable(
             f"{where} could not be read: {error}", next_step="check the disk, then try again", file=where
         )
     open_body = partial(open_text, storage, file)
-    if str(error) in _BLANK:
+    if any(text in str(error) for text in _BLANK):
         mistake: Mistake | None = Mistake(None, "the file holds blanks only", "a line, or a file of 0 bytes")
     else:
         mistake = _mistake(error, open_body, kind, schema, takes_unknown)

@@ -286,6 +286,7 @@ def test_errors_of_parquet_name_row_column_and_value(tmp_path: Path) -> None:
 def test_files_that_show_no_rows_or_too_many_levels_are_refused_by_name(tmp_path: Path) -> None:
     table = table_of(tmp_path, "id string")
     deep = {depth: '{"id":"a","x":' + "[" * depth + "]" * depth + "}\n" for depth in (29, 40, 200, 100_000)}
+    assert "blanks only" in refused(table, tmp_path / "a.csv", "\n\n").what
     for text, said in (
         (" \n \n", "blanks only"),
         (deep[200], "no column x"),
