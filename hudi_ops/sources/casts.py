@@ -25,8 +25,6 @@ _is = pa.types
 _INT32_MAX: Final = 2**31 - 1
 _SHOWN_MAX: Final = 60
 """Characters of a value that an error shows."""
-_WHY_MAX: Final = 200
-"""Characters of Arrow's reason, which repeats a text as a whole."""
 
 
 class _Misfit(Exception):
@@ -102,16 +100,13 @@ def _first_misfit(column: pa.ChunkedArray, field: pa.Field, fill: bool) -> tuple
 
 
 def _fit_chunks(column: pa.ChunkedArray, field: pa.Field, fill: bool) -> pa.ChunkedArray:
-    _refuse_bad_text(column, field.name)
+    _refuse_unsound(column, field.name)
     fitted = column
     if column.type != field.type or _has_inner_rules(field.type):
         chunks = column.chunks or [pa.array([], column.type)]
         fitted = pa.chunked_array([_fit(chunk, field.type, field.name, fill) for chunk in chunks], field.type)
     if not field.nullable and fitted.null_count:
         raise _Misfit(field.name, "it holds a null", f"{field.type}, not null", f"{fitted.null_count} nulls")
-    # The readers of CSV and JSON count the digits before they append zeros: 1234.5 passes for a decimal(5, 2).
-    if _holds(field.type, _is.is_decimal) and not all(map(_is_sound, fitted.chunks)):
-        raise _Misfit(field.name, "a decimal has more digits than its type", type_text(field.type), "more digits")
     return fitted
 
 
@@ -142,7 +137,8 @@ def _fit(array: pa.Array, kind: pa.DataType, path: str, fill: bool) -> pa.Array:
     try:
         return cast(array, kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise _Misfit(path, str(error)[:_WHY_MAX], str(kind), str(source)) from error
+        why = f"a text that is no {type_text(kind)}" if _is_text(source) else str(error)
+        raise _Misfit(path, why, str(kind), str(source)) from error
 
 
 def _decoded(array: pa.DictionaryArray) -> pa.Array:
@@ -341,12 +337,22 @@ _ALLOWED: Final[tuple[tuple[_Is, _Is, _Cast], ...]] = (
 )
 
 
-def _refuse_bad_text(column: pa.ChunkedArray, name: str) -> None:
-    if not _holds(column.type, _is_text):
+def _refuse_unsound(column: pa.ChunkedArray, name: str) -> None:
+    """Refuse text that is not UTF-8, and decimals with more digits than their type.
+
+    Arrow's readers of CSV and JSON count digits before they append zeros: 1234.5 passes for a decimal(5, 2).
+
+    Raises:
+        _Misfit: there is one.
+    """
+    if not _holds(column.type, lambda kind: _is_text(kind) or bool(_is.is_decimal(kind))):
         return
-    for chunk in column.chunks:
-        if not _is_sound(chunk):
-            raise _Misfit(name, "its text is not UTF-8", "UTF-8", "other bytes")
+    problem = next(filter(None, map(_problem, column.chunks)), "")
+    if "Decimal value" in problem:
+        kind = type_text(column.type) if _is.is_decimal(column.type) else str(column.type)
+        raise _Misfit(name, "a decimal has more digits than its type", kind, "more digits")
+    if problem:
+        raise _Misfit(name, "its text is not UTF-8", "UTF-8", "other bytes")
 
 
 def _holds(kind: pa.DataType, is_it: _Is) -> bool:
@@ -356,16 +362,18 @@ def _holds(kind: pa.DataType, is_it: _Is) -> bool:
     return is_it(kind) or any(_holds(kind.field(at).type, is_it) for at in range(kind.num_fields))
 
 
-def _is_sound(array: pa.Array) -> bool:
-    if _is_valid(array):
-        return True
-    # Of a slice of lists all values are validated, those of other rows too: a copy has its own alone.
-    return bool(_is.is_nested(array.type)) and _is_valid(array.take(pa.array(np.arange(len(array)))))
+def _problem(array: pa.Array) -> str:
+    """Return what Arrow finds wrong in the values of an array; empty: nothing."""
+    found = _said(array)
+    if found and _is.is_nested(array.type):
+        # Of a slice of lists all values are validated, those of other rows too: a copy has its own alone.
+        return _said(array.take(pa.array(np.arange(len(array)))))
+    return found
 
 
-def _is_valid(array: pa.Array) -> bool:
+def _said(array: pa.Array) -> str:
     try:
         array.validate(full=True)
-    except (pa.ArrowInvalid, UnicodeDecodeError):
-        return False
-    return True
+    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+        return str(error)
+    return ""
