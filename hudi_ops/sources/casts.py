@@ -137,7 +137,8 @@ def _fit(array: pa.Array, kind: pa.DataType, path: str, fill: bool) -> pa.Array:
     try:
         return cast(array, kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        why = f"a text that is no {type_text(kind)}" if _is_text(source) else str(error)
+        is_other = _is_text(source) and "lose data" not in str(error)  # Arrow's reason would repeat the whole text
+        why = f"a text is no {type_text(kind)}" if is_other else str(error)
         raise _Misfit(path, why, str(kind), str(source)) from error
 
 
