@@ -9,6 +9,7 @@ from functools import partial
 import pyarrow as pa
 
 from hudi_ops.errors import HudiOpsError, InvalidRequest, Unavailable
+from hudi_ops.sources.parquet_source import damaged_column
 from hudi_ops.sources.text import csv_errors, json_errors
 from hudi_ops.sources.text.mistake import Mistake, shown
 from hudi_ops.storage.protocol import FileInfo, Storage
@@ -78,11 +79,14 @@ def unreadable(
     else:
         mistake = _mistake(error, open_body, kind, schema, takes_unknown)
     if mistake is None:
+        field, done = (_damaged(storage, file) if kind == "parquet" else None) or (None, done)
+        named = f"column {field} " if field is not None else ""
         return InvalidRequest(
-            f"{where} cannot be parsed{f', in row {done} or later' if done else ''}: {error}",
+            f"{where}{': ' if named else ' '}{named}cannot be parsed{f', in row {done} or later' if done else ''}: {error}",
             expected=f"a {kind} file" + ("" if takes_unknown else " that fits the table's schema"),
             next_step="correct the file, or take it out of the source folder",
             file=where,
+            field=field,
         )
     return InvalidRequest(
         f"{where}{f', line {mistake.line}' if mistake.line else ''}: {mistake.what}",
@@ -95,6 +99,13 @@ def unreadable(
         field=mistake.field,
         line=mistake.line,
     )
+
+
+def _damaged(storage: Storage, file: FileInfo) -> tuple[str, int] | None:
+    try:
+        return damaged_column(storage.open_input(file.path))
+    except UNREADABLE:  # its footer is damaged: no column is at fault
+        return None
 
 
 def count_from(error: InvalidRequest, first: int) -> None:

@@ -283,6 +283,18 @@ def test_errors_of_parquet_name_row_column_and_value(tmp_path: Path) -> None:
     assert (caught.value.details["row"], caught.value.found) == (2, str(2**40))
 
 
+def test_a_damaged_page_of_parquet_is_told_with_its_column_and_row_group(tmp_path: Path) -> None:
+    rows = pa.table({"id": [f"k{at}" for at in range(400)], "v": [f"{at * 7919}" for at in range(400)]})
+    pq.write_table(rows, tmp_path / "a.parquet", row_group_size=200, use_dictionary=False, compression="snappy")
+    body = bytearray((tmp_path / "a.parquet").read_bytes())
+    at = pq.ParquetFile(tmp_path / "a.parquet").metadata.row_group(1).column(1).data_page_offset
+    body[at + 30 : at + 60] = b"\xff" * 30
+    (tmp_path / "a.parquet").write_bytes(body)
+    error = refused(table_of(tmp_path, rows.schema), tmp_path / "a.parquet")
+    assert "column v cannot be parsed, in row 200 or later" in error.what
+    assert error.details["field"] == "v"
+
+
 def test_files_that_show_no_rows_or_too_many_levels_are_refused_by_name(tmp_path: Path) -> None:
     table = table_of(tmp_path, "id string")
     deep = {depth: '{"id":"a","x":' + "[" * depth + "]" * depth + "}\n" for depth in (29, 40, 200, 100_000)}
