@@ -151,7 +151,7 @@ class TableLocation(_Model):
     """Place and lock of the table that a TABLE argument names; a bare path has no `declaration`."""
 
     name: str
-    path: str
+    path: PathText
     lock: str | None
     declaration: TableDeclaration | None
     zookeeper: dict[str, Any] | None = Field(default=None, repr=False)

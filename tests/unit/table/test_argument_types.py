@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from hudi_ops.config.requests import IngestRequest
-from hudi_ops.config.tables_file import TableDeclaration, locate_table
+from hudi_ops.config.tables_file import TableDeclaration, TableLocation, locate_table
+from hudi_ops.config.zookeeper_settings import ZooKeeperSettings
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.table.table import Table
@@ -112,6 +113,8 @@ def test_paths_may_be_path_objects(tmp_path: Path) -> None:
     located = locate_table(tmp_path / "p")
     assert (located.name, located.path) == ("p", str(tmp_path / "p"))
     assert TableDeclaration(path=landing, source=landing, record_key=["id"]).source == str(landing)
+    assert TableLocation(name="p", path=landing, lock=None, declaration=None).path == str(landing)
+    assert ZooKeeperSettings(tls=True, tls_ca=file).tls_ca == str(file)
     for wrong in (5, b"landing"):
         with pytest.raises(InvalidRequest, match="folder cannot be"):
             made.ingest_folder(wrong)  # type: ignore[arg-type]
