@@ -178,11 +178,23 @@ def test_values_of_several_types_in_a_new_column_are_refused_with_their_line(tmp
         assert (one.details["line"], one.details["field"], one.found) == (3, "in.x[]", '"y"')
 
 
-def test_a_row_that_is_not_one_line_of_json_is_named_by_its_number(tmp_path: Path) -> None:
-    error = refused(
-        table_of(tmp_path, "id string, d date"), tmp_path / "a.json", '{"id":"a"}\n{"id":"b",\n"d":"2024"}\n'
-    )
-    assert (error.details["row"], "line" in error.details) == (1, False)
+@pytest.mark.parametrize("count", [1, 30_000], ids=["few", "several blocks"])
+@pytest.mark.parametrize("evolve", [False, True])
+def test_a_json_object_over_several_lines_is_named_by_the_line_where_it_begins(
+    tmp_path: Path, evolve: bool, count: int
+) -> None:
+    table = table_of(tmp_path, "id string, d date, n int")
+    several = ("", "goes over several lines", None, '{"id":"0",')
+    fine = "".join(f'{{"id":"{at}",\n "n": null,\n "d":"2024-01-01"}}\n\n' for at in range(count))
+    for bad, said, field, found in (
+        ('{"id":"b",\n"n":"x"}', 'column n cannot take "x"', "n", '"x"'),
+        ('{"id":"b",\n"d":"2024"}', "column d does not fit", "d", '"2024"') if count == 1 else several,
+        ('{"id":"b",\n"n":1', "the line is not JSON", None, '{"id":"b",'),
+        ('[\n{"id":"b"}]', "the line is a list", None, "["),
+    ):
+        error = refused(table, tmp_path / "a.json", f"{fine}{bad}\n", evolve=evolve)
+        assert (said in error.what, error.details["line"]) == (True, 4 * count + 1 if bad else 1), str(error)
+        assert (error.details.get("field"), error.found[: len(found)]) == (field, found)
 
 
 @pytest.mark.parametrize(
