@@ -40,6 +40,7 @@ _OWN_KEYS = (
 
 _LOOKED_BACK = 32
 """Newest writes in which keys to repeat are looked for; Apache Hudi looks in ten."""
+_EMPTIED = "empty, and was not when it was taken: its rows stay"
 _NAMED_MAX = 3
 """Most skipped files that a note names for each reason."""
 
@@ -294,8 +295,8 @@ def offer_of(
     """Return the listed files to take: changed files first, then new files, each by path.
 
     Waiting: names with a segment that begins with `_` or `.` unless `takes_all`, names with an unknown ending, files of no bytes,
-    which hold nothing that could be taken, and files younger than `min_age_s`. `retake` are paths below the folder of files taken
-    before; one that has changed since is offered again.
+    which hold nothing that could be taken, whether they were taken before or not, and files younger than `min_age_s`. `retake` are
+    paths below the folder of files taken before; one that has changed since is offered again.
 
     Raises:
         InvalidRequest: a taken file has changed and `retake` does not name it, or `retake` names a file that was never taken or is
@@ -316,7 +317,7 @@ def offer_of(
         elif source_format(info.name) is None:
             waiting[info.path] = "not CSV, JSON lines or Parquet"
         elif not info.size_bytes:
-            waiting[info.path] = "empty"
+            waiting[info.path] = "empty" if taken is None or not taken[0] else _EMPTIED
         elif is_known:
             continue
         elif taken is not None and taken[0] and info.path not in again:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hudi_ops.config.key_generators import WRITABLE_TYPES, time_partition_of
 from hudi_ops.config.table import WRITABLE_VERSIONS, TableConfig
 from hudi_ops.errors import HudiOpsError, Unsupported
+from hudi_ops.kernels.keys.keys import ambiguous_name
 from hudi_ops.metadata.reader.layout import unkept_partitions
 from hudi_ops.timeline.state import TableState
 
@@ -114,6 +115,8 @@ def _foreign_feature(config: TableConfig) -> str:
     raw = config.raw
     if not config.record_key_fields:
         return "it has no record key: Apache Hudi makes up its keys"
+    if (name := ambiguous_name(config.record_key_fields)) is not None:
+        return f"its key field {name!r} has a colon in its name, so that different rows could have one key"
     if raw.get("hoodie.table.cdc.enabled", "").lower() == "true":
         return "it logs changes (hoodie.table.cdc.enabled), which hudi_ops does not"
     if raw.get("hoodie.bootstrap.base.path"):

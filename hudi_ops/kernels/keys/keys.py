@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,13 +70,21 @@ def record_keys(data: pa.Table, spec: KeySpec, *, refuse_ambiguous: bool = False
 
     Raises:
         InvalidRequest: a key column is missing; a key field is null, or all of them are empty strings (details: `row`,
-            `field`); a value that `refuse_ambiguous` refuses; or several fields without names.
+            `field`); a value or a field's name that `refuse_ambiguous` refuses; or several fields without names.
         Unsupported: a key field of a type without a safe text. Raised by `key_column`.
     """
     if not spec.fields or (len(spec.fields) > 1 and not spec.encode_names):
         raise InvalidRequest(
             f"A record key needs one field, or several with their names; got {', '.join(spec.fields) or 'none'}.",
             next_step="Set hoodie.table.recordkey.fields to one or more columns.",
+        )
+    if refuse_ambiguous and (name := ambiguous_name(spec.fields)) is not None:
+        raise InvalidRequest(
+            f"With the key field {name!r} two different rows could get one record key.",
+            expected="names without commas and colons, where a key has several fields",
+            found=repr(name),
+            next_step="Rename the column, or choose other key fields, for example a single one.",
+            field=name,
         )
     parts: list[pa.Array] = []
     blank: npt.NDArray[np.bool_] | None = None
@@ -96,6 +105,15 @@ def record_keys(data: pa.Table, spec: KeySpec, *, refuse_ambiguous: bool = False
     for place, (field, part) in enumerate(zip(spec.fields, parts, strict=True)):
         pieces += [pa.scalar(f"{',' if place else ''}{field}:"), part]
     return pc.binary_join_element_wise(*pieces, "")
+
+
+def ambiguous_name(fields: Sequence[str]) -> str | None:
+    """Return the first field of a composite key whose name makes its text ambiguous, or None.
+
+    Without commas in names, `,name:` cannot begin within another `,name:`, so that its first place in a key is where the next
+    value begins. Parsers of Apache Hudi take the first colon for the end of a name.
+    """
+    return next((field for field in fields if len(fields) > 1 and not {",", ":"}.isdisjoint(field)), None)
 
 
 def partition_paths(data: pa.Table, spec: PartitionSpec) -> pa.DictionaryArray:

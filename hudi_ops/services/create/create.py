@@ -233,7 +233,8 @@ def check_definition(definition: TableDefinition, columns: pa.Schema) -> pa.Sche
     if definition.ordering and pa.types.is_nested(schema.field(definition.ordering).type):
         raise Unsupported(f"column {definition.ordering} cannot order rows", found="a nested type")
     # The kernels know which types can be keys; a call without rows keeps that in one place.
-    record_keys(schema.empty_table(), KeySpec(definition.record_key, len(definition.record_key) > 1))
+    spec_of_key = KeySpec(definition.record_key, len(definition.record_key) > 1)
+    record_keys(schema.empty_table(), spec_of_key, refuse_ambiguous=True)
     spec = PartitionSpec(definition.partition_by, definition.hive_style, definition.url_encode, definition.time)
     partition_paths(schema.empty_table(), spec)
     return schema

@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from hudi_ops.commit.recover.sweep import note_path
+from hudi_ops.commit.recover.sweep import note_path, sweep_again
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.concurrency.markers import FOLDER, put_marker
 from hudi_ops.config.requests import ArchiveRequest
@@ -136,6 +136,21 @@ def test_the_archived_commit_tells_late_files_from_its_own(kind: str, noted: boo
     assert storage.head(path) is None
     assert storage.list(FOLDER) == []
     assert_whole(storage, clock, {**MODEL, "k0": 103})
+
+
+def test_a_second_look_at_an_archived_write_counts_the_files_that_it_looks_for() -> None:
+    """The bound of one write counts them: a write may have announced thousands."""
+    storage, clock, instant, path = completed("ingest")
+    settle(storage, clock, 100)
+    archived(storage, clock, request=ALL_BUT_ONE)
+    for number in range(3):
+        put_marker(storage, instant, path.replace("_9-9-9_", f"_{number}-9-9_"), replaces=False)
+    storage.put(path.replace("_9-9-9_", "_1-9-9_"), b"PAR1")
+    storage.put(note_path(instant, until_ms := clock.now_ms()), b"")
+    session = table_of(storage, clock, "sweeper")._session
+    assert sweep_again(session, session.loader.load(), instant, [until_ms]) == 3
+    assert storage.list(FOLDER) == []
+    assert not [info.path for info in storage.list("part=p0") if info.name.endswith(f"-9-9_{instant}.parquet")]
 
 
 @pytest.mark.parametrize("kind", ["clustering", "compaction", "resize", "listed"])
