@@ -21,7 +21,7 @@ from hudi_ops.verify.report import Report
 
 @checks_types
 class RepairsApi:
-    """Checks a table, repairs it after a program died or did damage, and alters its recorded settings."""
+    """Checks a table, repairs what programs left or damaged, and alters recorded settings."""
 
     _session: Session
 

@@ -240,7 +240,7 @@ class TableService(ABC, Generic[Request, Chosen, Plan, Inputs, Task, Outcome, Re
         return EndedPlans()
 
     def preview_prepare(self, session: Session, state: TableState) -> tuple[TableState, EndedPlans]:
-        """Return the state that `prepare` would leave, and the plans that it would end; change nothing."""
+        """Return the state after `prepare`, and the plans that it would end; change nothing."""
         return state, EndedPlans()
 
     def with_cleared_plans(self, result: Result, ended: EndedPlans) -> Result:

@@ -112,7 +112,7 @@ def _replaced(subject: Subject) -> frozenset[tuple[str, str]]:
 
 
 def _check_named(subject: Subject, findings: Findings) -> Set[str]:
-    """Report completed writes whose ring file is lost, without a newer ring; return their partitions.
+    """Report writes whose ring file is lost, without a newer ring; return their partitions.
 
     An older ring names replaced groups, where no reader sees rows.
     """

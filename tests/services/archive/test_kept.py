@@ -179,7 +179,7 @@ def test_a_rolled_back_write_keeps_the_write_before_it_until_its_files_are_gone(
     for n in range(4):
         writer.ingest(rows(("k9", "p1", 800 + n, 800 + n, None)))
     model = by_key(writer)
-    stops(storage, clock, times[-1], "looks once more for late files")
+    stops(storage, clock, times[-1], "looks once more for files")
     clock.advance_ms(200_000)
     table_of(storage, clock, "sweeper").recover()
     storage.put(left, body)

@@ -371,6 +371,7 @@ NOT_FOLLOWED: dict[str, str] = {
     "foreign-cancel": "tells of a plan that a foreign writer may begin; the table is whole",
     "foreign-instant": "advises a setting of another program; the table is whole",
     "foreign-plan": "the program that planned it executes it",
+    "index-dropped": "a person sets the options of Apache Hudi's writers, and then names the index to build",
     "instant-time": "tells of the past: rows are as they are, and a person judges them",
     "key-column": "made by a writer that breaks the format: its rows are judged and written again by a person",
     "key-range": "made by a writer that breaks the format: its rows are judged and written again by a person",
