@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import islice
 from typing import NamedTuple
@@ -142,7 +142,7 @@ def _first(open_body: Callable[[], pa.NativeFile], is_it: Callable[[_Row], bool]
         return next(filter(is_it, islice(rows, 1, None)), None)
 
 
-def _rows(open_body: Callable[[], pa.NativeFile]) -> Iterator[_Row]:
+def _rows(open_body: Callable[[], pa.NativeFile]) -> Generator[_Row, None, None]:
     """Yield the names, then the rows, up to a value that is larger than the limit."""
     limit = csv.field_size_limit(_VALUE_MAX)
     try:
