@@ -97,7 +97,7 @@ def _is_utf16(open_body: Callable[[], pa.NativeFile]) -> bool:
 
 
 def _first_refused(open_body: Callable[[], pa.NativeFile], field: pa.Field) -> _Row | None:
-    """Return the first row whose value of a column the reader does not take as the column's type."""
+    """Return the first row whose value of a column the reader does not take as its type."""
     with closing(_rows(open_body)) as rows:
         header = next(rows)
         names = header.values
