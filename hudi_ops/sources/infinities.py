@@ -1,4 +1,7 @@
-"""Find infinities in columns, at any depth: readers of text turn numbers that are too large into them."""
+"""Find infinities in columns, at any depth.
+
+Readers of text turn numbers that are too large into them.
+"""
 
 from __future__ import annotations
 

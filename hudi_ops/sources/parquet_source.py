@@ -41,7 +41,7 @@ def parquet_runs(source: pa.NativeFile, part: tuple[int, int], run_bytes: int) -
 
 
 def damaged_column(source: pa.NativeFile) -> tuple[str, int] | None:
-    """Return the first column that cannot be decoded, and the first row of its row group; None: all can."""
+    """Return the first column that cannot be decoded, and the first row of its row group."""
     file, first = open_parquet(source), 0
     for group in range(file.num_row_groups):
         for name in file.schema_arrow.names:

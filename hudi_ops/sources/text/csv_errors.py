@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import islice
 from typing import NamedTuple
@@ -97,7 +97,7 @@ def _is_utf16(open_body: Callable[[], pa.NativeFile]) -> bool:
 
 
 def _first_refused(open_body: Callable[[], pa.NativeFile], field: pa.Field) -> _Row | None:
-    """Return the first row whose value of a column the reader does not take as the column's type."""
+    """Return the first row whose value of a column the reader does not take as its type."""
     with closing(_rows(open_body)) as rows:
         header = next(rows)
         names = header.values
@@ -142,7 +142,7 @@ def _first(open_body: Callable[[], pa.NativeFile], is_it: Callable[[_Row], bool]
         return next(filter(is_it, islice(rows, 1, None)), None)
 
 
-def _rows(open_body: Callable[[], pa.NativeFile]) -> Iterator[_Row]:
+def _rows(open_body: Callable[[], pa.NativeFile]) -> Generator[_Row, None, None]:
     """Yield the names, then the rows, up to a value that is larger than the limit."""
     limit = csv.field_size_limit(_VALUE_MAX)
     try:

@@ -61,14 +61,17 @@ def mixed_types(open_body: Callable[[], pa.NativeFile]) -> Mistake | None:
 
 
 def line_of_row(open_body: Callable[[], pa.NativeFile], row: int) -> tuple[int, dict[str, str]] | None:
-    """Return the line where a row (from 0) begins, and the texts of its fields; None: not found again."""
+    """Return the line where a row (from 0) begins, and the texts of its fields, or None."""
     found = next(islice(_values(_chunks(open_body), 1), row, None), None)
     fields = _fields(found.text.decode(errors="replace")) if found is not None else None
     return (found.line, dict(fields)) if found is not None and fields is not None else None
 
 
 class _Value(NamedTuple):
-    """A value of the file: the line where it begins, and its text; of a malformed one, which is the last, its first line."""
+    """A value of the file: the line where it begins, and its text.
+
+    Of a malformed value, which is the last one, the text is its first line.
+    """
 
     line: int
     text: bytes
@@ -103,7 +106,10 @@ def _in_values(
 
 
 def _values(chunks: Iterable[bytes], line: int) -> Iterator[_Value]:
-    """Yield the values of the file, which may go over several lines; the first chunk begins on `line`."""
+    """Yield the values of the file, which may go over several lines.
+
+    The first chunk begins on `line`.
+    """
     decoder, text = json.JSONDecoder(), ""
     for chunk in chain(chunks, [b""]):
         text += chunk.decode(errors="surrogateescape").removeprefix("\ufeff")
