@@ -17,7 +17,7 @@ from hudi_ops.commit.session import Session
 from hudi_ops.config.requests import ArchiveRequest, CleanRequest
 from hudi_ops.config.upkeep_settings import AUTOMATIC, UpkeepSettings
 from hudi_ops.engine.local import LocalEngine
-from hudi_ops.errors import Conflict, HudiOpsError
+from hudi_ops.errors import Conflict, HudiOpsError, InvalidRequest, Unsupported
 from hudi_ops.index.ring_files import seal_rings
 from hudi_ops.services.archive.result import ArchiveResult
 from hudi_ops.services.archive.rules import stopped_by_timeline
@@ -108,6 +108,14 @@ def _seal_rings(session: Session, state: TableState) -> None:
     session.sealed_rings |= made
 
 
+def open_log_of(session: Session) -> Log | None:
+    """Return the log of a table that this session has not read; None: it has none."""
+    try:
+        return session.loader.load().log
+    except (InvalidRequest, Unsupported):
+        return newest_log(session.ctx.storage)  # it can be adopted, but not with the caller's facts
+
+
 def recorded_services(session: Session, log: Log | None = None) -> Mapping[str, Mapping[str, str | int]]:
     """Return the services that the table records as automatic, with what each keeps.
 
@@ -118,7 +126,7 @@ def recorded_services(session: Session, log: Log | None = None) -> Mapping[str, 
         log: as it is now; None: it is read.
     """
     storage = session.ctx.storage
-    log = log or newest_log(storage)
+    log = log or session.loader.known_log or open_log_of(session)
     found = (log.table_id, log.properties_slot) if log is not None else ("", -1)
     if session.automatic is None or session.automatic[0] != found:
         session.automatic = found, automatic_of(storage, log)
