@@ -35,7 +35,7 @@ from hudi_ops.read.checkpoints import (
     refuse_other_table,
     table_id_of,
 )
-from hudi_ops.read.plan import Opened, ReadPlan, ReadRequest, Wanted, with_all_columns
+from hudi_ops.read.plan import Opened, ReadPlan, ReadRequest, Wanted
 from hudi_ops.read.prune import LeftOut, by_statistics, with_metadata
 from hudi_ops.read.scan import Scan
 from hudi_ops.storage.protocol import Storage
@@ -48,7 +48,7 @@ from hudi_ops.timeline.settings.settings_check import open_config
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.changes import CompletedWrite, changed_slices, resizes_named
 from hudi_ops.view.schema import row_schema, table_schema
-from hudi_ops.view.slices import Slice
+from hudi_ops.view.slices import Slice, with_all_columns
 
 
 @dataclass(frozen=True)

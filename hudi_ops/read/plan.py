@@ -13,12 +13,11 @@ import pyarrow.compute as pc
 from hudi_ops.clock import Clock, SystemClock
 from hudi_ops.config.columns import META_COLUMNS
 from hudi_ops.config.table import TableConfig
-from hudi_ops.errors import InvalidRequest, Unsupported
+from hudi_ops.errors import InvalidRequest
 from hudi_ops.files.base.base_file import stored_schema
 from hudi_ops.files.base.row_groups import Constants
 from hudi_ops.files.log.merge_rules import MergeRules
 from hudi_ops.files.log.visible_blocks import BlockInstants
-from hudi_ops.files.names import METADATA_BOOTSTRAP
 from hudi_ops.files.slice.file_scan import FileTask, selected
 from hudi_ops.files.slice.slice_scan import SliceTask
 from hudi_ops.kernels.condition import Condition, both, computed, possible_units
@@ -45,7 +44,7 @@ from hudi_ops.view.listing import Keep
 from hudi_ops.view.moment import Moment
 from hudi_ops.view.partition_values import PartitionPaths
 from hudi_ops.view.schema import row_schema, table_schema
-from hudi_ops.view.slices import Slice
+from hudi_ops.view.slices import Slice, with_all_columns
 
 _LIMIT_MAX = 2**63 - 1
 logger = logging.getLogger(__name__)
@@ -295,29 +294,6 @@ def plan_read(
     return ReadPlan(
         config.name, wanted.output, tasks, request.limit, chosen.partitions, chosen.skipped, chosen.left_out, whole
     )
-
-
-def with_all_columns(config: TableConfig, slices: Sequence[Slice]) -> Sequence[Slice]:
-    """Return slices whose files hold all columns of their rows.
-
-    Raises:
-        Unsupported: a base file is the skeleton of a bootstrap, which has the meta columns alone.
-
-    Source: docs/format.md §6.1.
-    """
-    bare = next((one.base for one in slices if one.base is not None and one.base.instant == METADATA_BOOTSTRAP), None)
-    if bare is not None:
-        raise Unsupported(
-            f"{bare.path} has the meta columns alone: a bootstrap of Apache Hudi left the other columns in the source's files",
-            table=config.name,
-            instant=bare.instant,
-            expected="base files with all columns",
-            found=f"a metadata-only bootstrap of {config.raw.get('hoodie.bootstrap.base.path') or 'an unknown folder'}",
-            next_step="read the table with Apache Hudi; or have it rewrite these files (clustering, or an upsert of their rows) or "
-            "bootstrap the table anew with full records (hoodie.bootstrap.mode.selector)",
-            file=bare.path,
-        )
-    return slices
 
 
 def _condition_of(request: ReadRequest, schema: pa.Schema) -> Condition | None:

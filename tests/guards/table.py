@@ -675,7 +675,7 @@ GUARDS = [
     _row(
         "a foreign writer switches automatic services off",
         "services/write/automatic.py",
-        "if not getattr(session.upkeep, name).automatic and has_foreign_write(session, state):",
+        "if not is_chosen and has_foreign_write(session, state):",
         "if False:",
         "services/automatic/test_automatic.py",
     ),

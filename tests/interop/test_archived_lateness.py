@@ -12,8 +12,7 @@ from hudi_ops.testing.clock import ManualClock
 from tests.interop.apache_hudi import HudiPeer
 from tests.protocol.archived_history import PLAIN, made as made_late
 from tests.protocol.log_actors import timeline_of
-from tests.services.archive.archived_tables import archived
-from tests.services.archive.test_second_look import ALL_BUT_ONE, settle, write
+from tests.services.archive.archived_tables import ALL_BUT_ONE, archived, settle, write
 from tests.tables import DEFINITION, NOW_MS, by_key, made, rows, table_of
 
 PEERS = {9: "apache_hudi", 8: "apache_hudi_1_0"}

@@ -14,7 +14,7 @@ from hudi_ops import Cancelled, Corrupt, Table, Unsupported
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from tests.interop.apache_hudi import HudiPeer
 from tests.interop.compare import assert_same_rows
-from tests.interop.test_hash_rings import ring_options, rows, wanted
+from tests.interop.ringed import ring_options, rows, wanted
 from tests.tables import VERSIONED as SCHEMA
 
 PEERS = {9: "apache_hudi", 8: "apache_hudi_1_0"}

@@ -100,7 +100,7 @@ def keep_small(session: Session) -> tuple[str, ...]:
 
 
 def _seal_rings(session: Session, state: TableState) -> None:
-    """Put the `.commit` files of rings whose instants another program may archive (docs/protocol.md §27)."""
+    """Put the `.commit` files of rings that another program may archive (protocol §27)."""
     old = state.timeline.newest_first[EVERY:] if state.log.properties.facts.has_ring else ()
     made = {write.time for write in old if write.kind == "replacecommit"} - session.sealed_rings
     if made and has_foreign_write(session, state):

@@ -139,9 +139,9 @@ def remove(
 def _with_lost_ring(
     session: Session, state: TableState, held: Collection[str], wanted: Iterable[str] | None = None
 ) -> dict[str, tuple[Slice, ...]]:
-    """Return the partitions without groups whose hash ring leads to replaced groups: a removal renews it.
+    """Return the partitions without groups whose hash ring leads to replaced groups.
 
-    `wanted` are the partitions to look at; None: all that have a ring.
+    A removal renews these rings. `wanted` are the partitions to look at; None: all that have a ring.
     """
     if not state.log.properties.facts.has_ring:
         return {}

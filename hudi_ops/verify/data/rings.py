@@ -93,7 +93,7 @@ def _report_replaced(ring: Ring, file_ids: Set[str], findings: Findings) -> None
 
 
 def _report_unsealed(subject: Subject, ring: Ring, left: Leftovers, findings: Findings) -> None:
-    """Report a ring that counts for us alone: its instant is archived, and Apache Hudi finds no proof of it."""
+    """Report an archived ring without a `.commit` file: Apache Hudi does not count it."""
     is_sealed = ring.instant in {INITIAL, *left.versions[ring.partition_path].committed}
     if not is_sealed and subject.later.find(ring.instant) is None:
         findings.warning(

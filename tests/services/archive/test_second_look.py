@@ -10,7 +10,6 @@ import pytest
 from hudi_ops.commit.recover.sweep import note_path, sweep_again
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.concurrency.markers import FOLDER, put_marker
-from hudi_ops.config.requests import ArchiveRequest
 from hudi_ops.services.repair.deletion import delete_unnamed
 from hudi_ops.services.repair.owners import Left
 from hudi_ops.storage.memory import MemoryStorage
@@ -19,7 +18,7 @@ from hudi_ops.testing.clock import ManualClock
 from hudi_ops.verify import verify_table
 from tests.definitions import Definition
 from tests.protocol.log_actors import timeline_of
-from tests.services.archive.archived_tables import archived, assert_whole
+from tests.services.archive.archived_tables import ALL_BUT_ONE, MODEL, archived, assert_whole, settle, write
 from tests.services.resize.hand_plans import Wanted, plan_of_nodes, run_plan
 from tests.services.resize.ringed_tables import CONSISTENT
 from tests.tables import (
@@ -32,15 +31,6 @@ from tests.tables import (
     rows,
     table_of,
 )
-
-ALL_BUT_ONE = ArchiveRequest(keep_min=1, keep_max=1)
-MODEL = {f"k{n}": n for n in range(8)}
-
-
-def write(table: Table, value: int, key: str = "k0") -> str:
-    instant = table.ingest(rows((key, "p0", value, value, None))).instant
-    assert instant is not None
-    return instant
 
 
 def resized(table: Table) -> str:
@@ -80,16 +70,6 @@ def completed(kind: str) -> tuple[MemoryStorage, ManualClock, str, str]:
     path = next(info.path for info in storage.list("part=p0") if info.name.endswith(f"_{instant}.parquet"))
     folder, _, name = path.rpartition("/")
     return storage, clock, instant, f"{folder}/{name[:9]}dead{name[13:36]}-0_9-9-9_{instant}.parquet"
-
-
-def settle(storage: MemoryStorage, clock: ManualClock, value: int) -> dict[str, int]:
-    """Let writes complete that archiving can keep, and a clean after them; return the rows."""
-    table = table_of(storage, clock, "writer", metadata_compact_after=1)
-    for number in range(3):
-        write(table, value + number)
-    table.clean.run(policy="versions", retain=1)
-    write(table, value + 3)
-    return {**MODEL, "k0": value + 3}
 
 
 @pytest.mark.parametrize("kind", ["ingest", "clustering", "compaction", "resize"])

@@ -30,12 +30,12 @@ from hudi_ops.formats.avro.schema import to_avro
 from hudi_ops.formats.log.blocks import HeaderKey
 from hudi_ops.metadata.index_definitions import encode_index_definitions
 from hudi_ops.metadata.reader.layout import load_index_definitions
-from hudi_ops.read import plan
 from hudi_ops.services.create.adoption import AdoptionOptions
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.log.commit_log import POINTER_KEY, Pointer
+from hudi_ops.view import slices
 from tests.definitions import Definition
 from tests.protocol.foreign_table import make_foreign, set_properties
 from tests.tables import (
@@ -438,7 +438,7 @@ def test_a_skeleton_of_a_bootstrap_is_refused_by_name(monkeypatch: pytest.Monkey
     (written,) = (
         info.path for info in storage.list() if info.path.endswith(".parquet") and not info.path.startswith(".")
     )
-    monkeypatch.setattr(plan, "METADATA_BOOTSTRAP", written.rpartition("_")[2].removesuffix(".parquet"))
+    monkeypatch.setattr(slices, "METADATA_BOOTSTRAP", written.rpartition("_")[2].removesuffix(".parquet"))
     reads: list[Callable[[Table], object]] = [
         lambda table: table.read(),
         lambda table: table.read(["value"], where="value is not null", query="read_optimized"),
