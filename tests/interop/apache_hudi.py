@@ -136,6 +136,8 @@ class HudiPeer:
         source = self._file("parquet")
         pq.write_table(data, source)
         merged = {**table_options(Path(path)), **(options or {})}
+        if self._release == _pinned("HUDI") and _has_milliseconds(Path(path)):
+            merged = {"hoodie.datasource.write.reconcile.schema": "true", **merged}
         if buckets is not None:
             merged = {**bucket_options(buckets, merged["hoodie.datasource.write.recordkey.field"]), **merged}
         self.call("write", path=str(path), data=str(source), operation=operation, mode=mode, options=merged)
@@ -328,6 +330,12 @@ def table_options(path: Path) -> dict[str, str]:
         name = _KEY_GENERATORS[properties["hoodie.table.keygenerator.type"]]
         wanted["hoodie.datasource.write.keygenerator.class"] = f"org.apache.hudi.keygen.{name}"
     return {key: value for key, value in wanted.items() if value is not None}
+
+
+def _has_milliseconds(path: Path) -> bool:
+    """Whether a table's schema has times in milliseconds, which Spark's are not (docs/format.md §6.3)."""
+    files = [path / ".hoodie/hoodie.properties", *(path / ".hoodie/timeline").glob("*commit")]
+    return any(b"timestamp-millis" in file.read_bytes() for file in files if file.exists())
 
 
 def bucket_options(buckets: int, fields: str) -> dict[str, str]:

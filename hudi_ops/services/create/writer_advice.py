@@ -38,3 +38,8 @@ def _advice(config: TableConfig, facts: TableFacts, schema: pa.Schema) -> Iterat
             f"columns {', '.join(millis)} hold times in milliseconds, which Apache Hudi 1.0 takes for microseconds when it "
             "rewrites a file: let no writer of 1.0 update, compact or cluster the table"
         )
+    if millis:
+        yield (
+            f"columns {', '.join(millis)} hold times in milliseconds: Spark writers of Apache Hudi 1.2 must set "
+            "hoodie.datasource.write.reconcile.schema=true, or their writes are refused"
+        )
