@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hudi_ops.concurrency.lock.zookeeper import ZooKeeperLock as ZooKeeperLock
     from hudi_ops.config.conflict_settings import ConflictSettings as ConflictSettings
     from hudi_ops.config.definition import (
+        Alteration as Alteration,
         DefinitionFields as DefinitionFields,
         OpenOptions as OpenOptions,
         TableDefinition as TableDefinition,
@@ -103,6 +104,10 @@ if TYPE_CHECKING:
         NodeView as NodeView,
         RingView as RingView,
     )
+    from hudi_ops.services.recovery.alter import (
+        AlteredSetting as AlteredSetting,
+        AlterResult as AlterResult,
+    )
     from hudi_ops.services.recovery.attempts import (
         Left as Left,
         RecoverResult as RecoverResult,
@@ -135,7 +140,7 @@ _PLACES = {
     "concurrency.lock.locks": "LockProvider",
     "concurrency.lock.zookeeper": "ZooKeeperLock",
     "config.conflict_settings": "ConflictSettings",
-    "config.definition": "DefinitionFields OpenOptions TableDefinition WriterFields WriterOptions",
+    "config.definition": "Alteration DefinitionFields OpenOptions TableDefinition WriterFields WriterOptions",
     "config.doors": "Door",
     "config.key_generators": "TimePartition",
     "config.logged_settings": "Difference",
@@ -174,6 +179,7 @@ _PLACES = {
     "services.indexing.drop": "DropResult",
     "services.indexing.result": "IndexResult",
     "services.inspect.rings": "ChildView NodeView RingView",
+    "services.recovery.alter": "AlterResult AlteredSetting",
     "services.recovery.attempts": "Left RecoverResult RollbackResult",
     "services.recovery.properties": "PropertiesRepair",
     "services.repair.repair": "Repair RepairResult",

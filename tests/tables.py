@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from hudi_ops.clock import Clock
+from hudi_ops.clock import Clock, SystemClock
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.config.upkeep_settings import ArchiveSettings, CleanSettings, UpkeepSettings
 from hudi_ops.services.create.adoption import AdoptionOptions
 from hudi_ops.storage.memory import MemoryStorage
@@ -41,6 +42,11 @@ MERGE_ON_READ = replace(DEFINITION, table_type="MERGE_ON_READ")
 WITH_METADATA = replace(DEFINITION, metadata=True)
 LOGGED_WITH_METADATA = replace(WITH_METADATA, table_type="MERGE_ON_READ")
 BY_RECORD_INDEX = replace(WITH_METADATA, index="record_index")
+
+
+def past_expiry() -> ManualClock:
+    """A clock by which leases of now have expired, and the second look at files of ended processes is due."""
+    return ManualClock(SystemClock().now_ms() + EXPIRY_MS + 60_000, tick_ms=1)
 
 
 def of_schema(schema: pa.Schema, values: Iterable[tuple[Any, ...]]) -> pa.Table:

@@ -33,7 +33,7 @@ from hudi_ops.cli.services import (
     restore,
     savepoint,
 )
-from hudi_ops.cli.tables import adopt, create, inspect, repair_properties, ring
+from hudi_ops.cli.tables import adopt, alter, create, inspect, repair_properties, ring
 from hudi_ops.cli.without_pandas import leave_pandas_out
 from hudi_ops.errors import HudiOpsError, Internal, InvalidRequest
 from hudi_ops.redaction import RedactingFormatter, redacted
@@ -45,9 +45,10 @@ app = typer.Typer(
     name=PROGRAM,
     help="Write, read and check Apache Hudi tables. Each command tells more with --help.",
     epilog="A TABLE is a name that tables.yaml declares, or a folder. tables.yaml is found through the environment "
-    "variable HUDI_OPS_TABLES, else in the working folder or above it. Exit codes: 0 done, 2 wrong call, 3 not supported, "
-    "10 lost to another writer, 11 another process holds the lock, writes or has a pending plan, 12 cancelled, "
-    "13 a service does not answer, 14 outcome unknown, 20 the table is damaged, 70 a fault of this program.",
+    "variable HUDI_OPS_TABLES, else in the working folder or above it. Exit codes: 0 done, or a race lost, 2 wrong call, "
+    "3 not supported, 10 lost to another writer, 11 another process holds the lock, writes or has a pending plan, "
+    "12 cancelled on request or by age, 13 a service does not answer, 14 outcome unknown, 20 the table is damaged, "
+    "70 a fault of this program.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -67,6 +68,7 @@ app.command(help=as_help(recover.ROLLBACK_HELP))(recover.rollback)
 app.command(help=as_help(recover.RECOVER_HELP))(recover.recover)
 app.command(help=as_help(restore.RESTORE_HELP))(restore.restore)
 app.command(help=as_help(repair.REPAIR_HELP))(repair.repair)
+app.command(help=as_help(alter.ALTER_HELP))(alter.alter)
 app.command(name="repair-properties", help=as_help(repair_properties.REPAIR_PROPERTIES_HELP))(
     repair_properties.repair_properties
 )

@@ -33,7 +33,7 @@ def _say(line: str) -> None:
 def watching(what: str, *, as_json: bool = False) -> Iterator[Tell]:
     """Show a bar while something long runs, and yield the function that moves it.
 
-    Before its first call there is a spinner. Where there is no terminal, lines tell the same.
+    Before the first call it is a spinner. Without a terminal, lines replace bar and spinner.
     """
     if not sys.stderr.isatty():
         from hudi_ops.engine.progress import ProgressLines

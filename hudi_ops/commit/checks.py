@@ -157,8 +157,9 @@ def _refuse_changed_facts(attempt: Attempt, state: TableState) -> None:
     Raises:
         Conflict: they differ from those at the beginning of the attempt.
     """
-    before, now = attempt.begun.log.properties.facts, state.log.properties.facts
-    if before != now:
+    before, now = (one.properties.facts for one in (attempt.begun.log, state.log))
+    # The limits of a ring decide what the next resize plans, and of no row where it goes.
+    if before.model_copy(update=now.limits) != now:
         raise Conflict(
             "the table's index changed while the attempt ran",
             table=state.config.name,

@@ -11,7 +11,7 @@ from typing import Any
 from hudi_ops.commit.apply.metadata_delta import WriteDeltaMaker
 from hudi_ops.commit.checks import refuse_changed_columns, refuse_unfit
 from hudi_ops.commit.completion import decide_made, entry_of, landed, make_delta_of
-from hudi_ops.commit.ledger import newest_extra, pointers
+from hudi_ops.commit.ledger import carried_keys, newest_extra, pointers
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.undo.plan_cancels import PlanCancels, without_waiting
 from hudi_ops.commit.write import Twin, Write
@@ -105,7 +105,7 @@ def complete_write(
             return cancels.next_cancel(state, slot, ended)
         completion = session.next_time(newest_known(state.timeline, state.log) | delta.times, state)
         doubt = _may_double(session, state, write, puts_each_once=delta.puts_each_key_once)
-        body = _metadata(session, state, slot, delta.write, ahead, may_double=doubt).to_bytes()
+        body = _metadata(attempt.instant, session, state, slot, delta.write, ahead, may_double=doubt).to_bytes()
         entry = entry_of(session, attempt, state, completion, session.put_payload(attempt.instant, slot, body))
         added = delta.entry_fields(completion, state)
         return entry.model_copy(update={**added, **observed_completions(state, completion)})
@@ -216,7 +216,7 @@ def _is_empty(session: Session, state: TableState) -> bool:
 
 
 def _metadata(
-    session: Session, state: TableState, slot: int, write: Write, ahead: Ahead, *, may_double: bool | None
+    instant: str, session: Session, state: TableState, slot: int, write: Write, ahead: Ahead, *, may_double: bool | None
 ) -> CommitMetadata:
     # The stored schema text is carried over, since Arrow does not represent enums, defaults and comments.
     schema = schema_text(state.config, state.timeline, session.commits)[0]
@@ -224,12 +224,13 @@ def _metadata(
         schema = json.dumps(to_avro(write.schema, state.config.name), separators=(",", ":"))
     foreign = newest_foreign_completion(session.commits, state)
     log, before = state.log, _newest_extra(session, state, ahead)
-    shared = _is_shared(session, state, foreign, before)
+    shared = is_shared_table(session, state, foreign, before)
     pointer = Pointer(log.table_id, slot, log.properties_slot, log.archive_slot, foreign, may_double, shared)
-    return write.metadata({"schema": schema, **pointers(before), **write.extra, POINTER_KEY: pointer.encode()})
+    carried = {"schema": schema, **carried_keys(session.commits, state.timeline, instant), **pointers(before)}
+    return write.metadata({**carried, **write.extra, POINTER_KEY: pointer.encode()})
 
 
-def _is_shared(session: Session, state: TableState, foreign: str, before: Mapping[str, str]) -> bool:
+def is_shared_table(session: Session, state: TableState, foreign: str, before: Mapping[str, str]) -> bool:
     """Return whether a foreign writer has ever written the table.
 
     `foreign` is the completion time of the newest foreign write among recent writes, empty without one; `before` is the newest

@@ -28,10 +28,19 @@ from hudi_ops.timeline.content.ledger_chain import (
     writer_of_ledger,
 )
 from hudi_ops.timeline.content.undone import restored_over
-from hudi_ops.timeline.log.commit_log import POINTER_KEY
+from hudi_ops.timeline.log.commit_log import POINTER_KEY, Pointer
 from hudi_ops.timeline.state import CommitReader
 
 POINTER_PREFIX = "hudi_ops.ledger."
+_OWN_KEYS = (
+    *("schema", "latest_schema", "hudi_ops.", "hoodie.", "_hoodie."),
+    *("deltastreamer.", "streamer.", "_hudi_streaming_sink_checkpoint"),
+)
+"""Beginnings of keys that say something of one commit alone, or that their writer finds however old they are."""
+
+_LOOKED_BACK = 32
+"""Newest writes in which keys to repeat are looked for; Apache Hudi looks in ten."""
+_EMPTIED = "empty, and was not when it was taken: its rows stay"
 _NAMED_MAX = 3
 """Most skipped files that a note names for each reason."""
 
@@ -144,6 +153,32 @@ def source_id_of(uri: str) -> str:
 def pointers(extra: Mapping[str, str]) -> dict[str, str]:
     """Return the ledger pointers in a commit's extra metadata: key -> path."""
     return {key: value for key, value in extra.items() if key.startswith(POINTER_PREFIX)}
+
+
+def carried_keys(commits: CommitReader, timeline: Timeline, instant: str) -> dict[str, str]:
+    """Return extra metadata of earlier writes that a new commit repeats.
+
+    It holds offsets of streaming jobs of Apache Hudi. Such a job (`hoodie.write.rolling.metadata.keys`) looks for them in its
+    newest commits alone, other writers' among them. Writes are read back to the newest one of ours that repeats those before it.
+
+    Nothing is repeated beside a pending write with an older instant: it may bring newer values, and Apache Hudi, which orders
+    commits by their instants, would prefer the repeated ones. A later commit looks beyond this one.
+    """
+    if any(one.is_write and one.time < instant for one in timeline.pending):
+        return {}
+    found: dict[str, str] = {}
+    for write in timeline.newest_first[:_LOOKED_BACK]:
+        metadata = commits.metadata(timeline, write)
+        if metadata is None:
+            continue
+        pointer = Pointer.decode(metadata.extra)
+        if pointer is not None and not pointer.shared:
+            break  # no other program had written the table
+        own = {key: value for key, value in metadata.extra.items() if not key.startswith(_OWN_KEYS)}
+        found = own | found
+        if pointer is not None and own:
+            break
+    return found
 
 
 def newest_extra(storage: Storage, commits: CommitReader, timeline: Timeline) -> Mapping[str, str] | None:
@@ -260,8 +295,8 @@ def offer_of(
     """Return the listed files to take: changed files first, then new files, each by path.
 
     Waiting: names with a segment that begins with `_` or `.` unless `takes_all`, names with an unknown ending, files of no bytes,
-    which hold nothing that could be taken, and files younger than `min_age_s`. `retake` are paths below the folder of files taken
-    before; one that has changed since is offered again.
+    which hold nothing that could be taken, whether they were taken before or not, and files younger than `min_age_s`. `retake` are
+    paths below the folder of files taken before; one that has changed since is offered again.
 
     Raises:
         InvalidRequest: a taken file has changed and `retake` does not name it, or `retake` names a file that was never taken or is
@@ -282,7 +317,7 @@ def offer_of(
         elif source_format(info.name) is None:
             waiting[info.path] = "not CSV, JSON lines or Parquet"
         elif not info.size_bytes:
-            waiting[info.path] = "empty"
+            waiting[info.path] = "empty" if taken is None or not taken[0] else _EMPTIED
         elif is_known:
             continue
         elif taken is not None and taken[0] and info.path not in again:

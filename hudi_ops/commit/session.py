@@ -90,8 +90,10 @@ class Session:
     """Monotonic time of this session's last recovery."""
     metadata_deltas: int = field(default=0, init=False)
     """Delta commits of the metadata table since its last compaction, as of this session's last write."""
-    automatic: tuple[str, Mapping[str, Mapping[str, str | int]]] | None = field(default=None, init=False)
-    """Id of the table, and its automatic services with their settings, as its creation recorded them; None: not read yet."""
+    automatic: tuple[tuple[str, int], Mapping[str, Mapping[str, str | int]]] | None = field(default=None, init=False)
+    """Id of the table and slot of its properties, and the automatic services recorded there; None: not read yet."""
+    sealed_rings: set[str] = field(default_factory=set, init=False)
+    """Instants of replace commits whose rings have their `.commit` files, or need none of this session."""
     ended_plans: tuple[str, ...] = field(default=(), init=False)
     """Instants of the plans that this session's last write cancelled."""
     counted_clean: tuple[str, int] = field(default=("", 0), init=False)
@@ -198,11 +200,16 @@ class Session:
     def watch(self, action: str, intent: Footprint) -> ConflictWatch:
         """Return the conflict watch of a write with footprint `intent`."""
         is_on = self.conflicts.early_detection
-        mine = Contender("", action, intent, owner=str(self.ctx.owner))
-        gives_way = is_on and self.gives_way
-        watch = ConflictWatch(self.ctx, self.contenders, mine, self.conflicts.wait_s, self.silent, is_on, gives_way)
-        watch.strategy = self.strategy
-        return watch
+        return ConflictWatch(
+            self.ctx,
+            self.contenders,
+            Contender("", action, intent, owner=str(self.ctx.owner)),
+            self.conflicts.wait_s,
+            self.silent,
+            minds_completed=is_on,
+            minds_running=is_on and self.gives_way,
+            strategy=self.strategy,
+        )
 
     @contextmanager
     def keep(

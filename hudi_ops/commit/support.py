@@ -5,6 +5,7 @@ from __future__ import annotations
 from hudi_ops.config.key_generators import WRITABLE_TYPES, time_partition_of
 from hudi_ops.config.table import WRITABLE_VERSIONS, TableConfig
 from hudi_ops.errors import HudiOpsError, Unsupported
+from hudi_ops.kernels.keys.keys import ambiguous_name
 from hudi_ops.metadata.reader.layout import unkept_partitions
 from hudi_ops.timeline.state import TableState
 
@@ -32,6 +33,10 @@ def refuse_unwritable(config: TableConfig) -> None:
         problem = f"it orders by several fields ({', '.join(config.ordering_fields)})"
     elif config.key_generator not in WRITABLE_TYPES:
         problem = f"its keys are made by the key generator {config.key_generator}"
+    elif config.has_slash_dates and (len(config.partition_fields) != 1 or config.hive_style or config.url_encode):
+        problem = "it has slash-separated dates beside another form of its partition paths"
+    elif config.has_slash_dates and config.dropped_columns:
+        problem = "its files lack the partition column, and its paths have slash-separated dates"
     elif config.dropped_columns:
         problem = _problem_of_dropped(config)
     elif config.key_generator == "TIMESTAMP":
@@ -110,6 +115,8 @@ def _foreign_feature(config: TableConfig) -> str:
     raw = config.raw
     if not config.record_key_fields:
         return "it has no record key: Apache Hudi makes up its keys"
+    if (name := ambiguous_name(config.record_key_fields)) is not None:
+        return f"its key field {name!r} has a colon in its name, so that different rows could have one key"
     if raw.get("hoodie.table.cdc.enabled", "").lower() == "true":
         return "it logs changes (hoodie.table.cdc.enabled), which hudi_ops does not"
     if raw.get("hoodie.bootstrap.base.path"):

@@ -15,7 +15,12 @@ from hudi_ops.timeline.log.entries import Cancel, Complete, Entry
 from hudi_ops.timeline.names import State
 from hudi_ops.timeline.state import TableState
 
-_AGAIN = "run the same call again; it takes a new instant"
+_AGAIN = (
+    "run the same call again: it takes a new instant. A writer that pauses for two minutes, or whose storage does not answer for "
+    "so long, is taken for dead"
+)
+LEAVE_IT = "leave the instant to its new owner: delete nothing of it"
+"""Advice for the executor of a plan that another process has taken over."""
 PLAN_AGAIN = (
     "plan again: the next plan is made from the table as it is now. `hudi-ops plans TABLE --aborted` says who cancelled "
     "this one, and why"
@@ -88,7 +93,7 @@ def refuse_taken_over(attempt: Attempt, state: TableState) -> None:
             instant=attempt.instant,
             expected=f"epoch {attempt.epoch}",
             found=f"epoch {taken[1].epoch}",
-            next_step="leave the instant to its new owner: delete nothing of it",
+            next_step=LEAVE_IT,
             taken_over=True,
             taken_by=taken[1].owner,
         )

@@ -162,7 +162,7 @@ class ConflictWatch:
             refuse_older(self.mine, older)
 
     def _planned(self, now: TableState) -> Contender | None:
-        """Return a pending plan that would refuse the finished write, or None.
+        """Return a pending plan for which the finished write would be refused, or None.
 
         Raises:
             Busy: the process has waited in vain for such a plan, which has not moved since.

@@ -10,7 +10,7 @@ from hudi_ops.concurrency.markers import FOLDER
 from hudi_ops.context import TableContext
 from hudi_ops.storage.protocol import Storage
 
-OF_PROCESS: dict[tuple[str, str], int] = {}
+PROCESS_WAITS: dict[tuple[str, str], int] = {}
 """What all contexts of this process remember; a simulated process has a dictionary of its own."""
 KEPT_MAX = 1_000
 """Number of remembered writes above which all are forgotten: each costs one more wait."""

@@ -13,7 +13,8 @@ from pydantic import BaseModel, Field
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.doors import Door
 from hudi_ops.config.key_generators import KeyGenerator, TimePartition
-from hudi_ops.config.requests import CancelSettings, Names, Request, listed, refuse_unknown
+from hudi_ops.config.requests import CancelSettings, Names, PolicyName, Request, listed, refuse_unknown
+from hudi_ops.config.requests.services import RETAIN_MAX
 from hudi_ops.config.table import (
     BUCKETS_MAX,
     WRITABLE_VERSIONS,
@@ -73,10 +74,14 @@ class DefinitionFields(BaseModel):
         "resized, in merge-on-read tables.",
     )
     buckets_min: int | None = Field(
-        default=None, title="Fewest buckets", description="With a hash ring, the fewest buckets of a partition."
+        default=None,
+        title="Fewest buckets",
+        description="With a hash ring, the fewest buckets of a partition. Default: 1.",
     )
     buckets_max: int | None = Field(
-        default=None, title="Most buckets", description="With a hash ring, the most buckets of a partition."
+        default=None,
+        title="Most buckets",
+        description="With a hash ring, the most buckets of a partition. Default: 32,768, or the number of buckets if that is more.",
     )
     version: Annotated[Literal[8, 9], Door(option="table-version")] = Field(
         default=9, title="Version", description="Table version; 8 for Apache Hudi 1.0 and Trino, which cannot open 9."
@@ -197,6 +202,47 @@ class TableDefinition(Request, DefinitionFields):
     )
 
 
+class Alteration(Request):
+    """Recorded settings of a table that can change; those that are not given stay."""
+
+    checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
+
+    buckets_min: int | None = Field(
+        default=None, ge=1, title="Fewest buckets", description="With a hash ring, the fewest buckets of a partition."
+    )
+    buckets_max: int | None = Field(
+        default=None, ge=1, title="Most buckets", description="With a hash ring, the most buckets of a partition."
+    )
+    clean: Literal["on", "off"] | None = Field(
+        default=None, title="Clean", description="Whether writers clean after commits."
+    )
+    clean_policy: PolicyName | None = Field(
+        default=None, title="Policy of cleans", description="What cleans retain: commits, hours or versions."
+    )
+    clean_retain: int | None = Field(
+        default=None,
+        ge=1,
+        le=RETAIN_MAX,
+        title="Retained by cleans",
+        description="How many commits, hours or versions cleans retain.",
+    )
+    archive: Literal["on", "off"] | None = Field(
+        default=None, title="Archive", description="Whether writers archive after commits."
+    )
+    archive_keep_min: int | None = Field(
+        default=None,
+        ge=1,
+        title="Kept by archives",
+        description="Completed writes that an archive leaves on the timeline.",
+    )
+    archive_keep_max: int | None = Field(
+        default=None,
+        ge=1,
+        title="Due for archives",
+        description="An archive is due above this number of completed writes.",
+    )
+
+
 class WriterOptions(Request, WriterFields):
     """How a writer writes, where the table leaves it open."""
 
@@ -240,10 +286,15 @@ class OpenOptions(WriterOptions):
         description="Engine of the bucket index: hoodie.index.bucket.engine. Default: consistent where the table has hash rings.",
     )
     buckets_min: int | None = Field(
-        default=None, title="Fewest buckets", description="With a hash ring: hoodie.bucket.index.min.num.buckets."
+        default=None,
+        title="Fewest buckets",
+        description="With a hash ring: hoodie.bucket.index.min.num.buckets. Default: 1.",
     )
     buckets_max: int | None = Field(
-        default=None, title="Most buckets", description="With a hash ring: hoodie.bucket.index.max.num.buckets."
+        default=None,
+        title="Most buckets",
+        description="With a hash ring: hoodie.bucket.index.max.num.buckets. Default: 32,768, or the number of buckets, "
+        "also of a ring in the table, if that is more.",
     )
     hash_fields: Names | None = Field(
         default=None,

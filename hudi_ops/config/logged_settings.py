@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from hudi_ops.config.table import inferred_mode, is_set, listed_in
+from hudi_ops.config.table import PARTITION_EXTRACTOR, SLASH_DATES, has_slash_dates, inferred_mode, is_set, listed_in
 
 TABLE_TYPE = "hoodie.table.type"
 RECORD_KEYS = "hoodie.table.recordkey.fields"
@@ -89,6 +89,8 @@ _MEANING: dict[str, Callable[[Settings], str]] = {
             "hoodie.populate.meta.fields": True,
         }.items()
     },
+    # One fact with two names, of which a writer may add the other one.
+    **dict.fromkeys((SLASH_DATES, PARTITION_EXTRACTOR), lambda raw: str(has_slash_dates(raw)).lower()),
     "hoodie.table.base.file.format": _word("hoodie.table.base.file.format", "PARQUET"),
     "hoodie.timeline.path": lambda raw: raw.get("hoodie.timeline.path", "timeline"),
     "hoodie.timeline.history.path": lambda raw: raw.get("hoodie.timeline.history.path", "history"),

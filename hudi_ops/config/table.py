@@ -15,8 +15,14 @@ BACKUP_PATH = ".hoodie/hoodie.properties.backup"
 READABLE_VERSIONS = (6, 8, 9)
 WRITABLE_VERSIONS = (8, 9)
 
+_REASONS = {10: ": its log files may be bare Parquet files, which are not read here"}
+
 BUCKETS_MAX = 100_000
 """Highest number of buckets of a partition. Each bucket is a file; a folder with more files is of no use."""
+
+SLASH_DATES = "hoodie.datasource.write.slash.separated.date.partitioning"
+PARTITION_EXTRACTOR = "hoodie.table.partition_extractor_class"
+"""Either says that dates are in folders `yyyy/MM/dd`: SQL of Apache Hudi 1.2 sets the first, its data source the second."""
 
 METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
 METADATA_PARTITIONS_INFLIGHT = "hoodie.table.metadata.partitions.inflight"
@@ -102,6 +108,13 @@ class TableConfig(BaseModel):
         return self.partition_fields if self.drop_partition_columns else ()
 
     @property
+    def has_slash_dates(self) -> bool:
+        """Whether the date `yyyy-MM-dd` lies in the folder `yyyy/MM/dd` (docs/format.md §6.6)."""
+        return self.key_generator != "TIMESTAMP" and has_slash_dates(
+            self.raw
+        )  # that generator makes the folders itself
+
+    @property
     def completed_write_action(self) -> str:
         """Action of a completed ingestion: `commit`, or `deltacommit` on merge-on-read tables."""
         return "commit" if self.table_type == "COPY_ON_WRITE" else "deltacommit"
@@ -149,14 +162,11 @@ class TableConfig(BaseModel):
         )
         if version not in READABLE_VERSIONS:
             raise Unsupported(
-                f"table version {version} cannot be opened",
+                f"table version {version} cannot be opened{_REASONS.get(version, '')}",
                 table=raw["hoodie.table.name"],
                 expected="version 6, 8 or 9",
                 found=str(version),
-                next_step="upgrade the table with Apache Hudi 0.15, in Spark by "
-                f"CALL upgrade_table(table => '{raw['hoodie.table.name']}', to_version => 'SIX')"
-                if version < min(READABLE_VERSIONS)
-                else "upgrade or downgrade the table with Apache Hudi, or upgrade hudi-ops",
+                next_step=_next_step(version, raw["hoodie.table.name"]),
             )
         base_format = raw.get("hoodie.table.base.file.format", "PARQUET").upper()
         if base_format not in {"PARQUET", "HFILE"}:
@@ -215,6 +225,11 @@ class TableFacts(BaseModel):
     timezone: str = "UTC"
     buckets_min: int = 0
     buckets_max: int = 0
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """The fewest and the most buckets of a partition, by the names of their fields."""
+        return {"buckets_min": self.buckets_min, "buckets_max": self.buckets_max}
 
     @property
     def takes_rows(self) -> bool:
@@ -294,6 +309,12 @@ def inferred_mode(raw: Mapping[str, str], ordering: tuple[str, ...]) -> MergeMod
     return "EVENT_TIME_ORDERING" if ordering else "COMMIT_TIME_ORDERING"
 
 
+def has_slash_dates(raw: Mapping[str, str]) -> bool:
+    """Return whether a property says that dates are in folders `yyyy/MM/dd`."""
+    extractor = raw.get(PARTITION_EXTRACTOR, "").strip().rpartition(".")[2]
+    return is_set(raw, SLASH_DATES, False) or extractor == "SlashEncodedDayPartitionValueExtractor"
+
+
 def listed_in(raw: Mapping[str, str], key: str) -> tuple[str, ...]:
     """Return the names that a property lists with commas; none when it is absent."""
     return tuple(part.strip() for part in raw.get(key, "").split(",") if part.strip())
@@ -302,6 +323,21 @@ def listed_in(raw: Mapping[str, str], key: str) -> tuple[str, ...]:
 def is_set(raw: Mapping[str, str], key: str, default: bool) -> bool:
     """Whether a property is true; `default` when it is absent."""
     return raw.get(key, str(default)).strip().lower() == "true"
+
+
+def _next_step(version: int, table: str) -> str:
+    """Return what makes a table of a version readable that is not read."""
+    if version < min(READABLE_VERSIONS):
+        return (
+            "upgrade the table with Apache Hudi 0.15, in Spark by "
+            f"CALL upgrade_table(table => '{table}', to_version => 'SIX')"
+        )
+    if version in _REASONS:
+        return (
+            f"downgrade the table to version {max(WRITABLE_VERSIONS)} with Apache Hudi, and set "
+            "hoodie.write.auto.upgrade=false for all its writers: it keeps their tables at that version"
+        )
+    return "upgrade or downgrade the table with Apache Hudi, or upgrade hudi-ops"
 
 
 def _number(raw: Mapping[str, str], key: str, path: str) -> int:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.definition import ColumnNames, DefinitionFields, TableKind, WriterFields
-from hudi_ops.config.requests import known_fields
+from hudi_ops.config.requests import PathText, known_fields
 from hudi_ops.config.requests.schedule import Schedule, did_you_mean, refuse_credentials, schedule_of
 from hudi_ops.config.upkeep_settings import AUTOMATIC, UpkeepSettings
 from hudi_ops.errors import InvalidRequest
@@ -41,9 +41,9 @@ class TableDeclaration(_Model, DefinitionFields, WriterFields):
     """One table of `tables.yaml`: its place, its definition, and the options of its writers."""
 
     record_key: ColumnNames = Field(min_length=1, description="Columns that identify a row.")
-    path: str = Field(min_length=1, description="Folder or URI of the table; relative to the file.")
+    path: PathText = Field(min_length=1, description="Folder or URI of the table; relative to the file.")
     type: TableKind = Field(default="cow", description="Copy-on-write (cow) or merge-on-read (mor).")
-    source: str | None = Field(
+    source: PathText | None = Field(
         default=None, min_length=1, description="Folder that ingestion takes files from by default."
     )
 
@@ -151,7 +151,7 @@ class TableLocation(_Model):
     """Place and lock of the table that a TABLE argument names; a bare path has no `declaration`."""
 
     name: str
-    path: str
+    path: PathText
     lock: str | None
     declaration: TableDeclaration | None
     zookeeper: dict[str, Any] | None = Field(default=None, repr=False)
@@ -185,7 +185,7 @@ class TableLocation(_Model):
         return found
 
 
-def find_tables_file(path: str | Path | None = None) -> Path | None:
+def find_tables_file(path: str | os.PathLike[str] | None = None) -> Path | None:
     """Return the path of `tables.yaml`: argument, environment, or upwards from this folder.
 
     Args:
@@ -223,7 +223,7 @@ def _working_folder() -> Path:
         ) from error
 
 
-def load_tables(path: str | Path | None = None) -> TablesFile:
+def load_tables(path: str | os.PathLike[str] | None = None) -> TablesFile:
     """Read and check the `tables.yaml` in force.
 
     Args:
@@ -253,7 +253,7 @@ def load_tables(path: str | Path | None = None) -> TablesFile:
     )
 
 
-def locate_table(table: str, tables_file: str | Path | None = None) -> TableLocation:
+def locate_table(table: str | os.PathLike[str], tables_file: str | os.PathLike[str] | None = None) -> TableLocation:
     """Turn a TABLE argument, a name of `tables.yaml` or a path, into a place and its lock.
 
     A path that `tables.yaml` declares gets that file's lock: two doors to one table must not use two locks.
@@ -267,6 +267,8 @@ def locate_table(table: str, tables_file: str | Path | None = None) -> TableLoca
     """
     file = find_tables_file(tables_file)
     declared = load_tables(file) if file else None
+    if not isinstance(table, str):
+        table = str(_working_folder() / table)  # no name of a table
     if declared and table in declared.tables:
         return _declared_location(declared, table)
     if not (_URI.match(table) or "/" in table or table in {".", ".."} or os.path.isdir(table)):  # noqa: PTH112 - is False without rights

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
+from hudi_ops.config.requests import PathText
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.redaction import remember_secret
 
@@ -31,9 +32,9 @@ class ZooKeeperSettings(BaseModel):
     principal: str | None = Field(default=None, min_length=1, description="For GSSAPI: whose tickets are used.")
     service: str = Field(default="zookeeper", min_length=1, description="For SASL: the server's service name.")
     tls: bool = Field(default=False, description="Connect by TLS; the port must be the server's secure one.")
-    tls_ca: str | None = Field(default=None, min_length=1, description="PEM file of those who sign servers.")
-    tls_certificate: str | None = Field(default=None, min_length=1, description="PEM file of our own certificate.")
-    tls_key: str | None = Field(default=None, min_length=1, description="PEM file of its key.")
+    tls_ca: PathText | None = Field(default=None, min_length=1, description="PEM file of those who sign servers.")
+    tls_certificate: PathText | None = Field(default=None, min_length=1, description="PEM file of our own certificate.")
+    tls_key: PathText | None = Field(default=None, min_length=1, description="PEM file of its key.")
     tls_key_password: SecretStr | None = Field(default=None, min_length=1, description="Better in the environment.")
     tls_check_hostname: bool = Field(default=True, description="Whether the server's certificate must name its host.")
     shares_credentials: bool = Field(

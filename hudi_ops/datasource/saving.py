@@ -11,7 +11,7 @@ import pyarrow as pa
 from hudi_ops.commit.recover.staging import StagingArea
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.lock.open_lock import lock_of
-from hudi_ops.concurrency.vain_waits import OF_PROCESS
+from hudi_ops.concurrency.vain_waits import PROCESS_WAITS
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.definition import OpenOptions
 from hudi_ops.config.tables_file import locate_table
@@ -119,7 +119,7 @@ def open_session(path: str) -> Session:
     """
     location = locate_table(path)
     storage = open_storage(location.path)
-    ctx = TableContext(storage=storage, locks=lock_of(location), engine=LocalEngine(), vain_waits=OF_PROCESS)
+    ctx = TableContext(storage=storage, locks=lock_of(location), engine=LocalEngine(), vain_waits=PROCESS_WAITS)
     refuse_unopenable(storage)
     options = OpenOptions(**location.options())
     return Session(

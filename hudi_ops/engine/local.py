@@ -34,7 +34,11 @@ class LocalEngine:
     name = "local"
 
     def __init__(
-        self, threads: int | None = None, *, memory_bytes: int | None = None, spill_folder: str | None = None
+        self,
+        threads: int | None = None,
+        *,
+        memory_bytes: int | None = None,
+        spill_folder: str | os.PathLike[str] | None = None,
     ) -> None:
         self.threads = threads or os.cpu_count() or 1
         """Tasks at a time."""

@@ -41,7 +41,7 @@ class ChunkStore:
     Chunks beyond `memory_bytes` go to disk; once some did, all do. `folder` None: the system's one (`TMPDIR`).
     """
 
-    def __init__(self, memory_bytes: int, folder: str | None = None) -> None:
+    def __init__(self, memory_bytes: int, folder: str | os.PathLike[str] | None = None) -> None:
         self._memory_bytes = memory_bytes
         self._folder = folder
         self._lock = threading.Lock()

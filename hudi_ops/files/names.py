@@ -11,6 +11,9 @@ _BASE = re.compile(r"(?P<file_id>[^_]+)_(?P<token>\d+-\d+-\d+)_(?P<instant>\d+)\
 _LOG = re.compile(
     r"\.(?P<file_id>[^_]+)_(?P<instant>[^._]*)\.log\.(?P<version>\d+)(?:_(?P<token>\d+-\d+-\d+))?(?P<cdc>\.cdc)?"
 )
+METADATA_BOOTSTRAP = "00000000000001"
+"""Instant of a bootstrap that writes files with the meta columns alone; one that writes whole rows ends in 2."""
+
 _NAMESPACE = uuid.UUID("8f3d3a2e-5d0f-4c55-9a51-7f0c1f4be9a4")
 
 

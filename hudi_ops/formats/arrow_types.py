@@ -17,6 +17,9 @@ LIST_ITEM: Final = "element"
 MAX_LEVELS: Final = 30
 """Most levels of nested types in a table: Parquet readers have limits, and those of Arrow's are the lowest."""
 
+AVRO_TYPE: Final = b"hudi_ops.avro_type"
+"""Key of a field's metadata: the Avro type (JSON) of a column that Arrow holds as fixed bytes, a VECTOR."""
+
 MAX_PRECISION: Final = 38
 """Most digits that a decimal may have, in Arrow's 128 bits as in Spark."""
 
@@ -91,7 +94,7 @@ def table_columns(schema: pa.Schema) -> pa.Schema:
         InvalidRequest: a name that a table cannot have, is Apache Hudi's own, or differs from another only in case.
     """
     _refuse_deep(schema)
-    zoned = pa.schema([_zoned(field) for field in normalise(schema)])
+    zoned = pa.schema([_retimed(field, lambda kind: pa.timestamp(kind.unit, "UTC")) for field in normalise(schema)])
     _refuse_same_but_for_case(list(zoned), "")
     taken = [name for name in zoned.names if name.lower() in META_COLUMNS]
     if taken:
@@ -135,16 +138,35 @@ def _refuse_deep(schema: pa.Schema) -> None:
                 )
 
 
-def _zoned(field: pa.Field) -> pa.Field:
+def in_microseconds(field: pa.Field, held: pa.Field | None = None) -> pa.Field:
+    """Return a column with microseconds for milliseconds, at any depth (docs/format.md §6.3).
+
+    Fields that a table has in `held`, its form of the column, keep their types.
+    """
+    if held is None:
+        return _retimed(field, lambda kind: pa.timestamp("us", kind.tz) if kind.unit == "ms" else kind)
+    kind, before = field.type, held.type
+    if pa.types.is_struct(kind) and pa.types.is_struct(before):
+        known = {inner.name: inner for inner in before}
+        return field.with_type(pa.struct([in_microseconds(inner, known.get(inner.name)) for inner in kind]))
+    if pa.types.is_list(kind) and pa.types.is_list(before):
+        return field.with_type(pa.list_(in_microseconds(kind.value_field, before.value_field)))
+    if pa.types.is_map(kind) and pa.types.is_map(before):
+        return field.with_type(pa.map_(kind.key_type, in_microseconds(kind.item_field, before.item_field)))
+    return field
+
+
+def _retimed(field: pa.Field, change: Callable[[pa.TimestampType], pa.DataType]) -> pa.Field:
+    """Return a column whose times have another type, at any depth."""
     kind = field.type
     if pa.types.is_timestamp(kind):
-        return field.with_type(pa.timestamp(kind.unit, "UTC"))
+        return field.with_type(change(kind))
     if pa.types.is_list(kind):
-        return field.with_type(pa.list_(_zoned(kind.value_field)))
+        return field.with_type(pa.list_(_retimed(kind.value_field, change)))
     if pa.types.is_map(kind):
-        return field.with_type(pa.map_(kind.key_type, _zoned(kind.item_field)))
+        return field.with_type(pa.map_(kind.key_type, _retimed(kind.item_field, change)))
     if pa.types.is_struct(kind):
-        return field.with_type(pa.struct([_zoned(kind.field(at)) for at in range(kind.num_fields)]))
+        return field.with_type(pa.struct([_retimed(kind.field(at), change) for at in range(kind.num_fields)]))
     return field
 
 
@@ -187,7 +209,15 @@ def _fields(fields: list[pa.Field], parent: str) -> list[pa.Field]:
                 next_step="rename or drop one of them in the source",
             )
         seen.add(field.name)
-    return [pa.field(field.name, _type(field.type, parent + field.name), field.nullable) for field in fields]
+    return [
+        field if is_vector(field) else pa.field(field.name, _type(field.type, parent + field.name), field.nullable)
+        for field in fields
+    ]
+
+
+def is_vector(field: pa.Field) -> bool:
+    """Return whether a column is a VECTOR, held as fixed bytes (docs/format.md §6.3)."""
+    return AVRO_TYPE in (field.metadata or {})
 
 
 def _type(kind: pa.DataType, where: str) -> pa.DataType:

@@ -8,7 +8,7 @@ decides, for either index.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -35,12 +35,12 @@ class KeyedGroup:
     """File group to search.
 
     `merged` is its whole slice, key columns only, where it has log files; `reads_logs`: these may hold keys that its base file
-    lacks.
+    lacks. Without `base` it has log files alone.
     """
 
     storage: Storage
     name: GroupName
-    base: str
+    base: str | None
     merged: SliceTask | None = None
     reads_logs: bool = False
 
@@ -63,14 +63,18 @@ class KeySearch:
             NotFound: its base file is gone.
         """
         wanted = self.keys[group.name.partition_path]
-        if group.merged is None or not (self.live or group.reads_logs):
+        if group.merged is None or not (self.live or group.reads_logs or group.base is None):
             return _held_by_base(group, wanted)
-        held = pa.chunked_array(group.merged.rules.keys_of(SliceScan(group.merged).table()))
+        # The base file's keys are looked up by its range and filter, unless a log file may have deleted some.
+        read = group.merged if self.live else replace(group.merged, base=None, base_bytes=0)
+        held = pa.chunked_array(read.rules.keys_of(SliceScan(read).table()))
         seen = np.flatnonzero(_mask_of(len(wanted), pairs(held, wanted)[1]))
         return seen if self.live else np.union1d(_held_by_base(group, wanted), seen)
 
 
 def _held_by_base(group: KeyedGroup, wanted: pa.Array) -> Numbers:
+    if group.base is None:
+        return np.empty(0, np.int64)
     reader = BaseFileReader(group.storage, group.base)
     footer = reader.footer
     rows = np.flatnonzero(footer.in_range(wanted)).astype(np.int64)

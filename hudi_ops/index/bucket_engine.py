@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from hudi_ops.config.table import BUCKETS_MAX, IndexKind, TableFacts
 from hudi_ops.errors import Internal, InvalidRequest, Unsupported
-from hudi_ops.index.ring import HASHES, INITIAL, RING_BUCKETS_MAX, TOP, Ring, nodes_at, step_of
+from hudi_ops.index.ring import HASHES, INITIAL, RING_BUCKETS_MAX, RING_MOST, TOP, Ring, nodes_at, step_of
 from hudi_ops.kernels.keys.hashing import bucket_hash_values, bucket_ids
 from hudi_ops.kernels.keys.xxhash import ring_hashes
 
@@ -189,6 +189,8 @@ def bucket_limits(
 ) -> tuple[int, int]:
     """Return the fewest and the most buckets of a partition; 0 and 0 for the simple engine.
 
+    Where no limit is given a ring can shrink to one bucket, and grow to `RING_MOST`.
+
     Raises:
         InvalidRequest: the numbers contradict each other or the engine.
         Unsupported: a hash ring in a copy-on-write table.
@@ -212,7 +214,8 @@ def bucket_limits(
             next_step="pass the type mor, or the bucket engine simple: Apache Hudi resizes merge-on-read tables only",
             field="bucket_engine",
         )
-    least, most = (buckets if limit is None else limit for limit in (lowest, highest))
+    least = 1 if lowest is None else lowest
+    most = max(buckets, RING_MOST) if highest is None else highest
     if not 1 <= least <= buckets <= most <= BUCKETS_MAX or buckets > RING_BUCKETS_MAX:
         raise InvalidRequest(
             f"a hash ring of {buckets} buckets cannot stay between {least} and {most} buckets",

@@ -34,6 +34,9 @@ INITIAL = "00000000000000"
 RING_BUCKETS_MAX = 46_340
 """Highest number of nodes of an initial ring: with more, Apache Hudi's rule gives two nodes the highest value."""
 
+RING_MOST = 32_768
+"""Default of the most nodes of a ring: with buckets of 240 MiB, 7.5 TiB in one partition."""
+
 _NORMAL = "NORMAL"
 _CONTROL = re.compile(r"\\u00[0-9a-f]{2}")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, TypeAlias, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -21,6 +22,7 @@ from hudi_ops.storage.claim import ensure
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.content.commit_metadata import RING_CHILDREN_KEY, CommitMetadata
+from hudi_ops.timeline.content.undone import undone_by
 from hudi_ops.timeline.log.commit_log import Log
 from hudi_ops.timeline.log.entries import Complete
 from hudi_ops.timeline.state import CommitReader, TableState
@@ -302,7 +304,12 @@ def put_rings(storage: Storage, rings: NewRings, instant: str) -> None:
     """
     for partition_path, parent in rings.parents.items():
         path = ring_path(partition_path, parent)
-        ring = parse_ring(storage.get(path), path, partition_path, parent)
+        try:
+            ring = parse_ring(storage.get(path), path, partition_path, parent)
+        except NotFound:
+            if max(ring_versions(storage, partition_path).committed, default="") >= instant:
+                continue  # another process applied the instant before, and a clean removed the old versions
+            raise
         children = rings.children.get(partition_path)
         made = renewed(ring, instant) if children is None else with_children(ring, children, instant)
         path, body = ring_path(partition_path, instant), made.to_bytes()
@@ -310,16 +317,61 @@ def put_rings(storage: Storage, rings: NewRings, instant: str) -> None:
             storage.put(path, body)
 
 
-def commit_rings(storage: Storage, partitions: Iterable[str], instant: str) -> None:
-    """Put the `.commit` files of an instant's ring versions, after its completed file."""
-    for partition_path in partitions:
-        ensure(storage, committed_path(partition_path, instant), b"")
-
-
 def delete_rings(storage: Storage, partitions: Iterable[str], instant: str) -> None:
     """Delete the versions of an instant that does not count: first the `.commit` files."""
     paths = [path(partition, instant) for path in (committed_path, ring_path) for partition in sorted(partitions)]
     storage.delete_all(paths, ordered=True)
+
+
+@dataclass(frozen=True)
+class OldRings:
+    """Ring files of a partition that no process asks for.
+
+    `kept` is the newest version that counts at the horizon. `files` are of versions below it, the `.commit` files first.
+    """
+
+    partition_path: str
+    kept: str
+    is_sealed: bool
+    files: tuple[str, ...]
+
+
+def old_rings(reader: RingReader, horizon: str) -> tuple[OldRings, ...]:
+    """Return the ring files that no undo down to the instant `horizon` makes count again.
+
+    No instant at or below the horizon may be pending. Nothing is returned of a partition whose kept version was undone, and
+    counts by its `.commit` file alone: Apache Hudi's undo leaves it, and its repair needs the version below.
+    """
+    found = []
+    is_undone = lru_cache(None)(
+        lambda instant: undone_by(reader.storage, reader.config, reader.timeline, instant) is not None
+    )
+    for path, versions in all_ring_versions(reader.storage).items():
+        kept = next(
+            (one for one in reversed(versions.rings) if one <= horizon and reader.counts(one, versions)), INITIAL
+        )
+        if kept != INITIAL and reader.timeline.find(kept) is None and is_undone(kept):
+            continue
+        committed = sorted(one for one in versions.committed if one < kept)
+        files = [committed_path(path, one) for one in committed]
+        files += [ring_path(path, one) for one in versions.rings if one < kept]
+        if files:
+            found.append(OldRings(path, kept, kept in versions.committed, tuple(files)))
+    return tuple(found)
+
+
+def drop_old_rings(storage: Storage, found: Iterable[OldRings]) -> int:
+    """Delete old ring files, and return their number.
+
+    First the kept version gets its `.commit` file: once its instant is archived, nothing else tells Apache Hudi that it counts.
+    """
+    count = 0
+    for rings in found:
+        if not rings.is_sealed:
+            ensure(storage, committed_path(rings.partition_path, rings.kept), b"")
+        storage.delete_all(rings.files, ordered=True)
+        count += len(rings.files)
+    return count
 
 
 def seal_rings(storage: Storage, instants: Collection[str]) -> None:

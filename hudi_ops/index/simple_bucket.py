@@ -95,7 +95,7 @@ def partition_spec(config: TableConfig) -> PartitionSpec:
     """
     is_timed = config.key_generator == "TIMESTAMP" and config.partition_fields
     time = time_partition_of(config.raw, config.name) if is_timed else None
-    return PartitionSpec(config.partition_fields, config.hive_style, config.url_encode, time)
+    return PartitionSpec(config.partition_fields, config.hive_style, config.url_encode, time, config.has_slash_dates)
 
 
 def bucket_of(file_id: str) -> int | None:

@@ -39,6 +39,11 @@ class IndexDefinition:
     version: str | None = None
     rest: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether it is a record index for each partition of the table, not a global one."""
+        return self.options.get("isPartitioned", "").lower() == "true"
+
 
 def column_stats_definition(columns: Sequence[str], table_version: int) -> IndexDefinition:
     """Return a new table's definition of its statistics, including those of partitions."""

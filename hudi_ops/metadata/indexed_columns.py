@@ -8,6 +8,7 @@ from typing import Final
 import pyarrow as pa
 
 from hudi_ops.config.columns import COMMIT_TIME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
+from hudi_ops.formats.arrow_types import is_vector
 from hudi_ops.metadata.records.stat_values import value_kind
 
 _META: Final = (COMMIT_TIME, PARTITION_PATH, RECORD_KEY)
@@ -29,6 +30,7 @@ def indexed_columns(
         for field in schema
         if field.name not in META_COLUMNS
         and field.name != _OPERATION
+        and not is_vector(field)
         and value_kind(field.type, index_version) is not None
     ]
     chosen = [name for name in source_fields if _has_bounds(schema, name, index_version, has_meta_columns)]
@@ -44,5 +46,8 @@ def _has_bounds(schema: pa.Schema, name: str, index_version: int, has_meta_colum
         at = -1 if kind is not None and not pa.types.is_struct(kind) else (kind or fields).get_field_index(part)
         if at < 0:
             return False
-        kind = (kind or fields).field(at).type
+        field = (kind or fields).field(at)
+        if is_vector(field):
+            return False
+        kind = field.type
     return kind is not None and value_kind(kind, index_version) is not None

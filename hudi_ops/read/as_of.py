@@ -58,7 +58,7 @@ def refuse_future(config: TableConfig, timeline: Timeline, time: str | None, clo
     newest one is known, wherever this clock stands. A table in local time may be ahead by its time zone.
 
     Raises:
-        InvalidRequest: it lies above the table's newest time and more than the clocks' tolerance above the present.
+        InvalidRequest: it lies above the table's newest time, and more than a minute (`CLOCK_AHEAD_MS_MAX`) above the present.
     """
     if time is None:
         return

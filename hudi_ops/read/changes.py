@@ -48,7 +48,7 @@ from hudi_ops.timeline.settings.settings_check import open_config
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.changes import CompletedWrite, changed_slices, resizes_named
 from hudi_ops.view.schema import row_schema, table_schema
-from hudi_ops.view.slices import Slice
+from hudi_ops.view.slices import Slice, with_all_columns
 
 
 @dataclass(frozen=True)
@@ -267,7 +267,7 @@ def _plan_files(storage: Storage, opened: Opened, request: ReadRequest, writes: 
     touched = sorted({one.partition_path for one in slices})
     keep, _ = wanted.partitions(config)
     kept = list(compress(touched, keep(touched))) if keep is not None and touched else touched
-    read = [one for one in slices if one.partition_path in frozenset(kept)]
+    read = [*with_all_columns(config, [one for one in slices if one.partition_path in frozenset(kept)])]
 
     def narrowed(metadata: MetadataTable | None) -> tuple[list[Slice], LeftOut]:
         sought = wanted.sought(config, is_newest=False)

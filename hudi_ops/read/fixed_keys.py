@@ -38,10 +38,8 @@ def fixed_keys(condition: Condition, config: TableConfig, schema: pa.Schema) -> 
         return None
     lists = [condition.fixed.get(name, ()) for name in fields]
     count = 1
-    for name, values in zip(fields, lists, strict=True):
+    for values in lists:
         count *= len(values)
-        if name not in schema.names or not all(_is_exact(value, schema.field(name).type) for value in values):
-            return None
     if not 0 < count <= KEYS_MAX:
         return None
     # Releases differ in whether such a key names its field, and table upgrades keep old keys: the table may hold either form.
@@ -93,12 +91,4 @@ def fixed_texts(condition: Condition, column: str, schema: pa.Schema) -> tuple[s
     values = condition.fixed.get(column)
     if values is None or column not in schema.names or len(values) > KEYS_MAX:
         return None
-    kind = schema.field(column).type
-    return tuple(dict.fromkeys(map(str, values))) if all(_is_exact(value, kind) for value in values) else None
-
-
-def _is_exact(value: object, kind: pa.DataType) -> bool:
-    """Return whether equal values print equally: text in text columns, integers in integer ones."""
-    if isinstance(value, str):
-        return bool(pa.types.is_string(kind))
-    return isinstance(value, int) and not isinstance(value, bool) and bool(pa.types.is_integer(kind))
+    return tuple(dict.fromkeys(map(str, values)))

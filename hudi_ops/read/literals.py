@@ -32,7 +32,7 @@ DAY_US: Final = 86_400_000_000
 UNIT_US: Final = {"s": Fraction(1_000_000), "ms": Fraction(1000), "us": Fraction(1), "ns": Fraction(1, 1000)}
 """Microseconds of Arrow's units of time."""
 
-_INSTEAD_OF_FLOOR: Final = {"<": "<=", "<=": "<=", ">": ">", ">=": ">"}
+_WITH_FLOOR: Final = {"<": "<=", "<=": "<=", ">": ">", ">=": ">"}
 """The comparison with the value below a literal that has the same result as the one with the literal."""
 
 
@@ -176,9 +176,10 @@ def fit(kind: pa.DataType, operator: str, literal: Literal) -> tuple[str, Any] |
 
 
 def values_of(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
-    """Return values of `fit` as an array of a type; for floats of any width it holds doubles.
+    """Return values of `fit` as an array of a type.
 
-    The values of decimals, dates and times are their whole numbers on disk.
+    For floats of any width it holds doubles, for bytes of a fixed length bytes of any. The values of decimals, dates and times are
+    their whole numbers on disk.
     """
     if _is.is_floating(kind):
         return pa.array(values, pa.float64())
@@ -188,7 +189,7 @@ def values_of(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
         return pa.array(values, pa.int32()).cast(kind)
     if _is.is_timestamp(kind):
         return pa.array(values, pa.int64()).cast(kind)
-    return pa.array(values, kind)
+    return pa.array(values, pa.binary() if _is.is_fixed_size_binary(kind) else kind)
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -231,7 +232,7 @@ def _among_numbers(kind: pa.DataType, operator: str, place: Fraction) -> tuple[s
     if below != place:
         if operator in {"=", "!="}:
             return operator == "!="
-        operator = _INSTEAD_OF_FLOOR[operator]
+        operator = _WITH_FLOOR[operator]
     least, greatest = _range(kind)
     if least <= below <= greatest:
         return operator, below
@@ -245,7 +246,7 @@ def _among_doubles(operator: str, number: Fraction) -> tuple[str, float] | bool:
     except OverflowError:
         if operator in {"=", "!="}:
             return operator == "!="
-        return _INSTEAD_OF_FLOOR[operator], sys.float_info.max if number > 0 else -math.inf
+        return _WITH_FLOOR[operator], sys.float_info.max if number > 0 else -math.inf
 
 
 def _range(kind: pa.DataType) -> tuple[int, int]:

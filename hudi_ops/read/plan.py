@@ -44,7 +44,7 @@ from hudi_ops.view.listing import Keep
 from hudi_ops.view.moment import Moment
 from hudi_ops.view.partition_values import PartitionPaths
 from hudi_ops.view.schema import row_schema, table_schema
-from hudi_ops.view.slices import Slice
+from hudi_ops.view.slices import Slice, with_all_columns
 
 _LIMIT_MAX = 2**63 - 1
 logger = logging.getLogger(__name__)
@@ -276,7 +276,11 @@ def plan_read(
     def choose(metadata: MetadataTable | None) -> Chosen:
         listing = open_listing(storage, config, metadata, request.listing)
         return choose_slices(
-            listing, lambda listed: moment.slices(listed, listing.source), sought, metadata, why_unused
+            listing,
+            lambda listed: with_all_columns(config, moment.slices(listed, listing.source)),
+            sought,
+            metadata,
+            why_unused,
         )
 
     archived = opened.commits.archived

@@ -63,7 +63,7 @@ _FLOATS: Final = {_TYPES.FLOAT: pa.float32(), _TYPES.DOUBLE: pa.float64()}
 
 @dataclass(frozen=True)
 class Filter:
-    """Parsed SQL filter, of which nothing but the types of its columns is left to know.
+    """Parsed SQL filter that is not bound yet to the types of its columns.
 
     Attributes:
         columns: names that it uses, in order of appearance.

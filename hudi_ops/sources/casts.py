@@ -6,7 +6,7 @@ infinity. Casts that are not listed below are refused, and the error names both 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Final, TypeAlias
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.formats.arrow_types import how_to_cast, without_nulls
+from hudi_ops.formats.arrow_types import how_to_cast, type_text, without_nulls
 from hudi_ops.formats.uuid_texts import uuid_texts
 
 _Cast: TypeAlias = Callable[[pa.Array, pa.DataType], pa.Array]
@@ -77,7 +77,7 @@ def shown_value(column: pa.ChunkedArray, row: int) -> str:
     try:
         text = repr(value[0].as_py())
     except (OverflowError, ValueError):  # not UTF-8, or a year that Python does not know
-        text = "other bytes" if _holds_text(column.type) else value.chunk(0).to_string(skip_new_lines=True)[1:-1]
+        text = "other bytes" if _holds(column.type, _is_text) else value.chunk(0).to_string(skip_new_lines=True)[1:-1]
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
 
 
@@ -99,40 +99,8 @@ def _first_misfit(column: pa.ChunkedArray, field: pa.Field, fill: bool) -> tuple
     return None if found is None or misfit(0, 0) else (first, found)
 
 
-def first_infinite(column: pa.ChunkedArray, name: str) -> tuple[str, int] | None:
-    """Return the dotted path of a field with an infinity, at any depth, and the first row."""
-    path = _infinite(column, name)
-    if path is None:
-        return None
-    first, count = 0, len(column)
-    while count > 1:
-        half = count // 2
-        is_later = _infinite(column.slice(first, half), name) is None
-        first, count = (first + half, count - half) if is_later else (first, half)
-    return path, first
-
-
-def _infinite(column: pa.ChunkedArray, name: str) -> str | None:
-    return next((path for path, floats in floating_fields(column, name) if pc.any(pc.is_inf(floats)).as_py()), None)
-
-
-def floating_fields(column: pa.ChunkedArray, name: str) -> Iterator[tuple[str, pa.ChunkedArray]]:
-    """Yield dotted path and values of each floating-point field, at any depth."""
-    kind = column.type
-    if _is.is_floating(kind):
-        yield name, column
-    elif _is.is_struct(kind):
-        for at, child in enumerate(column.flatten()):
-            yield from floating_fields(child, f"{name}.{kind.field(at).name}")
-    elif _is.is_list(kind):
-        yield from floating_fields(pc.list_flatten(column), f"{name}[]")
-    elif _is.is_map(kind):
-        items = [chunk.items.slice(chunk.offsets[0].as_py()) for chunk in column.chunks if len(chunk)]
-        yield from floating_fields(pa.chunked_array(items, kind.item_type), f"{name}.value")
-
-
 def _fit_chunks(column: pa.ChunkedArray, field: pa.Field, fill: bool) -> pa.ChunkedArray:
-    _refuse_bad_text(column, field.name)
+    _refuse_unsound(column, field.name)
     fitted = column
     if column.type != field.type or _has_inner_rules(field.type):
         chunks = column.chunks or [pa.array([], column.type)]
@@ -169,7 +137,9 @@ def _fit(array: pa.Array, kind: pa.DataType, path: str, fill: bool) -> pa.Array:
     try:
         return cast(array, kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise _Misfit(path, str(error), str(kind), str(source)) from error
+        is_other = _is_text(source) and "lose data" not in str(error)  # Arrow's reason would repeat the whole text
+        why = f"a text is no {type_text(kind)}" if is_other else str(error)
+        raise _Misfit(path, why, str(kind), str(source)) from error
 
 
 def _decoded(array: pa.DictionaryArray) -> pa.Array:
@@ -368,23 +338,43 @@ _ALLOWED: Final[tuple[tuple[_Is, _Is, _Cast], ...]] = (
 )
 
 
-def _refuse_bad_text(column: pa.ChunkedArray, name: str) -> None:
-    if not _holds_text(column.type):
+def _refuse_unsound(column: pa.ChunkedArray, name: str) -> None:
+    """Refuse text that is not UTF-8, and decimals with more digits than their type.
+
+    Arrow's readers of CSV and JSON count digits before they append zeros: 1234.5 passes for a decimal(5, 2).
+
+    Raises:
+        _Misfit: there is one.
+    """
+    if not _holds(column.type, lambda kind: _is_text(kind) or bool(_is.is_decimal(kind))):
         return
-    for chunk in column.chunks:
-        if not _is_sound(chunk):
-            raise _Misfit(name, "its text is not UTF-8", "UTF-8", "other bytes")
+    problem = next(filter(None, map(_problem, column.chunks)), "")
+    if "Decimal value" in problem:
+        kind = type_text(column.type) if _is.is_decimal(column.type) else str(column.type)
+        raise _Misfit(name, "a decimal has more digits than its type", kind, "more digits")
+    if problem:
+        raise _Misfit(name, "its text is not UTF-8", "UTF-8", "other bytes")
 
 
-def _holds_text(kind: pa.DataType) -> bool:
+def _holds(kind: pa.DataType, is_it: _Is) -> bool:
+    """Return whether a type is of a kind, or holds one at any depth."""
     if _is.is_dictionary(kind) or _is.is_run_end_encoded(kind):
-        return _holds_text(kind.value_type)
-    return _is_text(kind) or any(_holds_text(kind.field(at).type) for at in range(kind.num_fields))
+        return _holds(kind.value_type, is_it)
+    return is_it(kind) or any(_holds(kind.field(at).type, is_it) for at in range(kind.num_fields))
 
 
-def _is_sound(array: pa.Array) -> bool:
+def _problem(array: pa.Array) -> str:
+    """Return what Arrow finds wrong in the values of an array; empty: nothing."""
+    found = _said(array)
+    if found and _is.is_nested(array.type):
+        # Of a slice of lists all values are validated, those of other rows too: a copy has its own alone.
+        return _said(array.take(pa.array(np.arange(len(array)))))
+    return found
+
+
+def _said(array: pa.Array) -> str:
     try:
         array.validate(full=True)
-    except (pa.ArrowInvalid, UnicodeDecodeError):
-        return False
-    return True
+    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+        return str(error)
+    return ""

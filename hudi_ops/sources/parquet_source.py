@@ -40,6 +40,20 @@ def parquet_runs(source: pa.NativeFile, part: tuple[int, int], run_bytes: int) -
         yield first + offset, run
 
 
+def damaged_column(source: pa.NativeFile) -> tuple[str, int] | None:
+    """Return the first column that cannot be decoded, and the first row of its row group."""
+    file, first = open_parquet(source), 0
+    for group in range(file.num_row_groups):
+        for name in file.schema_arrow.names:
+            try:
+                for _ in file.iter_batches(row_groups=[group], columns=[name]):
+                    pass
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError):
+                return name, first
+        first += file.metadata.row_group(group).num_rows
+    return None
+
+
 def groups_of_part(metadata: pq.FileMetaData, part: tuple[int, int]) -> tuple[list[int], int]:
     """Return the row groups of a part, divided by size, and the number of its first row."""
     number, parts = part

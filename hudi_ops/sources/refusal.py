@@ -9,6 +9,7 @@ from functools import partial
 import pyarrow as pa
 
 from hudi_ops.errors import HudiOpsError, InvalidRequest, Unavailable
+from hudi_ops.sources.parquet_source import damaged_column
 from hudi_ops.sources.text import csv_errors, json_errors
 from hudi_ops.sources.text.mistake import Mistake, shown
 from hudi_ops.storage.protocol import FileInfo, Storage
@@ -52,7 +53,7 @@ def unreadable(
     error: Exception,
     storage: Storage,
     file: FileInfo,
-    schema: pa.Schema | None,
+    schema: pa.Schema,
     *,
     takes_unknown: bool = False,
     done: int = 0,
@@ -63,7 +64,7 @@ def unreadable(
         error: the reader's.
         storage: holds the file.
         file: the file.
-        schema: columns that the file is read as; None: those that it shows are looked for.
+        schema: columns that the file is read as.
         takes_unknown: whether the reader leaves other columns out.
         done: number of rows that were read.
     """
@@ -73,16 +74,19 @@ def unreadable(
             f"{where} could not be read: {error}", next_step="check the disk, then try again", file=where
         )
     open_body = partial(open_text, storage, file)
-    if str(error) in _BLANK:
+    if any(text in str(error) for text in _BLANK):
         mistake: Mistake | None = Mistake(None, "the file holds blanks only", "a line, or a file of 0 bytes")
     else:
         mistake = _mistake(error, open_body, kind, schema, takes_unknown)
     if mistake is None:
+        field, done = (_damaged(storage, file) if kind == "parquet" else None) or (None, done)
+        named = f"column {field} " if field is not None else ""
         return InvalidRequest(
-            f"{where} cannot be parsed{f', in row {done} or later' if done else ''}: {error}",
-            expected=f"a {kind} file" + (" that fits the table's schema" if schema is not None else ""),
+            f"{where}{': ' if named else ' '}{named}cannot be parsed{f', in row {done} or later' if done else ''}: {error}",
+            expected=f"a {kind} file" + ("" if takes_unknown else " that fits the table's schema"),
             next_step="correct the file, or take it out of the source folder",
             file=where,
+            field=field,
         )
     return InvalidRequest(
         f"{where}{f', line {mistake.line}' if mistake.line else ''}: {mistake.what}",
@@ -95,6 +99,13 @@ def unreadable(
         field=mistake.field,
         line=mistake.line,
     )
+
+
+def _damaged(storage: Storage, file: FileInfo) -> tuple[str, int] | None:
+    try:
+        return damaged_column(storage.open_input(file.path))
+    except UNREADABLE:  # its footer is damaged: no column is at fault
+        return None
 
 
 def count_from(error: InvalidRequest, first: int) -> None:
@@ -129,15 +140,15 @@ def _mistake(
     error: Exception,
     open_body: Callable[[], pa.NativeFile],
     kind: str | None,
-    schema: pa.Schema | None,
+    schema: pa.Schema,
     takes_unknown: bool,
 ) -> Mistake | None:
     try:
         if kind == "csv":
-            return csv_errors.csv_mistake(error, open_body)
+            return csv_errors.csv_mistake(error, open_body, schema)
         if kind == "json":
-            found = json_errors.json_mistake(error, open_body, schema or pa.schema([]), takes_unknown=takes_unknown)
-            return found or (json_errors.mixed_types(open_body) if schema is None or takes_unknown else None)
+            found = json_errors.json_mistake(error, open_body, schema, takes_unknown=takes_unknown)
+            return found or (json_errors.mixed_types(open_body) if takes_unknown else None)
     except UNREADABLE:  # for example a damaged compressed file: the first error is more precise
         pass
     return None

@@ -14,7 +14,7 @@ import pyarrow.csv as pacsv
 
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.formats.arrow_types import without_nulls
-from hudi_ops.sources.casts import floating_fields
+from hudi_ops.sources.infinities import floating_fields
 from hudi_ops.sources.refusal import SUFFIXES, UNREADABLE, open_text, source_format, unreadable
 from hudi_ops.sources.source import without_meta_columns
 from hudi_ops.sources.source_schema import SchemaTask, source_schema
@@ -100,9 +100,8 @@ def _csv_types(task: SchemaTask, names: pa.Schema) -> pa.Schema:
     """
     lines = pacsv.ParseOptions(newlines_in_values=True)
     blocks = pacsv.ReadOptions(block_size=_SAMPLE_BYTES)
-    texts = pacsv.ConvertOptions(
-        column_types=dict.fromkeys(names.names, pa.string()), strings_can_be_null=True, null_values=[""]
-    )
+    as_texts = pa.schema([(name, pa.string()) for name in names.names])
+    texts = pacsv.ConvertOptions(column_types=as_texts, strings_can_be_null=True, null_values=[""])
     # As an ingest reads them: a quoted empty value is a text, so its column is one.
     inferred = pacsv.ConvertOptions(null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False)
     try:
@@ -111,7 +110,7 @@ def _csv_types(task: SchemaTask, names: pa.Schema) -> pa.Schema:
         with _checked(task) as body:
             rows = next(iter(pacsv.open_csv(body, blocks, lines, texts)), None)
     except UNREADABLE as error:
-        refusal = unreadable(error, task.storage, task.file, None)
+        refusal = unreadable(error, task.storage, task.file, as_texts, takes_unknown=True)
         raise refusal from error
     coded = set() if rows is None else {one.name for one in with_types if _is_code(one.type, rows.column(one.name))}
     return pa.schema([

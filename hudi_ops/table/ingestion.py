@@ -8,7 +8,7 @@ from typing import Any
 
 from hudi_ops.commit.ledger import Offer
 from hudi_ops.commit.session import Session
-from hudi_ops.config.requests import EngineName, IngestRequest, listed
+from hudi_ops.config.requests import EngineName, IngestRequest, listed_paths
 from hudi_ops.engine.progress import TellProgress
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.base.engine import choose_engine, choose_frame_engine
@@ -60,11 +60,11 @@ class IngestApi:
             batch = Batch(kind, rows=rows, evolve=evolve)
             return written(self._session, lambda started_s: ingest(self._session, batch, chosen, reason, started_s))
 
-    def ingest_folder(self, folder: str, operation: str = "upsert", **keywords: Any) -> IngestResult:
+    def ingest_folder(self, folder: str | os.PathLike[str], operation: str = "upsert", **keywords: Any) -> IngestResult:
         """Write the files of a folder that were not taken before, each exactly once.
 
         Args:
-            folder: holds CSV, JSON lines or Parquet files, at any depth; names beginning with `_` or `.` wait.
+            folder: holds CSV, JSON lines or Parquet files, at any depth, as a path or a URI; names beginning with `_` or `.` wait.
             operation: as in `ingest`.
             keywords: further fields of `IngestRequest`; files that `retake` names are taken before the new files, unless
                 they did not change; rows that a corrected file no longer has stay in the table.
@@ -131,12 +131,12 @@ class IngestApi:
 
     def preview_folder(
         self,
-        folder: str,
+        folder: str | os.PathLike[str],
         *,
         min_age_s: float = 0.0,
         max_files: int | None = None,
         max_bytes: int | None = None,
-        retake: str | Sequence[str] = (),
+        retake: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
     ) -> Offer:
         """Return the files that `ingest_folder` would take now, and those that wait, with reasons.
 
@@ -152,6 +152,10 @@ class IngestApi:
             Unsupported: the table cannot be written.
         """
         limits = SourceFolder.of(
-            folder, min_age_s=min_age_s, max_files=max_files, max_bytes=max_bytes, retake=listed(retake)
+            os.fspath(folder),
+            min_age_s=min_age_s,
+            max_files=max_files,
+            max_bytes=max_bytes,
+            retake=listed_paths(retake),
         )
         return limits.offer(self._session)[1]

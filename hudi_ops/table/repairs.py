@@ -1,11 +1,16 @@
-"""Verify, recover, roll back and repair a table."""
+"""Verify, recover, roll back, repair and alter a table."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from hudi_ops.commit.session import Session
+from hudi_ops.config.definition import Alteration
 from hudi_ops.config.logged_settings import SettingsSource
+from hudi_ops.config.requests.request import merged
 from hudi_ops.engine.progress import TellProgress
 from hudi_ops.services.create.protect_lock import protect_lock
+from hudi_ops.services.recovery.alter import AlterResult, alter_table
 from hudi_ops.services.recovery.attempts import RecoverResult, RollbackResult, recover_table, rollback_write
 from hudi_ops.services.recovery.properties import PropertiesRepair, repair_properties
 from hudi_ops.services.repair.repair import RepairResult, checked_findings, repair_findings
@@ -16,7 +21,7 @@ from hudi_ops.verify.report import Report
 
 @checks_types
 class RepairsApi:
-    """Checks a table, and repairs it after a program died or did damage."""
+    """Checks a table, repairs what programs left or damaged, and alters recorded settings."""
 
     _session: Session
 
@@ -96,6 +101,20 @@ class RepairsApi:
             Busy: the lock was not free in time.
         """
         return repair_properties(self._session, source, dry_run=dry_run)
+
+    def alter(self, request: Alteration | None = None, *, dry_run: bool = False, **settings: Any) -> AlterResult:
+        """Change settings that the table records, in a slot of the commit log.
+
+        Args:
+            request: the settings to change; the others stay.
+            dry_run: return the changes; change nothing.
+            settings: of `Alteration`, in place of those of the request.
+
+        Raises:
+            InvalidRequest: nothing is asked for, or the values contradict each other or the table.
+            Busy: the lock was not free in time.
+        """
+        return alter_table(self._session, merged(Alteration, request, settings), dry_run=dry_run)
 
     def protect_lock(self) -> str:
         """Restrict the table's lock in ZooKeeper to clients with the configured credentials.

@@ -12,10 +12,10 @@ from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.lock.in_process import in_process_lock
 from hudi_ops.concurrency.lock.locks import LockProvider
 from hudi_ops.concurrency.lock.open_lock import lock_of
-from hudi_ops.concurrency.vain_waits import OF_PROCESS
+from hudi_ops.concurrency.vain_waits import PROCESS_WAITS
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.definition import OpenOptions, TableDefinition, WriterOptions, split_keywords
-from hudi_ops.config.requests import CleanRequest, merged, refuse_unknown
+from hudi_ops.config.requests import CleanRequest, listed_paths, merged, refuse_unknown
 from hudi_ops.config.table import TableConfig
 from hudi_ops.config.tables_file import TableLocation
 from hudi_ops.config.upkeep_settings import UpkeepSettings
@@ -286,7 +286,9 @@ class Table(ReadApi, IngestApi, RepairsApi, PlansApi):
         said = {"query": "snapshot", "listing": "auto", **options, **switches}
         return frame_of(spark, self._ctx.storage, columns, {"where": where, "as_of": self._instant_of(as_of), **said})
 
-    def delete_partition(self, paths: str | Sequence[str], *, dry_run: bool = False) -> RemovalResult:
+    def delete_partition(
+        self, paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, dry_run: bool = False
+    ) -> RemovalResult:
         """Remove the rows of whole partitions, in one commit; earlier instants still show them.
 
         Args:
@@ -298,7 +300,7 @@ class Table(ReadApi, IngestApi, RepairsApi, PlansApi):
             Conflict: lost to overlapping writes again and again.
             Busy: Apache Hudi has planned a service on these partitions.
         """
-        return self._removed(DELETE_PARTITION, [paths] if isinstance(paths, str) else paths, dry_run)
+        return self._removed(DELETE_PARTITION, listed_paths(paths), dry_run)
 
     def truncate(self, *, dry_run: bool = False) -> RemovalResult:
         """Remove all rows in one commit; earlier instants still show them.
@@ -333,5 +335,5 @@ def context_of(
         storage=storage,
         locks=locks or in_process_lock(storage.uri),
         engine=engine or LocalEngine(),
-        vain_waits=OF_PROCESS,
+        vain_waits=PROCESS_WAITS,
     )

@@ -92,7 +92,7 @@ def verify_table(
     known = logged.log.properties.facts if logged is not None else None
     if index:
         if logged is not None:
-            check_dropped(subject, logged.log.properties.to_build, findings)
+            check_dropped(subject, logged.log, findings)
         check_index(subject, known.index if known is not None else None, sample, findings)
     check_files(subject, findings)
     check_compactions(subject, findings)

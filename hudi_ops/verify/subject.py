@@ -249,12 +249,7 @@ class Subject:
     @cached_property
     def replaced(self) -> frozenset[tuple[str, str]]:
         """(partition path, file id) of the file groups that a completed replace commit hides."""
-        return frozenset(
-            (partition, file_id)
-            for _, metadata in self.writes
-            for partition, ids in (metadata.replaced or {}).items()
-            for file_id in ids
-        )
+        return frozenset(group for _, metadata in self.writes for group in metadata.replaced_groups)
 
     @cached_property
     def files(self) -> Mapping[str, list[DataFile]]:

@@ -43,12 +43,7 @@ def changed_slices(
 
     Source: docs/format.md §9.2, §9.7.
     """
-    replaced = {
-        (partition, file_id)
-        for write in (*writes, *earlier)
-        for partition, ids in (write.metadata.replaced or {}).items()
-        for file_id in ids
-    }
+    replaced = {group for write in (*writes, *earlier) for group in write.metadata.replaced_groups}
     completed = {write.time: write.completion_time for write in (*writes, *earlier)}
     made = {write.time: write.metadata.made_groups for write in (*writes, *earlier)}
     groups: dict[tuple[str, str], dict[str, DataFile]] = {}

@@ -111,9 +111,8 @@ def _files_of(clean: str, said: Plan | Result | None) -> Iterator[_Removed]:
 def _replaced(history: Sequence[ArchivedInstant], as_of: str) -> set[tuple[str, str]]:
     """Return partition and file id of groups that archived replace commits hid up to `as_of`."""
     return {
-        (partition, file_id)
+        group
         for one in history
         if one.action == _REPLACE and one.time <= as_of and one.metadata
-        for partition, ids in (CommitMetadata.from_bytes(one.metadata, f"archived {one.time}").replaced or {}).items()
-        for file_id in ids
+        for group in CommitMetadata.from_bytes(one.metadata, f"archived {one.time}").replaced_groups
     }

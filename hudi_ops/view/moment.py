@@ -165,13 +165,12 @@ class Moment:
     def _hidden(self) -> set[tuple[str, str]]:
         """Return (partition path, file id) of groups that completed replace commits replaced."""
         return {
-            (partition, file_id)
+            group
             for one in self.timeline.by_kind.get("replacecommit", ())
             if one.is_completed
             and (self.as_of is None or one.time <= self.as_of)
             and (said := self.commits.metadata(self.timeline, one)) is not None
-            for partition, ids in (said.replaced or {}).items()
-            for file_id in ids
+            for group in said.replaced_groups
         }
 
     def _refuse_missing(self, listed: Mapping[str, Sequence[DataFile]], missing: Sequence[tuple[str, Instant]]) -> None:

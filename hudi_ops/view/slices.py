@@ -8,7 +8,8 @@ from functools import lru_cache
 from itertools import compress
 
 from hudi_ops.config.table import TableConfig
-from hudi_ops.files.names import log_order, parse_data_file
+from hudi_ops.errors import Unsupported
+from hudi_ops.files.names import METADATA_BOOTSTRAP, log_order, parse_data_file
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.state import CommitReader
@@ -59,6 +60,17 @@ def is_partitioned(config: TableConfig) -> bool:
 def list_table(storage: Storage, config: TableConfig) -> dict[str, list[DataFile]]:
     """List data files by partition path, in parallel."""
     return StorageListing(storage, is_partitioned=is_partitioned(config)).walk().files
+
+
+def replaced_groups(commits: CommitReader, timeline: Timeline) -> frozenset[tuple[str, str]]:
+    """Return (partition path, file id) of the groups that completed replace commits hide.
+
+    Raises:
+        Corrupt: commit metadata cannot be read.
+    """
+    writes = (write for write in timeline.completed_writes if write.kind == "replacecommit")
+    read = (commits.metadata(timeline, write) for write in writes)
+    return frozenset(group for metadata in read if metadata is not None for group in metadata.replaced_groups)
 
 
 def visible_slices(
@@ -113,3 +125,26 @@ def _lie_upon(
     if config.layout == 1:
         return [log >= base for log, base in pairs]
     return WriterTimes(timeline, config.history_folder, commits.archived).lie_upon(pairs)
+
+
+def with_all_columns(config: TableConfig, slices: Sequence[Slice]) -> Sequence[Slice]:
+    """Return slices whose files hold all columns of their rows.
+
+    Raises:
+        Unsupported: a base file is the skeleton of a bootstrap, which has the meta columns alone.
+
+    Source: docs/format.md §6.1.
+    """
+    bare = next((one.base for one in slices if one.base is not None and one.base.instant == METADATA_BOOTSTRAP), None)
+    if bare is not None:
+        raise Unsupported(
+            f"{bare.path} has the meta columns alone: a bootstrap of Apache Hudi left the other columns in the source's files",
+            table=config.name,
+            instant=bare.instant,
+            expected="base files with all columns",
+            found=f"a metadata-only bootstrap of {config.raw.get('hoodie.bootstrap.base.path') or 'an unknown folder'}",
+            next_step="read the table with Apache Hudi; or have it rewrite these files (clustering, or an upsert of their rows) or "
+            "bootstrap the table anew with full records (hoodie.bootstrap.mode.selector)",
+            file=bare.path,
+        )
+    return slices

@@ -177,9 +177,8 @@ class TableView:
             if not instant.is_completed:
                 continue
             metadata = self.commits.metadata(self.timeline, instant)
-            for partition, ids in (metadata.replaced or {}).items() if metadata else ():
-                for file_id in ids:
-                    hidden.setdefault((partition, file_id), instant.time)
+            for group in metadata.replaced_groups if metadata else ():
+                hidden.setdefault(group, instant.time)
         return hidden
 
 

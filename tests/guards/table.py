@@ -251,21 +251,21 @@ GUARDS = [
     _row(
         "files of an undone instant keep the write before it",
         "services/archive/rules.py",
-        "    _left,\n    _watched,\n",
-        "    _watched,\n",
+        "    _left,\n    _unswept,\n",
+        "    _unswept,\n",
         "services/archive/test_kept.py::test_a_rolled_back_write_keeps_the_write_before_it_until_its_files_are_gone",
     ),
     _row(
         "a completed write stays on the timeline until the second look for its late files",
         "services/archive/rules.py",
-        "    _watched,\n    _metadata_compaction,\n",
+        "    _unswept,\n    _metadata_compaction,\n",
         "    _metadata_compaction,\n",
         "services/archive/test_second_look.py::test_a_completed_write_stays_on_the_timeline_until_the_second_look",
     ),
     _row(
         "a second look at an archived write goes by its archived metadata",
         "commit/recover/sweep.py",
-        "    if sweep_archived(session, state, instant, until_ms):\n        return 1\n",
+        "    if looked is not None:\n        return looked\n",
         "",
         "services/archive/test_second_look.py::test_the_archived_commit_tells_late_files_from_its_own",
     ),
@@ -675,15 +675,15 @@ GUARDS = [
     _row(
         "a foreign writer switches automatic services off",
         "services/write/automatic.py",
-        "if not getattr(session.upkeep, name).automatic and has_foreign_write(session, state):",
+        "if not is_chosen and has_foreign_write(session, state):",
         "if False:",
         "services/automatic/test_automatic.py",
     ),
     _row(
         "only a table that records it is cleaned automatically",
         "services/write/automatic.py",
-        "session.automatic = table_id, automatic_of(session.ctx.storage)",
-        'session.automatic = table_id, {"clean": {}, "archive": {}}',
+        "session.automatic = found, automatic_of(storage, log)",
+        'session.automatic = found, {"clean": {}, "archive": {}}',
         "services/automatic/test_automatic.py",
     ),
     _row(
@@ -696,7 +696,7 @@ GUARDS = [
     _row(
         "a session reads the record of automatic services anew for a table that was made anew",
         "services/write/automatic.py",
-        "if session.automatic is None or session.automatic[0] != table_id:",
+        "if session.automatic is None or session.automatic[0] != found:",
         "if session.automatic is None:",
         "services/automatic/test_automatic.py",
     ),

@@ -34,7 +34,10 @@ def _pinned(name: str) -> str:
     return found[1]
 
 
-RELEASE, BUNDLE_SHA256 = _pinned("HUDI"), _pinned("HUDI_SHA256")
+_CHOSEN = os.environ.get("HUDI_OPS_COMPARED", "HUDI")
+IS_PINNED = _CHOSEN == "HUDI"
+"""Whether the release is the one of every run; the soak repeats the comparisons with HUDI_OPS_COMPARED=HUDI_BEFORE."""
+RELEASE, BUNDLE_SHA256 = _pinned(_CHOSEN), _pinned(f"{_CHOSEN}_SHA256")
 """The release that others are compared with."""
 RELEASE_OF_VERSION_8 = _pinned("HUDI_OF_VERSION_8")
 """The last release that writes table version 8 by default, and cannot open version 9."""
@@ -52,7 +55,7 @@ def interop_environment(release: str = RELEASE) -> tuple[Path, Path]:
     """Python and bundle jar of the interop environment: `.interop` of the repository, or `HUDI_OPS_INTEROP`."""
     home = Path(os.environ.get("HUDI_OPS_INTEROP") or REPOSITORY / ".interop")
     python, jar = home / "venv" / "bin" / "python", home / "jars" / BUNDLE.format(release=release)
-    option = "--interop" if release == RELEASE else "--interop-1.0"
+    option = "--interop" + ("" if release == _pinned("HUDI") else f"-{release.rpartition('.')[0]}")
     for needed in (python, jar):
         if not needed.exists():
             raise MissingInteropEnvironment(f"{needed} is missing.\n  Next: run bin/bootstrap {option}")
@@ -133,6 +136,8 @@ class HudiPeer:
         source = self._file("parquet")
         pq.write_table(data, source)
         merged = {**table_options(Path(path)), **(options or {})}
+        if self._release == _pinned("HUDI") and _has_milliseconds(Path(path)):
+            merged = {"hoodie.datasource.write.reconcile.schema": "true", **merged}
         if buckets is not None:
             merged = {**bucket_options(buckets, merged["hoodie.datasource.write.recordkey.field"]), **merged}
         self.call("write", path=str(path), data=str(source), operation=operation, mode=mode, options=merged)
@@ -325,6 +330,12 @@ def table_options(path: Path) -> dict[str, str]:
         name = _KEY_GENERATORS[properties["hoodie.table.keygenerator.type"]]
         wanted["hoodie.datasource.write.keygenerator.class"] = f"org.apache.hudi.keygen.{name}"
     return {key: value for key, value in wanted.items() if value is not None}
+
+
+def _has_milliseconds(path: Path) -> bool:
+    """Whether a table's schema has times in milliseconds, which Spark's are not (docs/format.md §6.3)."""
+    files = [path / ".hoodie/hoodie.properties", *(path / ".hoodie/timeline").glob("*commit")]
+    return any(b"timestamp-millis" in file.read_bytes() for file in files if file.exists())
 
 
 def bucket_options(buckets: int, fields: str) -> dict[str, str]:

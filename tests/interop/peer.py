@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 QUERY_TYPE = "hoodie.datasource.query.type"
@@ -205,7 +205,10 @@ class Peer:
     def _schema(self, path: str) -> str:
         """The table's Avro schema, which the jobs of Apache Hudi hand to their clients."""
         resolver = self.jvm.org.apache.hudi.common.table.TableSchemaResolver(self._meta_client(path))
-        return str(resolver.getTableAvroSchema(False).toString())
+        try:
+            return str(resolver.getTableAvroSchema(False).toString())
+        except Py4JError:  # 1.2 has another method
+            return str(resolver.getTableSchema(False).toString())
 
     def _meta_client(self, path: str) -> Any:
         conf = self.jvm.org.apache.hudi.storage.hadoop.HadoopStorageConfiguration(

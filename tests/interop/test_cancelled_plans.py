@@ -11,11 +11,8 @@ from pathlib import Path
 import pytest
 
 from hudi_ops import Table
-from hudi_ops.clock import SystemClock
-from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.context import Owner
 from hudi_ops.storage.open import open_storage
-from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, FaultyStorage
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.settings.properties_file import load_config
@@ -25,7 +22,7 @@ from tests.fault_plans import DiesBefore
 from tests.interop.apache_hudi import HudiPeer
 from tests.interop.conftest import HudiRsReader
 from tests.interop.saved_tables import values
-from tests.tables import VERSIONED, by_key, versioned
+from tests.tables import VERSIONED, by_key, past_expiry, versioned
 
 SERVICES = {
     "hoodie.keep.min.commits": "2",
@@ -38,11 +35,6 @@ SERVICES = {
     "hoodie.clean.commits.retained": "1",
 }
 ROUNDS = bound(1, 3, 20)
-
-
-def later_clock() -> ManualClock:
-    """A clock by which the second look at files of aborted plans is due."""
-    return ManualClock(SystemClock().now_ms() + EXPIRY_MS + 60_000, tick_ms=1)
 
 
 def dies_amid(table: Table, path: Path) -> None:
@@ -103,7 +95,7 @@ def test_apache_hudi_goes_on_beside_aborted_plans(
     assert theirs > 0
     assert not {one["time"] for one in apache_hudi.timeline(path)["instants"]} & {*aborted}
     table = Table.open(str(path))
-    Table(replace(table.context, clock=later_clock())).recover()
+    Table(replace(table.context, clock=past_expiry())).recover()
     done = table.archive.run(keep_min=2, keep_max=2)
     assert done.aborted == len(aborted)
     assert load_timeline(storage, load_config(storage)).aborted == ()

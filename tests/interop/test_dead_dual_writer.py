@@ -102,3 +102,4 @@ def test_no_row_of_a_dead_writer_beside_a_resize_appears_once_the_resize_complet
     assert found.is_completed
     assert plain(peer.read(path)) == plain(rows(3))
     assert plain(Table.open(str(path)).read()) == plain(rows(3))
+    assert Table.open(str(path)).verify(deep=True, index=True).errors == ()

@@ -19,21 +19,12 @@ from hudi_ops.verify import verify_table
 from tests.bounds import bound
 from tests.interop.apache_hudi import HudiPeer, bucket_options
 from tests.interop.compare import assert_same_rows
+from tests.interop.ringed import ring_options, rows, wanted
 from tests.tables import VERSIONED as SCHEMA
 
 KEYS = bound(1_000, 20_000, 100_000)
 CLUSTERING = "org.apache.hudi.client.clustering"
 STORED = ["_hoodie_record_key", "_hoodie_partition_path", "_hoodie_file_name"]
-
-
-def ring_options(buckets: int, fields: str = "id") -> dict[str, str]:
-    return bucket_options(buckets, fields) | {
-        "hoodie.index.bucket.engine": "CONSISTENT_HASHING",
-        "hoodie.bucket.index.min.num.buckets": "1",
-        "hoodie.bucket.index.max.num.buckets": "16",
-        "hoodie.storage.layout.type": "BUCKET",
-        "hoodie.storage.layout.partitioner.class": "org.apache.hudi.table.action.commit.SparkBucketIndexPartitioner",
-    }
 
 
 RESIZED = {
@@ -45,18 +36,6 @@ RESIZED = {
     "hoodie.clustering.execution.strategy.class": f"{CLUSTERING}.run.strategy.SparkConsistentBucketClusteringExecutionStrategy",
     "hoodie.clustering.updates.strategy": f"{CLUSTERING}.update.strategy.SparkConsistentBucketDuplicateUpdateStrategy",
 }
-
-
-def rows(first: int, last: int, version: int) -> pa.Table:
-    numbers = range(first, last)
-    values = [[f"k{n:04d}" for n in numbers], [f"p{n % 2}" for n in numbers], [n * version for n in numbers]]
-    return pa.table([*values, [version] * len(numbers)], schema=SCHEMA)
-
-
-def wanted(*batches: pa.Table) -> pa.Table:
-    """The newest row of each key."""
-    newest = {row["id"]: row for batch in batches for row in batch.to_pylist()}
-    return pa.Table.from_pylist(list(newest.values()), SCHEMA)
 
 
 def awkward_keys() -> pa.Table:

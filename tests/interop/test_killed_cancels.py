@@ -19,14 +19,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from hudi_ops.clock import SystemClock
-from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.services.cancel.errors import AlreadyCommitted
 from hudi_ops.table.table import Table
-from hudi_ops.testing.clock import ManualClock
 from hudi_ops.verify import verify_table
 from tests.bounds import bound
 from tests.spark_application import DEADLINE_S, Application
+from tests.tables import past_expiry
 
 ROUNDS = bound(1, 2, 30)
 SEED = 1979
@@ -43,11 +41,6 @@ SCHEMA = pa.schema([
 ])
 KEPT = (".aborted", ".aborted.swept", "/cancelled/{}")
 """What stays of a cancelled plan: its record, and the mark of its slot."""
-
-
-def ahead() -> ManualClock:
-    """A clock that is past the time in which tasks of ended processes may still write."""
-    return ManualClock(SystemClock().now_ms() + EXPIRY_MS + 10_000, tick_ms=1)
 
 
 def rows(ids: list[int], time_: int, deleted: bool = False) -> pa.Table:
@@ -155,13 +148,13 @@ def test_cancelled_and_killed_applications_leave_nothing(
     late = [one for one in left_of(table, cancelled) if one.endswith(".parquet")]
     print(f"rounds ended as: {dict(ends)}; data files that came after the removal: {len(late)}")
     assert len(cancelled) >= ROUNDS * 3 // 4, "cancels came too late to mean anything"
-    later = Table(replace(table.context, clock=ahead()))
+    later = Table(replace(table.context, clock=past_expiry()))
     for _ in range(CLEANS_MAX):
         later.clean.run()
     assert left_of(table, cancelled) == []
     assert not list((path / ".hoodie" / ".cancel").glob("*"))
     assert held_by(table.read(["id", "value"])) == model
-    assert verify_table(table.context.storage, deep=True, clock=ahead()).errors == ()
+    assert verify_table(table.context.storage, deep=True, clock=past_expiry()).errors == ()
     peer = request.getfixturevalue("apache_hudi" if version == 9 else "apache_hudi_1_0")
     for listing in ("true", "false"):
         options = {"hoodie.metadata.enable": listing}

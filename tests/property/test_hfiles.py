@@ -37,9 +37,11 @@ def test_what_is_written_is_read(rows, block_bytes, schema):
 
 
 @EXAMPLES
-@given(ROWS, st.integers(1, 7), st.sampled_from([GZ, NONE]), st.sampled_from([SUFFIX, b""]))
-def test_what_others_write_is_read(rows, per_block, codec, index_suffix):
-    data = hand_made(sorted(rows.items()), per_block, codec=codec, index_suffix=index_suffix).bytes()
+@given(
+    ROWS, st.integers(1, 7), st.sampled_from([GZ, NONE]), st.sampled_from([SUFFIX, b""]), st.sampled_from([SUFFIX, b""])
+)
+def test_what_others_write_is_read(rows, per_block, codec, suffix, index_suffix):
+    data = hand_made(sorted(rows.items()), per_block, suffix=suffix, codec=codec, index_suffix=index_suffix).bytes()
     assert plain(read_hfile(data, PATH)) == sorted(rows.items())
 
 

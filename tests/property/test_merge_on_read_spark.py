@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.spark import SparkEngine
+from tests.bounds import bound
 from tests.definitions import create_table
 from tests.property.merge_on_read_model import SHAPES, STEPS, Shape, Step, play
 from tests.property.table_model import files_of, new_table
@@ -43,7 +44,7 @@ def spark_engine() -> Iterator[SparkEngine]:
 PHASES = [Phase.explicit, Phase.generate] if os.environ.get("HUDI_OPS_SOAK") else [Phase.explicit]
 
 
-@settings(max_examples=5, phases=PHASES, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=bound(2, 5, 5), phases=PHASES, suppress_health_check=[HealthCheck.too_slow])
 @example(shape=SHAPE, steps=STORY)
 @example(shape=Shape((), None, 1, "avro"), steps=STORY)
 @given(shape=SHAPES, steps=STEPS)

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.spark import SparkEngine
+from tests.bounds import bound
 from tests.property.table_model import (
     LOCATED_SHAPES,
     SHAPES,
@@ -52,7 +53,7 @@ def spark_engine() -> Iterator[SparkEngine]:
         yield engine
 
 
-@settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=bound(2, 5, 5), suppress_health_check=[HealthCheck.too_slow])
 @example(shape=SHAPE, steps=STORY)
 @example(shape=replace(SHAPE, index="bloom", file_sizes=SMALL_FILES), steps=STORY)
 @example(shape=replace(SHAPE, index="simple"), steps=STORY)

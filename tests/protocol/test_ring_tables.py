@@ -89,7 +89,7 @@ def test_overwrites_and_removals_renew_the_rings() -> None:
     second = ring_of(table, "part=p0")
     assert (second.instant, second.seq_no, second.values.tolist()) == (overwrite.instant, 1, first.values.tolist())
     assert not {*first.prefixes} & {*second.prefixes}
-    assert storage.head(committed_path("part=p0", second.instant)) is not None
+    assert storage.head(committed_path("part=p0", second.instant)) is None, "the completed instant is the only proof"
     assert ring_of(table, "part=p1").instant == INITIAL
     expected = {"k0": 7} | {key: value for key, value in model(range(40), 100).items() if int(key[1:]) % 2}
     assert by_key(table) == expected
@@ -196,7 +196,7 @@ def test_a_process_that_slept_leaves_no_ring_of_a_restored_overwrite() -> None:
         opened(storage, clock, "other").savepoints.restore(saved)
 
     plan = MoveBefore("", restore)
-    plan._is_chosen = lambda _, found: f"put_if_absent:{RINGS_FOLDER}" in found and found.endswith(".commit")
+    plan._is_chosen = lambda _, found: f"put_if_absent:{TIMELINE}" in found and found.endswith(".replacecommit")
     overwrite = rows(("k0", "p0", 7, 200, None))
     opened(FaultyStorage(storage, plan), clock, "sleeper").ingest(overwrite, operation="insert_overwrite")
     assert plan.moved
@@ -211,7 +211,6 @@ def test_an_archived_overwrite_keeps_its_ring() -> None:
     table = opened(storage)
     instant = table.ingest(rows(("k0", "p0", 7, 200, None)), operation="insert_overwrite").instant
     assert instant is not None
-    storage.delete(committed_path("part=p0", instant))  # as a process leaves it that dies behind the completed file
     for number in range(300, 307):
         table.ingest(batch(range(8), number))
     table.clean.run(retain=1)  # replaced groups that are not cleaned keep their write on the timeline

@@ -110,14 +110,13 @@ def _row(one: Verdict) -> list[object]:
 
 def _ended_lines(ended: EndedPlans, *, dry_run: bool) -> list[str]:
     """Return a line for each plan of another service that was, or would be, ended first."""
-    verb, gone = ("would be ", "would be removed") if dry_run else ("", "was removed")
+    verb = "would be" if dry_run else "was"
     lines = []
-    for instant in sorted({*ended.cancelled_plans, *ended.removed_plans, *ended.waiting_plans}):
-        did = f"overdue plan {instant} {verb or 'was '}cancelled" if instant in ended.cancelled_plans else ""
-        if instant in ended.waiting_plans:
-            lines.append(f"{did or f'cancelled plan {instant}'}; it stays until its executor stops")
-        else:
-            lines.append(did or f"cancelled plan {instant} {gone}")
+    for instant in sorted({*ended.cancelled, *ended.removed, *ended.waiting}):
+        is_overdue, stays = instant in ended.cancelled, instant in ended.waiting
+        plan = f"overdue plan {instant} {verb} cancelled" if is_overdue else f"cancelled plan {instant}"
+        removed = "" if is_overdue else f" {verb} removed"
+        lines.append(plan + ("; it stays until its executor stops" if stays else removed))
     return lines
 
 
@@ -136,6 +135,8 @@ def _cleaned_text(done: CleanOutcome) -> str:
         parts.append(f"{counted(done.gone, 'file')} did not exist any more")
     if done.held_back:
         parts.append(f"{counted(done.held_back, 'file')} held back: `explain` says why")
+    if done.ring_files:
+        parts.append(f"{counted(done.ring_files, 'old ring file')} deleted")
     if done.earliest_retained:
         parts.append(f"instants from {done.earliest_retained} on stay readable")
     return f"{done.table}: clean {done.instant} {'; '.join(parts)}"

@@ -12,8 +12,9 @@ from hudi_ops.cli.progress import working
 
 RECOVER_HELP = """Finish what was decided, and clear away what dead writers left.
 
-Each write does this first, so it is needed only where no write is planned. Live writers are left alone, and so are
-pending writes without a heartbeat; each is named, with the reason.
+Each write does the same first, but for one point: recover alone deletes the files that a killed drop of the metadata table,
+or of its indexes, left. Live writers are left alone, and so are pending writes without a heartbeat; each is named, with the
+reason.
 
 Apache Hudi finishes a rollback that it began. Where its writers fail over it, pass --abandoned once they have
 surely ended: the rollback is finished, and their next write succeeds.

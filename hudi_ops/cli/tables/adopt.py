@@ -53,10 +53,15 @@ def adopt(
         ),
     ] = None,
     buckets_min: Annotated[
-        int | None, typer.Option(help="With hash rings, the fewest buckets: hoodie.bucket.index.min.num.buckets.")
+        int | None,
+        typer.Option(help="With hash rings, the fewest buckets: hoodie.bucket.index.min.num.buckets. Default: 1."),
     ] = None,
     buckets_max: Annotated[
-        int | None, typer.Option(help="With hash rings, the most buckets: hoodie.bucket.index.max.num.buckets.")
+        int | None,
+        typer.Option(
+            help="With hash rings, the most buckets: hoodie.bucket.index.max.num.buckets. Default: 32,768, or the number of "
+            "buckets, also of a ring in the table, if that is more."
+        ),
     ] = None,
     hash_fields: Annotated[
         str | None,
@@ -150,6 +155,7 @@ def _text(done: dict[str, Any]) -> str:
     text = f"{done['table']} {what}: {index}; instants in {done['timezone']}"
     if done["doubled_keys"]:
         text += f"\n  {counted(done['doubled_keys'], 'record key')} in more than one file group: reads show all rows of each"
+    text += "".join(f"\n  {sentence}" for sentence in done["advice"])
     if done["dropped"]:
         text += f"\n  metadata table ({', '.join(done['dropped'])}) {would}dropped"
     return text

@@ -18,7 +18,7 @@ from hudi_ops.concurrency.lease.lease import is_under_other_lock, read_lease
 from hudi_ops.concurrency.transaction import Applier
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Busy, NotFound
-from hudi_ops.index.ring_files import commit_rings, delete_rings, new_rings, put_rings
+from hudi_ops.index.ring_files import delete_rings, new_rings, put_rings
 from hudi_ops.metadata.writer.commit import apply_delta, undo_delta
 from hudi_ops.metadata.writer.delta import MetadataDelta
 from hudi_ops.storage.claim import claim, ensure
@@ -203,8 +203,7 @@ class TimelineApplier(Applier):
         put_rings(self._ctx.storage, rings, entry.instant)
         # Name and bytes both follow from the slot: every applier puts the same file.
         ensure(self._ctx.storage, path, body)
-        # Commit the rings before the instant can be archived: afterwards only these files prove to Apache Hudi that they count.
-        commit_rings(self._ctx.storage, rings, entry.instant)
+        # No `.commit` file yet: without one Apache Hudi's undo of the instant undoes its rings, too (docs/protocol.md §27).
         # A paused applier may put back an instant that was archived, voided or undone (docs/protocol.md §6, step 5).
         log = refresh_log(self._ctx.storage, state.log)
         self._commits.keep(path, body)

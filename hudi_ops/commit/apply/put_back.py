@@ -26,6 +26,7 @@ from hudi_ops.timeline.log.entries import Cancel, Complete, Entry, Restore, Void
 from hudi_ops.timeline.names import WRITE_ACTIONS, State, completes_as
 from hudi_ops.timeline.state import CommitReader, TableState
 from hudi_ops.view.cleaned_files import files_of_cleans
+from hudi_ops.view.slices import replaced_groups
 
 logger = logging.getLogger(__name__)
 
@@ -136,13 +137,7 @@ def _unexplained(
     if not missing:
         return
     cleaned = files_of_cleans(storage, state.config)
-    hidden = {
-        (partition, file_id)
-        for write in state.timeline.completed_writes
-        if write.kind == "replacecommit" and (replace := commits.metadata(state.timeline, write)) is not None
-        for partition, ids in (replace.replaced or {}).items()
-        for file_id in ids
-    }
+    hidden = replaced_groups(commits, state.timeline)
     for path, stat in missing:
         if path not in cleaned and (stat.partition_path, stat.file_id) not in hidden:
             yield path

@@ -38,10 +38,9 @@ def list_built_indexes(session: Session) -> tuple[str, ...]:
             plan=announcement.plan,
             built_at=announcement.built_at,
             to_build=tuple(sorted({*state.log.properties.to_build} - {*listed})),
-            facts=state.log.properties.facts,
+            **state.log.properties.carried(),
             doubled_keys=announcement.doubled_keys,
             counted_until=announcement.counted_until,
-            settings=state.log.properties.settings,
         )
 
     session.decide(prepare, "list new partitions of the metadata table")

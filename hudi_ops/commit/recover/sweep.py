@@ -39,7 +39,10 @@ TEMP_AGE_MS = 24 * 3600 * 1000
 """Age in ms from which a temporary file of a put counts as abandoned: no put takes a day."""
 
 SWEPT_FILES_MAX = 256
-"""Approximate number of announced files that one write sweeps again: the first due instant is always finished."""
+"""Number of announced files after which one write sweeps no further instant again; an instant counts as one file or more.
+
+Each instant is finished, so that a write may look at more files, and the oldest due instant is always swept.
+"""
 
 _NOTE = re.compile(r"(?P<instant>\d{17})\.(?P<until_ms>\d+)")
 
@@ -116,23 +119,26 @@ def _delete_late(session: Session, instant: str, late: Mapping[str, bool]) -> No
         logger.warning("%s completed without these files of a late task; deleted: %s", instant, ", ".join(found))
 
 
-def sweep_archived(session: Session, state: TableState, instant: str, until_ms: Sequence[int] = ()) -> bool:
+def sweep_archived(session: Session, state: TableState, instant: str, until_ms: Sequence[int] = ()) -> int | None:
     """Delete the late files of an archived instant, then its lease, markers and notes.
 
     Late are announced files that its commit does not name. A file below the start of the timeline counts as committed. Without
     notes (`until_ms`) this is the first look: a task may still write what it announced, so the markers of such files stay
-    behind a note. Returns False if the instant is not archived. A history that cannot be read leaves everything as it is.
+    behind a note. Returns the number of late files that were looked for; None if the instant is not archived. A history that cannot
+    be read leaves everything as it is.
     """
     storage, config = session.ctx.storage, state.config
     if state.timeline.find(instant) is not None or instant >= state.timeline.start:
-        return False
+        return None
+    looked = 0
     with best_effort(instant):
         if not session.commits.archived.completion_times(config.history_folder, [instant])[instant]:
-            return False
+            return None
         for archived, metadata in archived_writes(storage, config, frozenset({instant})):
             is_whole = _is_known_whole(session, state, instant, metadata)
             late = _late_files(session, state, instant, archived.action, metadata) if is_whole else {}
             _delete_late(session, instant, late)
+            looked += len(late)
             if late and not until_ms:
                 storage.put(note_path(instant, session.ctx.clock.now_ms() + EXPIRY_MS), b"")
                 session.drop_name(instant)
@@ -140,7 +146,7 @@ def sweep_archived(session: Session, state: TableState, instant: str, until_ms: 
                 session.release(instant)
         for note_ms in until_ms:
             storage.delete(note_path(instant, note_ms))
-    return True
+    return looked
 
 
 def release_completed(session: Session, instant: str, named: Collection[str]) -> None:
@@ -241,7 +247,7 @@ def _clear_dead_of_hudi(
         session.release(time)
     elif instant is None and is_noted:
         session.drop_name(time)
-    elif instant is None and sweep_archived(session, state, time):
+    elif instant is None and sweep_archived(session, state, time) is not None:
         return
     elif instant is None and session.was_cancelled(state, time):
         remove_zombie_files(session, state, time)
@@ -261,7 +267,7 @@ def _sweep_marked(
         instant = known.get(time)
         if instant is None and time not in notes and read_lease(session.ctx.storage, time) is None:
             # A task that outlived its instant announced, and perhaps wrote, another file.
-            if not sweep_archived(session, state, time) and session.was_cancelled(state, time):
+            if sweep_archived(session, state, time) is None and session.was_cancelled(state, time):
                 remove_zombie_files(session, state, time)
         elif instant is not None and instant.is_completed and read_lease(session.ctx.storage, time) is None:
             until_ms = notes.get(time, ())
@@ -276,7 +282,7 @@ def _sweep_due(session: Session, state: TableState, notes: Mapping[str, Sequence
     swept = 0
     for time in sorted(time for time, until_ms in notes.items() if until_ms[-1] <= now_ms):
         if swept < SWEPT_FILES_MAX:
-            swept += sweep_again(session, state, time, notes[time])
+            swept += max(1, sweep_again(session, state, time, notes[time]))
 
 
 def sweep_again(session: Session, state: TableState, instant: str, until_ms: Sequence[int]) -> int:
@@ -286,10 +292,11 @@ def sweep_again(session: Session, state: TableState, instant: str, until_ms: Seq
     Apache Hudi may have completed a plan that was cancelled (docs/protocol.md §26, step 10); then the files that it names and
     the metadata delta belong to the table.
 
-    Returns the number of announced files.
+    Returns the number of announced files that were looked for.
     """
-    if sweep_archived(session, state, instant, until_ms):
-        return 1
+    looked = sweep_archived(session, state, instant, until_ms)
+    if looked is not None:
+        return looked
     paths: list[str] = []
     found = state.timeline.find(instant)
     if (found is None or not found.is_completed) and session.was_cancelled(state, instant):
@@ -349,7 +356,7 @@ def _release_vanished(session: Session, state: TableState, instant: str) -> None
     otherwise a file of the paused process would be pending without a lease, look foreign, and stay for ever.
     """
     lease = read_lease(session.ctx.storage, instant)
-    if sweep_archived(session, state, instant):
+    if sweep_archived(session, state, instant) is not None:
         return
     if instant <= state.log.boundary:
         session.release(instant)

@@ -107,8 +107,7 @@ def _withdraw(
             drops=tuple(names),
             plan=plan,
             to_build=state.log.properties.to_build,
-            facts=state.log.properties.facts,
-            settings=state.log.properties.settings,
+            **state.log.properties.carried(),
         )
 
     session.decide(prepare, "withdraw new partitions of the metadata table")

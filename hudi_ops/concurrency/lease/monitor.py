@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from hudi_ops.concurrency.attempt_status import PLAN_AGAIN, how_taken
+from hudi_ops.concurrency.attempt_status import LEAVE_IT, how_taken, next_call
 from hudi_ops.concurrency.lease.lease import BEAT_INTERVAL_S, EXPIRY_MS, Renewal
 from hudi_ops.context import TableContext
 from hudi_ops.engine.stopping import StopSignal
@@ -15,10 +15,6 @@ from hudi_ops.timeline.log.entries import Entry, cancel_of
 
 logger = logging.getLogger(__name__)
 
-_AGAIN = (
-    "run the same call again: it takes a new instant. A writer that pauses for two minutes, or whose storage does not answer for "
-    "so long, is taken for dead"
-)
 WATCH_INTERVAL_S = 1.0
 """Interval in seconds at which an executor of a plan looks for a CANCEL: users wait for it to stop."""
 GAP_S_MAX = 0.75 * EXPIRY_MS / 1000
@@ -121,11 +117,7 @@ def refuse_superseded(log: Log, instant: str, epoch: int) -> None:
         raise Cancelled(
             f"the instant that this attempt worked on {how_taken(*ended)}",
             instant=instant,
-            next_step="leave the instant to its new owner: delete nothing of it"
-            if is_taken
-            else PLAN_AGAIN
-            if epoch
-            else _AGAIN,
+            next_step=LEAVE_IT if is_taken else next_call(epoch),
             taken_over=is_taken,
             taken_by=ended[1].owner,
             cause=getattr(ended[1], "cause", ""),

@@ -166,7 +166,11 @@ def _writer_of(ctx: TableContext, time: str, state: TableState) -> str:
     """Return the process that took this time, by its slot or lease; empty if unknown."""
     named = next((one.time for one in state.timeline if time in {one.time, one.completion_time}), time)
     fate, lease = fate_of(ctx.storage, state, named), read_lease(ctx.storage, named)
-    return fate[1].owner if fate is not None else str(lease.owner or "") if lease is not None else ""
+    if fate is not None:
+        return fate[1].owner
+    if lease is not None:
+        return str(lease.owner or "")
+    return ""
 
 
 def _warn_disagreement(ctx: TableContext) -> None:

@@ -6,6 +6,7 @@ Imports pydantic only, since DAG files import it. A wrong value is an `InvalidRe
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
 
@@ -51,7 +52,22 @@ def listed(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
 
 
+def path_text(value: Any) -> Any:
+    """Return a path object, such as one of `pathlib`, as text; anything else as it is."""
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def listed_paths(value: Any) -> Any:
+    """Return one path or several as texts, one as a tuple of one."""
+    one = path_text(value)
+    is_several = isinstance(one, Iterable) and not isinstance(one, str | bytes)
+    return tuple(map(path_text, one)) if is_several else listed(one)
+
+
 Names = Annotated[tuple[str, ...], BeforeValidator(listed)]
+Paths = Annotated[tuple[str, ...], BeforeValidator(listed_paths)]
+PathText = Annotated[str, BeforeValidator(path_text)]
+"""A path or URI, which Python may give as a path object."""
 
 
 class Request(BaseModel):

@@ -15,7 +15,7 @@ from hudi_ops.config.requests.clustering import ClusteringRequest
 from hudi_ops.config.requests.compaction import CompactionRequest
 from hudi_ops.config.requests.fields import Abandoned, Engine, PlanInstant, Resume
 from hudi_ops.config.requests.indexing import IndexRequest
-from hudi_ops.config.requests.request import Names, Request, checked_name
+from hudi_ops.config.requests.request import Paths, PathText, Request, checked_name
 from hudi_ops.config.requests.resize import ResizeRequest
 from hudi_ops.errors import InvalidRequest
 
@@ -73,7 +73,7 @@ class CleanRequest(Request):
         title="Full",
         description="List all partitions, not only those that writes touched since the last clean.",
     )
-    files: Annotated[Names, Door(option="file", form=None, separator=None)] = Field(
+    files: Annotated[Paths, Door(option="file", form=None, separator=None)] = Field(
         default=(),
         title="Files",
         description="Explain these files only: paths below the table, or patterns such as origin=JFK/*.",
@@ -102,7 +102,7 @@ class IngestRequest(Request):
     checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {**Request.checks, "operation": checked_operation}
 
     source: Annotated[
-        str | None, Door(form=TEXT, allows="a folder such as landing/trips, or a URI such as s3://bucket/landing")
+        PathText | None, Door(form=TEXT, allows="a folder such as landing/trips, or a URI such as s3://bucket/landing")
     ] = Field(
         default=None,
         title="Source",
@@ -133,7 +133,7 @@ class IngestRequest(Request):
         title="Max bytes",
         description="Stop adding files once this size is reached (always takes at least one). Default: all.",
     )
-    retake: Annotated[Names, Door(form=TEXTS, separator="\n", allows="paths of files below the source, one a line")] = (
+    retake: Annotated[Paths, Door(form=TEXTS, separator="\n", allows="paths of files below the source, one a line")] = (
         Field(
             default=(),
             title="Retake files",

@@ -16,7 +16,7 @@ from hudi_ops.errors import Corrupt, Unavailable
 from hudi_ops.files.base.dictionary_columns import dictionary_columns
 from hudi_ops.files.base.repeated_columns import plain_type, repeated_columns
 from hudi_ops.files.base.widen import widen
-from hudi_ops.formats.avro.schema import to_avro
+from hudi_ops.formats.avro.schema import to_avro, vector_columns
 from hudi_ops.formats.parquet import footer as parquet_footer
 from hudi_ops.formats.parquet.bloom import BloomFilter
 from hudi_ops.formats.parquet.footer import BaseFileFooter
@@ -246,7 +246,7 @@ def bloom_of(
     return BloomFilter.build(keys, capacity=max(16, int(len(keys) * BLOOM_HEADROOM)), fpp=fpp)
 
 
-def open_parquet(
+def parquet_writer(
     sink: Any, schema: pa.Schema, settings: WriterSettings, dictionaries: Sequence[str], **more: bool
 ) -> pq.ParquetWriter:
     """Open a Parquet writer as base files and log files need it.
@@ -295,11 +295,12 @@ def encode_base_file(
         max_key=bounds[1] if bounds else None,
         avro_schema=stored_avro_schema(data_schema, table_name, keys is not None),
         nan_columns=tuple(name for name in floats if holds_nan(rows.column(name))) if floats else None,
+        vector_columns=vector_columns(data_schema),
     )
     check_stop()
     sink = pa.BufferOutputStream()
     dictionaries = dictionary_columns(rows, settings.without_dictionary, previous)
-    with open_parquet(sink, rows.schema.remove_metadata(), settings, dictionaries) as writer:
+    with parquet_writer(sink, rows.schema.remove_metadata(), settings, dictionaries) as writer:
         for first in range(0, max(1, rows.num_rows), ROW_GROUP_ROWS):
             check_stop()
             writer.write_table(rows.slice(first, ROW_GROUP_ROWS), row_group_size=ROW_GROUP_ROWS)

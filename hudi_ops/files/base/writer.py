@@ -23,10 +23,11 @@ from hudi_ops.files.base.base_file import (
     ROW_GROUP_ROWS,
     WriterSettings,
     float_columns,
-    open_parquet,
+    parquet_writer,
     stored_avro_schema,
 )
 from hudi_ops.files.base.dictionary_columns import dictionary_columns
+from hudi_ops.formats.avro.schema import vector_columns
 from hudi_ops.formats.parquet import footer as parquet_footer
 from hudi_ops.formats.parquet.bloom import BloomFilter
 from hudi_ops.formats.parquet.footer import BaseFileFooter
@@ -151,6 +152,7 @@ class BaseFileWriter:
             max_key=self._range[1] if self._range else None,
             avro_schema=stored_avro_schema(data, self._table_name, self._has_keys),
             nan_columns=tuple(name for name, holds in self._holds_nan.items() if holds) if self._holds_nan else None,
+            vector_columns=vector_columns(data),
         )
         try:
             added = MODERN_CALENDAR | dict(self._settings.footer)
@@ -186,7 +188,7 @@ class BaseFileWriter:
 
     def _open(self, rows: pa.Table) -> pq.ParquetWriter:
         dictionaries = dictionary_columns(rows, self._settings.without_dictionary, self._previous)
-        return open_parquet(self._spilled.sink, self._schema, self._settings, dictionaries)
+        return parquet_writer(self._spilled.sink, self._schema, self._settings, dictionaries)
 
 
 def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

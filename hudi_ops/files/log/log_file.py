@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hudi_ops.errors import Corrupt, Internal, InvalidRequest, Unavailable, Unsupported
-from hudi_ops.files.base.base_file import MODERN_CALENDAR, ROW_GROUP_ROWS, WriterSettings, open_parquet
+from hudi_ops.files.base.base_file import MODERN_CALENDAR, ROW_GROUP_ROWS, WriterSettings, parquet_writer
 from hudi_ops.files.base.dictionary_columns import dictionary_columns
 from hudi_ops.formats.avro.nodes import record_of
 from hudi_ops.formats.avro.rows import AvroRows, encode_rows
@@ -333,7 +333,7 @@ def _encode_parquet(rows: pa.Table, settings: WriterSettings, dictionaries: Sequ
     sink = pa.BufferOutputStream()
     chosen = dictionaries_of(rows, settings) if dictionaries is None else [*dictionaries]
     schema = rows.schema.remove_metadata()
-    with open_parquet(sink, schema, settings, chosen, write_page_checksum=True) as writer:
+    with parquet_writer(sink, schema, settings, chosen, write_page_checksum=True) as writer:
         writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
         writer.add_key_value_metadata(MODERN_CALENDAR)
     return sink.getvalue()

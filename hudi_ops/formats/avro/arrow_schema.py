@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from hudi_ops.errors import Corrupt, Unsupported
-from hudi_ops.formats.arrow_types import LIST_ITEM
+from hudi_ops.formats.arrow_types import AVRO_TYPE, LIST_ITEM
 from hudi_ops.formats.json_text import DEPTH_MAX, is_too_deep, may_be_deep
 
 _PLAIN: Final = {
@@ -66,6 +66,8 @@ class _Reader:
     def __init__(self, path: str) -> None:
         self._path = path
         self._named: dict[str, pa.DataType | None] = {}
+        self._vectors: dict[str, str] = {}
+        """Name of a VECTOR type -> its JSON."""
 
     def read(self, avro: Any, namespace: str, where: str) -> pa.DataType:
         if isinstance(avro, str):
@@ -141,7 +143,21 @@ class _Reader:
     def _field(self, name: str, avro: Any, namespace: str, where: str) -> pa.Field:
         kind = self.read(avro, namespace, where)
         is_nullable = kind == pa.null() or (isinstance(avro, list) and "null" in avro)
-        return pa.field(name, kind, is_nullable)
+        vector = self._vector(avro) if where == name and pa.types.is_fixed_size_binary(kind) else None
+        return pa.field(name, kind, is_nullable, {AVRO_TYPE: vector} if vector is not None else None)
+
+    def _vector(self, avro: Any) -> str | None:
+        """Return the JSON of a VECTOR column's type; a later column may name an earlier type."""
+        plain = next((branch for branch in avro if branch != "null"), None) if isinstance(avro, list) else avro
+        if isinstance(plain, str):
+            return self._vectors.get(plain)
+        if (
+            not isinstance(plain, Mapping)
+            or plain.get("logicalType") != "vector"
+            or not isinstance(plain.get("name"), str)
+        ):
+            return None
+        return self._vectors.setdefault(plain["name"], json.dumps(plain, separators=(",", ":")))
 
     def _union(self, branches: list[Any], namespace: str, where: str) -> pa.DataType:
         kinds = [self.read(branch, namespace, where) for branch in branches if branch != "null"]

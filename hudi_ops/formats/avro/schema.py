@@ -6,6 +6,7 @@ resolves both by full name, so another name is another type.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ import pyarrow as pa
 
 from hudi_ops.config.columns import META_COLUMNS
 from hudi_ops.errors import Unsupported
-from hudi_ops.formats.arrow_types import LIST_ITEM, normalise
+from hudi_ops.formats.arrow_types import AVRO_TYPE, LIST_ITEM, is_vector, normalise
 from hudi_ops.formats.avro.arrow_schema import to_arrow
 
 __all__ = ["LIST_ITEM", "normalise", "record_name", "to_arrow", "to_avro"]
@@ -49,6 +50,7 @@ def to_avro(schema: pa.Schema, table_name: str) -> dict[str, Any]:
     """
     name, namespace = record_name(table_name)
     record = _record(name, namespace, list(normalise(schema)))
+    _name_once(record["fields"])
     for at, field in enumerate(record["fields"]):
         if field["name"] in META_COLUMNS:
             # Hudi gives its own columns an empty comment; kept so that footers are equal to its own.
@@ -85,8 +87,34 @@ def _record(name: str, namespace: str, fields: list[pa.Field]) -> dict[str, Any]
     }
 
 
+def vector_columns(schema: pa.Schema) -> str:
+    """Return the VECTOR columns as a footer names them: `emb:VECTOR(3)`; empty without one."""
+    types = {field.name: json.loads(field.metadata[AVRO_TYPE]) for field in schema if is_vector(field)}
+    elements = {name: kind.get("elementType", "FLOAT") for name, kind in types.items()}
+    return ",".join(
+        f"{name}:VECTOR({kind.get('dimension')}{'' if elements[name] == 'FLOAT' else f', {elements[name]}'})"
+        for name, kind in types.items()
+    )
+
+
+def _name_once(fields: list[dict[str, Any]]) -> None:
+    """Replace a repeated definition of a VECTOR type by its name: Avro defines it once."""
+    seen: set[str] = set()
+    for field in fields:
+        kind = field["type"][1] if isinstance(field["type"], list) else field["type"]
+        if isinstance(kind, dict) and kind.get("logicalType") == "vector":
+            name = kind["name"]
+            if name in seen:
+                field["type"] = ["null", name] if isinstance(field["type"], list) else name
+            seen.add(name)
+
+
 def _field(field: pa.Field, namespace: str) -> dict[str, Any]:
-    kind = _nullable(field.type, field.nullable, field.name, namespace)
+    if is_vector(field):
+        vector = json.loads(field.metadata[AVRO_TYPE])
+        kind: Any = ["null", vector] if field.nullable else vector
+    else:
+        kind = _nullable(field.type, field.nullable, field.name, namespace)
     return {"name": field.name, "type": kind, **({"default": None} if field.nullable else {})}
 
 

@@ -71,17 +71,19 @@ def split_entries(payloads: Sequence[bytes], offsets: Sequence[int], path: str) 
     key_bytes = fixed_at(data, starts, ">i4").astype(np.int64)
     value_bytes = fixed_at(data, starts + 4, ">i4").astype(np.int64)
     row_bytes = fixed_at(data, starts + _HEAD_BYTES, ">u2").astype(np.int64)
-    is_bad = (value_bytes < 0) | (ends > size) | (key_bytes != row_bytes + KEY_BYTES)
+    # Builds of Apache Hudi 1.1 before its release left out the bytes after the row, which no reader uses.
+    is_full = key_bytes == row_bytes + KEY_BYTES
+    is_bad = (value_bytes < 0) | (ends > size) | ~(is_full | (key_bytes == row_bytes + _ROW_LENGTH.size))
     blocks = np.cumsum([len(payload) for payload in payloads])
     if not is_bad.any():
         suffix_at = starts + (_HEAD_BYTES + _ROW_LENGTH.size) + row_bytes
-        is_bad = data[suffix_at] != KEY_SUFFIX[0]
-        is_bad |= data[suffix_at + (len(KEY_SUFFIX) - 1)] != KEY_SUFFIX[-1]
+        is_bad = is_full & (data[suffix_at] != KEY_SUFFIX[0])
+        is_bad |= is_full & (data[suffix_at + (len(KEY_SUFFIX) - 1)] != KEY_SUFFIX[-1])
         is_bad |= data[ends - 1] != 0
         last = np.searchsorted(ends, blocks)
         if not is_bad.any() and (ends[last] == blocks).all():
             row_at = starts + (_HEAD_BYTES + _ROW_LENGTH.size)
-            return Entries(data, row_at, row_bytes, suffix_at + len(KEY_SUFFIX), value_bytes, last + 1)
+            return Entries(data, row_at, row_bytes, starts + _HEAD_BYTES + key_bytes, value_bytes, last + 1)
     # The first entry with any fault: positions after it are meaningless.
     is_bad |= (data[np.minimum(ends, size) - 1] != 0) | (ends > blocks[np.searchsorted(blocks, starts, side="right")])
     start = int(starts[np.argmax(is_bad)])

@@ -19,6 +19,7 @@ from hudi_ops.formats.parquet.bloom import BloomFilter
 _BLOOM: Final = "org.apache.hudi.bloomfilter"
 _BLOOM_BEFORE_APACHE: Final = "com.uber.hoodie.bloomfilter"
 _BLOOM_TYPE: Final = "hoodie_bloom_filter_type_code"
+_VECTOR_COLUMNS: Final = "hoodie.vector.columns"
 _MIN_KEY: Final = "hoodie_min_record_key"
 _MAX_KEY: Final = "hoodie_max_record_key"
 _AVRO_SCHEMA: Final = "parquet.avro.schema"
@@ -37,6 +38,7 @@ class BaseFileFooter:
         max_key: largest record key by UTF-8 bytes; None in a file without rows.
         avro_schema: Avro schema of the file with meta columns, as JSON text.
         nan_columns: top-level float columns that hold NaN; None where the file does not say it.
+        vector_columns: VECTOR columns, such as `emb:VECTOR(3)`; written, not read.
     """
 
     bloom: BloomFilter | None
@@ -44,6 +46,7 @@ class BaseFileFooter:
     max_key: str | None
     avro_schema: str | None
     nan_columns: tuple[str, ...] | None = None
+    vector_columns: str = ""
 
     def might_hold(self, keys: pa.Array | pa.ChunkedArray) -> bool:
         """Return whether one of these keys may be in the file (docs/format.md §7); False is certain."""
@@ -74,6 +77,8 @@ def encode_footer(footer: BaseFileFooter) -> dict[str, str]:
     if footer.avro_schema is not None:
         values[_AVRO_SCHEMA] = footer.avro_schema
         values[_WRITER_MODEL] = "avro"
+    if footer.vector_columns:
+        values[_VECTOR_COLUMNS] = footer.vector_columns
     if footer.nan_columns is not None:
         values[NAN_COLUMNS_KEY] = json.dumps(footer.nan_columns, separators=(",", ":"))
     return values

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,7 @@ We refuse nulls; Apache Hudi writes them.
 """
 
 _ENCODED = re.compile(r"[\x01-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
+_SLASH_DATE = re.compile(r"([0-9]{4})[-/]([0-9]{2})[-/]([0-9]{2})")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _DENSE_PAIRS_MAX = 1 << 22
 FOLDER_BYTES_MAX = 255
@@ -51,12 +53,14 @@ class PartitionSpec:
         hive_style: levels read `field=value`.
         url_encode: `hoodie.datasource.write.partitionpath.urlencode`.
         time: how the one field becomes a path, in tables with the time-based key generator.
+        slash_dates: the one field's dates, `yyyy-MM-dd` or `yyyy/MM/dd`, make three levels.
     """
 
     fields: tuple[str, ...]
     hive_style: bool
     url_encode: bool
     time: TimePartition | None = None
+    slash_dates: bool = False
 
 
 def record_keys(data: pa.Table, spec: KeySpec, *, refuse_ambiguous: bool = False) -> pa.Array:
@@ -66,13 +70,21 @@ def record_keys(data: pa.Table, spec: KeySpec, *, refuse_ambiguous: bool = False
 
     Raises:
         InvalidRequest: a key column is missing; a key field is null, or all of them are empty strings (details: `row`,
-            `field`); a value that `refuse_ambiguous` refuses; or several fields without names.
+            `field`); a value or a field's name that `refuse_ambiguous` refuses; or several fields without names.
         Unsupported: a key field of a type without a safe text. Raised by `key_column`.
     """
     if not spec.fields or (len(spec.fields) > 1 and not spec.encode_names):
         raise InvalidRequest(
             f"A record key needs one field, or several with their names; got {', '.join(spec.fields) or 'none'}.",
             next_step="Set hoodie.table.recordkey.fields to one or more columns.",
+        )
+    if refuse_ambiguous and (name := ambiguous_name(spec.fields)) is not None:
+        raise InvalidRequest(
+            f"With the key field {name!r} two different rows could get one record key.",
+            expected="names without commas and colons, where a key has several fields",
+            found=repr(name),
+            next_step="Rename the column, or choose other key fields, for example a single one.",
+            field=name,
         )
     parts: list[pa.Array] = []
     blank: npt.NDArray[np.bool_] | None = None
@@ -93,6 +105,15 @@ def record_keys(data: pa.Table, spec: KeySpec, *, refuse_ambiguous: bool = False
     for place, (field, part) in enumerate(zip(spec.fields, parts, strict=True)):
         pieces += [pa.scalar(f"{',' if place else ''}{field}:"), part]
     return pc.binary_join_element_wise(*pieces, "")
+
+
+def ambiguous_name(fields: Sequence[str]) -> str | None:
+    """Return the first field of a composite key whose name makes its text ambiguous, or None.
+
+    Without commas in names, `,name:` cannot begin within another `,name:`, so that its first place in a key is where the next
+    value begins. Parsers of Apache Hudi take the first colon for the end of a name.
+    """
+    return next((field for field in fields if len(fields) > 1 and not {",", ":"}.isdisjoint(field)), None)
 
 
 def partition_paths(data: pa.Table, spec: PartitionSpec) -> pa.DictionaryArray:
@@ -169,6 +190,9 @@ def _folders(
     folders = np.empty(len(texts), object)
     forbidden = _forbidden(spec)
     for code, text in enumerate(texts):
+        if spec.slash_dates:
+            folders[code] = _slash_date(text, codes, code, field)
+            continue
         value = _ENCODED.sub(lambda match: f"%{ord(match[0]):02X}", text) if spec.url_encode else text
         folder = f"{field}={value}" if spec.hive_style else value
         # `.hoodie` at the top is the table's own folder: data there would be read as metadata.
@@ -201,6 +225,28 @@ def _folders(
             )
         folders[code] = folder
     return folders
+
+
+def _slash_date(text: str, codes: npt.NDArray[np.int64], code: int, field: str) -> str:
+    """Return the folders of a date.
+
+    Raises:
+        InvalidRequest: another text.
+    """
+    if text == DEFAULT_PARTITION:
+        return text
+    found = _SLASH_DATE.fullmatch(text)
+    if found is None:
+        row = int(np.argmax(codes == code))
+        raise InvalidRequest(
+            f"Row {row}: the value {text[:40]!r} of the partition field {field!r} is not a date, as the folders are.",
+            expected="yyyy-MM-dd or yyyy/MM/dd, or null: the table has slash-separated dates",
+            found=repr(text[:40]),
+            next_step="Correct the row.",
+            row=row,
+            field=field,
+        )
+    return "/".join(found.groups())
 
 
 def _forbidden(spec: PartitionSpec) -> tuple[str, ...]:

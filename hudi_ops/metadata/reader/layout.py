@@ -84,6 +84,35 @@ def unkept_partitions(config: TableConfig) -> tuple[str, ...]:
     return tuple(name for name in sorted(config.all_metadata_partitions) if not is_kept(name))
 
 
+def has_partitioned_record_index(storage: Storage, config: TableConfig) -> bool:
+    """Return whether the record index is partitioned (docs/format.md §14.2).
+
+    Raises:
+        Corrupt: the index definitions cannot be read.
+    """
+    name = MetadataPartition.RECORD_INDEX
+    held = load_index_definitions(storage).get(name) if name in config.all_metadata_partitions else None
+    return held is not None and held.is_partitioned
+
+
+def refuse_partitioned_record_index(storage: Storage, config: TableConfig) -> None:
+    """Refuse a table whose record index has file groups for each partition of the table.
+
+    Raises:
+        Unsupported: names it. A global index in its place would not be found by the table's other writers.
+        Corrupt: the index definitions cannot be read.
+    """
+    if has_partitioned_record_index(storage, config):
+        raise Unsupported(
+            "the table has a partitioned record index, which hudi-ops neither updates nor builds",
+            table=config.name,
+            expected="a global record index (hoodie.index.type=RECORD_INDEX), or another index",
+            found=f"isPartitioned true in {INDEX_DEFINITIONS_PATH}, as hoodie.index.type=RECORD_LEVEL_INDEX makes it",
+            next_step="write the table with Apache Hudi alone, and read it here; or have all its writers use another index, drop "
+            "the record index with Apache Hudi, then run the same call again",
+        )
+
+
 def refuse_dropped(storage: Storage, config: TableConfig) -> None:
     """Refuse to go on with partitions that were dropped since `config` was read.
 
@@ -114,10 +143,11 @@ def group_counts(storage: Storage, config: TableConfig, partitions: Iterable[str
     for partition in partitions:
         count = slices.count_groups(partition, slices.list_partition(storage, partition))
         if count is None:
+            refuse_partitioned_record_index(storage, config)
             raise Unsupported(
                 f"the metadata table's partition {partition} has file groups that are not maintained yet",
                 table=config.name,
-                expected="groups with rising numbers, as every partition but a partitioned record index has",
+                expected="groups with rising numbers",
                 found="others",
                 next_step=f"`hudi-ops index TABLE drop {partition}`, or write it with Apache Hudi alone",
             )

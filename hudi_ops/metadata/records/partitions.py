@@ -24,6 +24,8 @@ FOLDER = ".hoodie/metadata"
 TIMELINE_FOLDER = f"{FOLDER}/.hoodie/timeline"
 HISTORY_FOLDER = f"{TIMELINE_FOLDER}/history"
 
+KEEPS_INDEXES = "hoodie.metadata.enable=true and hoodie.metadata.auto.delete.partitions=false"
+"""Settings with which a writer of Apache Hudi keeps indexes that its options do not name."""
 
 SECONDARY_PREFIX: Final = "secondary_index_"
 """Beginning of the names of secondary indexes, each of which is a partition of its own."""

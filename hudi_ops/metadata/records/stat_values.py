@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hudi_ops.files.base.widen import is_mislabelled
 from hudi_ops.formats.avro.decimals import decimals_of, minimal_pieces
 from hudi_ops.formats.avro.varints import PADDING
 
@@ -186,7 +187,8 @@ def widened(values: pa.Array, kind: pa.DataType) -> pa.Array | None:
     if _is.is_temporal(kind) and found == pa.int64() and kind.bit_width == 64:
         return values.view(kind)  # index version 1
     if _is.is_timestamp(kind) and _is.is_timestamp(found):
-        return _cast(values, kind) if (kind.tz is None) == (found.tz is None) else None
+        is_one_zone = (kind.tz is None) == (found.tz is None)
+        return _cast(values, kind) if is_one_zone and not is_mislabelled(found, kind) else None
     if _is.is_floating(found) and _is.is_floating(kind):
         # As Apache Hudi reads such a file: by the digits that the float shows.
         return values.cast(pa.string()).cast(kind) if kind.bit_width > found.bit_width else None

@@ -135,7 +135,8 @@ class StoredRanges:
         """Return ranges of one column in the table's present type (docs/format.md §14.7).
 
         Columns: `name`, `least`, `greatest` (of type `kind`), `nulls`, `values`, and `is_known`: whether no value lies outside of
-        the bounds; with null bounds, whether every value is null.
+        the bounds; with null bounds, whether every value is null. `is_readable` is False for bounds of a type that says nothing of
+        the present one.
         """
         (rows,) = np.nonzero(pc.equal(self.columns, column).to_numpy(zero_copy_only=False) & ~self.is_deleted)
         ends = [pa.nulls(len(rows), kind), pa.nulls(len(rows), kind)]
@@ -161,6 +162,7 @@ class StoredRanges:
             "nulls": nulls,
             "values": values,
             "is_known": is_known,
+            "is_readable": is_readable,
         })
 
     def ranges(self) -> Ranges:

@@ -35,7 +35,7 @@ from hudi_ops.timeline.log.cancelled import MARKS
 from hudi_ops.timeline.log.commit_log import POINTER_KEY
 from hudi_ops.timeline.names import MERGING_ACTIONS
 from hudi_ops.timeline.state import TableState
-from hudi_ops.view.slices import list_table
+from hudi_ops.view.slices import list_table, replaced_groups
 
 
 def read_facts(session: Session, state: TableState, keep: int) -> Facts:
@@ -62,7 +62,7 @@ def read_facts(session: Session, state: TableState, keep: int) -> Facts:
         replaced=_replaced(session, state, limit),
         late=_late(session, state, limit),
         left=_left(session, state, limit, begun, cancelled),
-        watched=_watched(session, state, limit, begun, cancelled),
+        unswept=_unswept(session, state, limit, begun, cancelled),
         undoing=_undoing(session, state),
     )
 
@@ -166,7 +166,7 @@ def _late(session: Session, state: TableState, limit: str) -> dict[str, str]:
                 if waiting and later.is_completed:
                     waiting -= frozenset(_bases(session, state, later))
             if waiting:
-                gone = _replaced_groups(session, state) if gone is None else gone
+                gone = replaced_groups(session.commits, state.timeline) if gone is None else gone
                 waiting -= gone
             if waiting:
                 partition, file_id = min(waiting)
@@ -176,16 +176,6 @@ def _late(session: Session, state: TableState, limit: str) -> dict[str, str]:
                 )
                 break
     return found
-
-
-def _replaced_groups(session: Session, state: TableState) -> frozenset[tuple[str, str]]:
-    """Return the groups that a completed write replaced."""
-    found: set[tuple[str, str]] = set()
-    for write in state.timeline.completed_writes:
-        metadata = session.commits.metadata(state.timeline, write) if write.kind == "replacecommit" else None
-        if metadata is not None:
-            found |= {(partition, file_id) for partition, ids in (metadata.replaced or {}).items() for file_id in ids}
-    return frozenset(found)
 
 
 def _groups(metadata: CommitMetadata, *, logs: bool) -> Iterator[tuple[str, str]]:
@@ -206,7 +196,7 @@ def _bases(session: Session, state: TableState, maker: Instant) -> Iterator[tupl
             yield from ((slice_.partition_path, slice_.file_id) for slice_ in plan.slices)
 
 
-def _watched(
+def _unswept(
     session: Session, state: TableState, limit: str, begun: AbstractSet[str], marked: AbstractSet[str]
 ) -> dict[str, str]:
     """Return completed instants below `limit` with markers, notes or a lease, with the reason.
@@ -221,7 +211,7 @@ def _watched(
             continue
         metadata = session.commits.metadata(state.timeline, instant)
         if time in marked or (metadata is not None and POINTER_KEY in metadata.extra):
-            found[time] = "a later write looks once more for files of tasks that outlived its writer"
+            found[time] = "a later write looks once more for late files of this write"
     return found
 
 

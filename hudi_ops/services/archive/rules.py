@@ -28,7 +28,7 @@ class Facts:
         replaced: replace commits whose replaced groups still have a file, each with that file.
         late: writes whose log files lie in a slice with a base instant above their request time, each with the reason.
         left: cancelled and rolled back instants that still have files, markers, leases or records, each with the reason.
-        watched: completed writes with markers, notes or a lease, each with the reason.
+        unswept: completed writes with markers, notes or a lease, each with the reason.
         undoing: instants that a pending rollback or restore undoes, each with its name.
     """
 
@@ -40,7 +40,7 @@ class Facts:
     replaced: Mapping[str, str] = field(default_factory=dict)
     late: Mapping[str, str] = field(default_factory=dict)
     left: Mapping[str, str] = field(default_factory=dict)
-    watched: Mapping[str, str] = field(default_factory=dict)
+    unswept: Mapping[str, str] = field(default_factory=dict)
     undoing: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
@@ -173,9 +173,9 @@ def _left(facts: Facts, instant: Instant) -> str:
     return f"{facts.left[time]}: a completed write before {time} must stay"
 
 
-def _watched(facts: Facts, instant: Instant) -> str:
+def _unswept(facts: Facts, instant: Instant) -> str:
     # A late file of a completed instant is hidden only while the instant is on the timeline.
-    return facts.watched.get(instant.time, "")
+    return facts.unswept.get(instant.time, "")
 
 
 def _metadata_compaction(facts: Facts, instant: Instant) -> str:
@@ -216,7 +216,7 @@ RULES: Sequence[Callable[[Facts, Instant], str]] = (
     _savepoint,
     _replaced,
     _left,
-    _watched,
+    _unswept,
     _metadata_compaction,
     _hold,
     _clean,

@@ -47,7 +47,7 @@ def memory_of(stored_bytes: int) -> int:
 class TaskSize:
     """Expected bytes that a task reads and writes.
 
-    `files` is how often the fixed cost of its service counts.
+    `files` multiplies `Rates.fixed_s`.
     """
 
     bytes_in: int

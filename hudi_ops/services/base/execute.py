@@ -134,9 +134,10 @@ def plan_and_execute(
         return execute(session, service, instant, how)
     planned = plan(session, service, request, waits=False)
     if planned.instant is None:
-        return service.told(service.result_type(planned.table, None, note=planned.note), planned.ended_first)
+        nothing = service.result_type(planned.table, None, note=planned.note)
+        return service.with_cleared_plans(nothing, planned.ended_first)
     try:
-        return service.told(execute(session, service, planned.instant, how), planned.ended_first)
+        return service.with_cleared_plans(execute(session, service, planned.instant, how), planned.ended_first)
     except Unsupported:
         # A file completed while the plan was made and cannot be worked on here: the plan would fail each time.
         _withdraw(session, planned.instant)

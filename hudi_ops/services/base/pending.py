@@ -93,10 +93,10 @@ def named_pending(session: Session, service: Service, state: TableState, instant
             instant=instant,
             expected=f"the instant of a pending {service.name}",
             found=f"{undone}, of a foreign writer: Apache Hudi rolls expired plans back"
-            if fate is None and undone.startswith("rollback")
-            else undone,
+            if fate is None and undone.action == "rollback"
+            else str(undone),
             next_step="plan again; `hudi-ops timeline TABLE` shows it",
-            other=undone.partition(" ")[2],
+            other=undone.time,
         )
     archived = any(archived.time == instant for archived in load_history(session.ctx.storage, state.config).instants)
     if archived or (fate is not None and isinstance(fate[1], Complete)):

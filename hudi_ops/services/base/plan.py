@@ -30,7 +30,7 @@ def preview(session: Session, service: Service, request: Any, state: TableState 
     """
     state = state or session.loader.load()
     service.refuse_table(state)
-    state, ended = service.foresee(session, state)
+    state, ended = service.preview_prepare(session, state)
     result = _result(session, service, state, service.choose(session, state, request), dry_run=True)
     return replace(result, ended_first=ended)
 

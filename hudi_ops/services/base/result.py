@@ -26,19 +26,19 @@ class Result:
 
 @dataclass(frozen=True)
 class EndedPlans(Result):
-    """Plans of other services that a call ended before it chose its own work.
+    """Overdue and cancelled plans that a call ended.
 
     In a dry run they are those that it would end.
 
     Attributes:
-        cancelled_plans: overdue plans that it cancelled.
-        removed_plans: cancelled plans that it removed from the timeline.
-        waiting_plans: cancelled plans that stay until their executor has stopped.
+        cancelled: instants of the overdue plans that it cancelled.
+        removed: instants of the cancelled plans that it removed from the timeline.
+        waiting: instants of the cancelled plans that stay until their executor has stopped.
     """
 
-    cancelled_plans: tuple[str, ...] = ()
-    removed_plans: tuple[str, ...] = ()
-    waiting_plans: tuple[str, ...] = ()
+    cancelled: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

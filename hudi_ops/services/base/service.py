@@ -239,12 +239,12 @@ class TableService(ABC, Generic[Request, Chosen, Plan, Inputs, Task, Outcome, Re
         """
         return EndedPlans()
 
-    def foresee(self, session: Session, state: TableState) -> tuple[TableState, EndedPlans]:
+    def preview_prepare(self, session: Session, state: TableState) -> tuple[TableState, EndedPlans]:
         """Return the state after `prepare`, and the plans that it would end; change nothing."""
         return state, EndedPlans()
 
-    def told(self, result: Result, ended: EndedPlans) -> Result:
-        """Return the result of an execution, with the plans that its call ended first."""
+    def with_cleared_plans(self, result: Result, ended: EndedPlans) -> Result:
+        """Return the result with the plans that `prepare` ended; by default without them."""
         return result
 
     def refuse_nothing(self, state: TableState, choice: Chosen) -> None:

@@ -18,7 +18,7 @@ from hudi_ops.commit.undo.withdraw import lock_and_put_back
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.errors import Busy, InvalidRequest, NotFound
-from hudi_ops.services.base.result import Result
+from hudi_ops.services.base.result import EndedPlans
 from hudi_ops.services.cancel.abort import execute_cancel
 from hudi_ops.services.cancel.due import why_overdue
 from hudi_ops.services.cancel.request import request_cancel
@@ -32,23 +32,17 @@ PLANS_MAX = 50
 """Most plans that one call cancels or removes; the next call goes on."""
 
 
-@dataclass(frozen=True)
-class OverdueResult(Result):
+@dataclass(frozen=True, kw_only=True)
+class OverdueResult(EndedPlans):
     """What a call did to overdue and cancelled plans.
 
     Attributes:
         table: name of the table.
-        cancelled: instants of the overdue plans that it cancelled.
-        removed: instants of the cancelled plans that it removed from the timeline.
-        waiting: instants of cancelled plans whose executor has not ended yet.
         dry_run: these are the plans that a call would cancel and remove, and nothing was changed.
         note: that there was nothing to do.
     """
 
     table: str
-    cancelled: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    waiting: tuple[str, ...] = ()
     dry_run: bool = False
     note: str = ""
 
@@ -112,9 +106,8 @@ def _result(
     state: TableState, cancelled: list[str], removed: list[str], waiting: list[str], *, dry_run: bool = False
 ) -> OverdueResult:
     note = "" if cancelled or removed or waiting else "no plan is overdue or cancelled"
-    return OverdueResult(
-        state.config.name, tuple(cancelled), tuple(removed), tuple(waiting), dry_run=dry_run, note=note
-    )
+    ended = tuple(cancelled), tuple(removed), tuple(waiting)
+    return OverdueResult(*ended, table=state.config.name, dry_run=dry_run, note=note)
 
 
 def _tidy_queue(session: Session) -> None:

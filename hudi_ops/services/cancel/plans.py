@@ -82,7 +82,7 @@ def describe_plans(session: Session, instant: str | None = None, *, aborted: boo
             table=state.config.name,
             instant=instant,
             expected="the instant of a pending or aborted plan",
-            found=undone_by(session.ctx.storage, state.config, state.timeline, instant),
+            found=str(undone_by(session.ctx.storage, state.config, state.timeline, instant) or ""),
             next_step="`hudi-ops plans TABLE --aborted` lists all plans",
         )
     return found

@@ -35,6 +35,8 @@ NOT_CANCELLED = frozenset({"clean", "rollback", "restore", "savepoint"})
 """Actions that are finished, never cancelled: a part of their work may be done."""
 
 _LIST = "copy the instant of a pending plan from `hudi-ops plans TABLE`"
+_NOTHING = "nothing to cancel; `hudi-ops timeline TABLE` shows it"
+_WRITE_STAYS = "a completed write stays; `hudi-ops restore TABLE` returns the table to a savepoint"
 
 
 @dataclass(frozen=True)
@@ -142,9 +144,9 @@ def find_plan(session: Session, instant: str) -> tuple[TableState, Instant | Non
             table=state.config.name,
             instant=instant,
             expected="a pending plan",
-            found=undone,
-            next_step="nothing to cancel; `hudi-ops timeline TABLE` shows it",
-            other=undone.partition(" ")[2],
+            found=str(undone),
+            next_step=_NOTHING,
+            other=undone.time,
         )
     raise InstantNotFound(
         "no such instant", table=state.config.name, instant=instant, expected="a pending plan", next_step=_LIST
@@ -208,20 +210,18 @@ def refuse_committed(session: Session, state: TableState, instant: str) -> None:
         AlreadyCommitted: always; says whether it was a plan.
     """
     found = state.timeline.find(instant)
-    is_done = found is not None and found.is_completed
-    is_read = found is not None and is_done and found.is_write
-    metadata = session.commits.metadata(state.timeline, found) if found is not None and is_read else None
+    done = found if found is not None and found.is_completed else None
+    metadata = session.commits.metadata(state.timeline, done) if done is not None and done.is_write else None
     is_service = metadata is not None and (metadata.is_merge or metadata.operation == "CLUSTER")
-    was_planned = found is None or found.action in SERVICE_ACTIONS or is_service
+    what, next_step = "the plan completed: its files are part of the table", _NOTHING
+    if found is not None and found.action not in SERVICE_ACTIONS and not is_service:
+        what = f"this {found.kind} is complete, and was never a plan"
+        next_step = _WRITE_STAYS if metadata is not None else _NOTHING
     raise AlreadyCommitted(
-        "the plan completed: its files are part of the table"
-        if was_planned
-        else f"this {found.kind if found is not None else 'instant'} is complete, and was never a plan",
+        what,
         table=state.config.name,
         instant=instant,
         expected="a pending plan",
-        found=str(found) if is_done else "an instant that has completed since",
-        next_step="nothing to cancel; `hudi-ops timeline TABLE` shows it"
-        if was_planned or metadata is None
-        else "a completed write stays; `hudi-ops restore TABLE` returns the table to a savepoint",
+        found=str(done or "an instant that has completed since"),
+        next_step=next_step,
     )

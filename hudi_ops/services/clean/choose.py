@@ -16,6 +16,7 @@ from hudi_ops.commit.holds import live_holds
 from hudi_ops.commit.session import Session
 from hudi_ops.config.requests import CleanRequest
 from hudi_ops.files.names import data_path, parse_data_file
+from hudi_ops.index.ring_files import OldRings, RingReader, old_rings
 from hudi_ops.metadata.reader.listing import open_listing
 from hudi_ops.metadata.reader.table import MetadataTable
 from hudi_ops.read.prune import with_metadata
@@ -33,9 +34,9 @@ RETAINED, NEWEST, LIMIT, UNCOMMITTED = "retained", "newest slice", "beyond the l
 """Reasons for which a file stays, besides those of `keepers`."""
 
 EMPTY_EVERY_MS, EMPTY_EVERY_WRITES = 24 * 3_600_000, 20
-"""An empty clean is written at most once in this time, or once for this number of writes.
+"""An empty clean is due after this time, or once this number of writes lies below the earliest instant that it would retain.
 
-Archiving stops at the instant that it moves.
+Archiving stops at the earliest retained instant, so it must move.
 """
 
 
@@ -70,6 +71,7 @@ class CleanChoice(Choice):
         carried: held-back files whose savepoints still name them: their partitions were not listed.
         partitions: number of partitions that were listed; None: all.
         moves: whether a clean without files is due, to move the earliest retained instant.
+        rings: old ring files that the clean deletes, too.
     """
 
     policy: Policy = field(default_factory=lambda: Policy("commits", 10))
@@ -81,6 +83,7 @@ class CleanChoice(Choice):
     carried: FilesByPartition = field(default_factory=dict)
     partitions: int | None = None
     moves: bool = False
+    rings: tuple[OldRings, ...] = ()
 
     @property
     def is_due(self) -> bool:
@@ -127,6 +130,8 @@ class CleanChoice(Choice):
             parts.append(f"{_files(len(self.dropped))} of {len(self.files):,} partitions, {size:,} bytes")
         else:
             parts.append("nothing to delete" + ("; the earliest retained instant moves" if self.moves else ""))
+        if self.rings and self.is_due:
+            parts.append(f"{sum(len(one.files) for one in self.rings):,} old ring files")
         if self.earliest.instant:
             parts.append(f"instants from {self.earliest.instant} on stay readable")
         if self.earliest.kept_back:
@@ -173,8 +178,21 @@ def choose(session: Session, state: TableState, request: CleanRequest) -> CleanC
     if request.files:
         _only(choice, request.files, listed)
     _limit(choice, request.max_files)
+    choice.rings = rings_below(session, state, choice.earliest.instant)
     choice.moves = not choice.dropped and _moves(session, state, choice)
     return choice
+
+
+def rings_below(session: Session, state: TableState, earliest: str) -> tuple[OldRings, ...]:
+    """Return the ring files that neither a retained instant nor a savepoint needs.
+
+    Without an earliest retained instant, those that only archived instants needed.
+    """
+    if not state.log.properties.facts.has_ring:
+        return ()
+    saved = (one.time for one in state.timeline.by_kind.get("savepoint", ()))
+    horizon = min([earliest or state.timeline.start, *saved])
+    return old_rings(RingReader.of(session.ctx.storage, state, session.commits), horizon)
 
 
 def by_partition(files: Iterable[DataFile]) -> dict[str, tuple[str, ...]]:

@@ -12,6 +12,7 @@ from hudi_ops.commit.holds import is_begun
 from hudi_ops.commit.session import Session
 from hudi_ops.errors import Corrupt
 from hudi_ops.files.names import data_path, parse_data_file
+from hudi_ops.index.ring_files import OldRings
 from hudi_ops.services.base.pending import cancel_advice
 from hudi_ops.services.clean.earlier import HELD_BACK_KEY
 from hudi_ops.services.clean.history import PastSlice, past_slices
@@ -32,6 +33,7 @@ class CleanInputs:
         held_back: files that stay, because a hold, a savepoint or a pending plan needs them.
         sizes: bytes of the files to delete, by path.
         at_ms: when they were listed, in ms since 1970.
+        rings: old ring files that the clean deletes, too.
     """
 
     present: FilesByPartition
@@ -39,6 +41,7 @@ class CleanInputs:
     held_back: FilesByPartition
     sizes: Mapping[str, int] = field(default_factory=dict)
     at_ms: int = 0
+    rings: tuple[OldRings, ...] = ()
 
     @property
     def bytes_in(self) -> int:

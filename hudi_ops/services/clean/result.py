@@ -12,8 +12,8 @@ class CleanOutcome(ServiceResult):
     """Result of an execution.
 
     `deleted` counts files that were deleted, `gone` those that did not exist any more, and `held_back` those that stay although the
-    policy drops them. Reads as of `earliest_retained` and later stay possible; empty: the policy names no instant. `ended_first`
-    has the plans of other services that the call ended before it chose files.
+    policy drops them; `ring_files` counts deleted files of old hash rings. Reads as of `earliest_retained` and later stay possible;
+    empty: the policy names no instant. `ended_first` has the plans of other services that the call ended before it chose files.
     """
 
     policy: str = ""
@@ -23,4 +23,5 @@ class CleanOutcome(ServiceResult):
     bytes_deleted: int = 0
     gone: int = 0
     held_back: int = 0
+    ring_files: int = 0
     ended_first: EndedPlans = field(default_factory=EndedPlans)

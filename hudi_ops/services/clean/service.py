@@ -16,12 +16,13 @@ from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.config.requests import CleanRequest
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.files.names import data_path
+from hudi_ops.index.ring_files import drop_old_rings
 from hudi_ops.services.base.cost import Cost
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.base.result import EndedPlans
 from hudi_ops.services.base.service import Run, TableService, register
 from hudi_ops.services.cancel.overdue import OverdueResult, cancel_overdue, preview_overdue
-from hudi_ops.services.clean.choose import CleanChoice, choose, empty_choice
+from hudi_ops.services.clean.choose import CleanChoice, choose, empty_choice, rings_below
 from hudi_ops.services.clean.draft import CleanDraft
 from hudi_ops.services.clean.earlier import HELD_BACK_KEY, decode_held_back, encode_held_back
 from hudi_ops.services.clean.inputs import CleanInputs, inputs_of_plan
@@ -82,14 +83,14 @@ class Clean(TableService[CleanRequest, CleanChoice, CleanPlan, CleanInputs, Dele
         aborted = {one.time for one in session.loader.load().timeline.aborted} if removed else set()
         return _ended(cancel_overdue(session), aborted.intersection(removed))
 
-    def foresee(self, session: Session, state: TableState) -> tuple[TableState, EndedPlans]:
+    def preview_prepare(self, session: Session, state: TableState) -> tuple[TableState, EndedPlans]:
         """Return the state without the plans that `prepare` would remove."""
         ended = _ended(preview_overdue(session, state))
-        left = tuple(one for one in state.timeline if one.is_completed or one.time not in ended.removed_plans)
+        left = tuple(one for one in state.timeline if one.is_completed or one.time not in ended.removed)
         return replace(state, timeline=replace(state.timeline, instants=left)), ended
 
-    def told(self, result: CleanOutcome, ended: EndedPlans) -> CleanOutcome:
-        """Return the outcome with the plans that were ended first."""
+    def with_cleared_plans(self, result: CleanOutcome, ended: EndedPlans) -> CleanOutcome:
+        """Return the result with the plans that `prepare` ended."""
         return replace(result, ended_first=ended)
 
     def choose(self, session: Session, state: TableState, request: CleanRequest) -> CleanChoice:
@@ -114,7 +115,8 @@ class Clean(TableService[CleanRequest, CleanChoice, CleanPlan, CleanInputs, Dele
 
     def inputs(self, session: Session, attempt: Attempt, plan: CleanPlan) -> CleanInputs:
         """Return the files of the plan, after the checks of the plan and of the holds."""
-        return inputs_of_plan(session, attempt.begun, attempt.instant, plan)
+        found = inputs_of_plan(session, attempt.begun, attempt.instant, plan)
+        return replace(found, rings=rings_below(session, attempt.begun, plan.earliest_retained))
 
     def tasks(self, run: CleanRun) -> list[DeleteTask]:
         """Return one task for each `BATCH` files."""
@@ -127,6 +129,8 @@ class Clean(TableService[CleanRequest, CleanChoice, CleanPlan, CleanInputs, Dele
     def outcome(self, run: CleanRun) -> Body:
         """Return the maker of the completed file; the metadata table forgets files that are gone."""
         found = run.inputs
+        # A repeated execution finds what an earlier one left.
+        drop_old_rings(run.session.ctx.storage, found.rings)
         took_ms = max(0, run.session.ctx.clock.now_ms() - found.at_ms)
         done = CleanDone(run.attempt.instant, took_ms, found.present, found.gone)
         extra = {**run.plan.extra}
@@ -160,6 +164,7 @@ class Clean(TableService[CleanRequest, CleanChoice, CleanPlan, CleanInputs, Dele
             bytes_deleted=sum(found.sizes.values()),
             gone=sum(map(len, found.gone.values())),
             held_back=sum(map(len, held.values())),
+            ring_files=sum(len(one.files) for one in found.rings),
         )
 
 

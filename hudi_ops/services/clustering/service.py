@@ -35,7 +35,7 @@ from hudi_ops.timeline.state import TableState
 ClusteringRun = Run[ReplacePlan, PlanInputs, ClusterTask, RewrittenGroup]
 
 RATES = Rates(0.05, read_bytes_per_s=15_000_000)
-"""Of plan groups that are read, sorted and encoded."""
+"""Speed of reading, sorting and encoding; fixed cost of a plan group."""
 
 
 class Clustering(ReplaceService[ClusteringRequest, ClusteringChoice, PlanInputs, ClusterTask, ClusterResult]):

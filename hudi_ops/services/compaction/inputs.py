@@ -15,7 +15,7 @@ from hudi_ops.services.base.planned.slices import read_slices
 from hudi_ops.timeline.content.plans import CompactionPlan
 from hudi_ops.timeline.since import Since
 from hudi_ops.timeline.state import TableState
-from hudi_ops.view.slices import Slice
+from hudi_ops.view.slices import Slice, replaced_groups
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def inputs_of_plan(session: Session, state: TableState, instant: str, plan: Comp
     Raises:
         Corrupt: a file is gone although its group was not replaced.
     """
-    hidden = _replaced_groups(session, state)
+    hidden = replaced_groups(session.commits, state.timeline)  # they need no merge
     live = [
         (number, planned)
         for number, planned in enumerate(plan.slices)
@@ -90,14 +90,3 @@ def refuse_missing_log_files(
                     next_step=f"{cancel_advice(instant)}. Check that clocks agree and that all writers take one lock",
                     other=other.time,
                 )
-
-
-def _replaced_groups(session: Session, state: TableState) -> set[tuple[str, str]]:
-    """Return the groups that completed replace commits hide: they need no merge."""
-    hidden = set()
-    for instant in state.timeline.completed_writes:
-        if instant.kind == "replacecommit":
-            metadata = session.commits.metadata(state.timeline, instant)
-            for partition, ids in (metadata.replaced or {}).items() if metadata is not None else ():
-                hidden |= {(partition, file_id) for file_id in ids}
-    return hidden

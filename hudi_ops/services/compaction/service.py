@@ -39,7 +39,7 @@ from hudi_ops.view.slices import Slice
 CompactionRun = Run[CompactionPlan, PlanInputs, CompactTask, RewrittenGroup]
 
 RATES = Rates(0.05, read_bytes_per_s=40_000_000, write_bytes_per_s=30_000_000)
-"""Of base and log files that are merged, and of the new base files."""
+"""Speed of merging and of encoding; fixed cost of a slice."""
 
 
 class Compaction(

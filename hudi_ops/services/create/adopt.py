@@ -9,6 +9,7 @@ from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable, without_metadata_table
 from hudi_ops.services.base.result import Result
 from hudi_ops.services.create.adoption import Adoption
+from hudi_ops.services.create.writer_advice import writer_advice
 from hudi_ops.services.indexing.drop import drop_metadata
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.settings.settings_check import logged_config, parsed_config
@@ -22,7 +23,7 @@ class AdoptionResult(Result):
 
     `adopted` is False if the table had a commit log. The number of buckets was checked against `checked_files` and `checked_keys`;
     `dropped` names dropped partitions of the metadata table. `doubled_keys` counts record keys in more than one file group; None:
-    they were not counted.
+    they were not counted. `advice` says what writers of Apache Hudi that share the table must set.
     """
 
     table: str
@@ -38,6 +39,7 @@ class AdoptionResult(Result):
     dropped: tuple[str, ...]
     dry_run: bool
     doubled_keys: int | None = None
+    advice: tuple[str, ...] = ()
 
 
 def adopt_table(
@@ -91,4 +93,5 @@ def adopt_table(
         dropped=dropped,
         dry_run=dry_run,
         doubled_keys=entry.doubled_keys if log is None else None,
+        advice=writer_advice(wanted, entry.facts, load_timeline(ctx.storage, config), session.commits),
     )

@@ -14,7 +14,7 @@ from hudi_ops.config.definition import OpenOptions, WriterOptions
 from hudi_ops.config.logged_settings import settings_of
 from hudi_ops.config.table import BUCKETS_MAX, IndexKind, TableConfig, TableFacts, bucket_kind, index_kind
 from hudi_ops.context import TableContext
-from hudi_ops.errors import Busy, InvalidRequest, Unsupported
+from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.files.slice.slice_keys import keys_of_slice
 from hudi_ops.index.bucket_fit import (
     chosen_groups,
@@ -25,11 +25,12 @@ from hudi_ops.index.doubled_keys import count_doubled, key_tasks
 from hudi_ops.index.ring_files import RingReader, has_rings
 from hudi_ops.index.simple_bucket import Tagger, bucket_of, groups_by_bucket
 from hudi_ops.metadata.definitions import secondary_columns
-from hudi_ops.metadata.reader.layout import load_index_definitions
+from hudi_ops.metadata.reader.layout import load_index_definitions, refuse_partitioned_record_index
 from hudi_ops.metadata.records.partitions import is_secondary
 from hudi_ops.services.create.bucket_advice import count_missing, does_not_fit
 from hudi_ops.services.create.found_rings import FoundRings
 from hudi_ops.services.create.key_samples import samples_of
+from hudi_ops.services.create.unadoptable import refuse_first_write, refuse_slashes
 from hudi_ops.services.create.zone_evidence import zone_evidence
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.log.entries import ADOPTS, Properties
@@ -115,7 +116,7 @@ class Adoption:
             Busy: the table's first write is pending.
         """
         refuse_unwritable(config)
-        _refuse_first_write(config, timeline)
+        refuse_first_write(config, timeline)
         self._refuse_unkept_indexes(config, timeline, commits)
         facts = _of_services(config) if self.options.services_only else self._facts(config, timeline, commits)
         zone = self._zone(config)
@@ -135,11 +136,12 @@ class Adoption:
         )
 
     def _refuse_unkept_indexes(self, config: TableConfig, timeline: Timeline, commits: CommitReader) -> None:
-        """Refuse a table with a secondary index that this library cannot keep up to date.
+        """Refuse a table with an index that this library cannot keep up to date.
 
         Raises:
-            Unsupported: names one.
+            Unsupported: names one: a secondary index, or a partitioned record index.
         """
+        refuse_partitioned_record_index(self.ctx.storage, config)
         if names := list(filter(is_secondary, config.all_metadata_partitions)):
             schema = table_schema(config, timeline, commits)
             secondary_columns(names, schema, config, load_index_definitions(self.ctx.storage))
@@ -165,7 +167,8 @@ class Adoption:
                     table=config.name,
                     expected=_text(found),
                     found=_text(stated),
-                    next_step=f"leave {option} out, or correct it; it was decided when the table was made or adopted",
+                    next_step=f"leave {option} out, or correct it; it was decided when the table was made or adopted"
+                    + ("; `hudi-ops alter` changes it" if option.startswith("buckets_") else ""),
                 )
 
     def _zone(self, config: TableConfig) -> str:
@@ -205,6 +208,7 @@ class Adoption:
 
     def _facts(self, config: TableConfig, timeline: Timeline, commits: CommitReader) -> TableFacts:
         slices = visible_slices(config, timeline, commits, list_table(self.ctx.storage, config))
+        refuse_slashes(config, slices)
         ringed: IndexKind | None = "consistent_bucket" if has_rings(self.ctx.storage) else None
         index = self.options.index_beside(ringed)
         if ringed is not None or index in {"consistent_bucket", "extendible_bucket"}:
@@ -362,20 +366,6 @@ def _is_of_bucket(slice_: Slice) -> bool:
     """
     bucket = bucket_of(slice_.file_id)
     return bucket is not None and bucket < BUCKETS_MAX
-
-
-def _refuse_first_write(config: TableConfig, timeline: Timeline) -> None:
-    # Our empty first commit would be the timeline's start, and readers that list files take older ones for committed.
-    pending = next((instant for instant in timeline.pending if instant.is_write), None)
-    if pending is not None and not timeline.completed_writes:
-        raise Busy(
-            "the table's first write is pending",
-            table=config.name,
-            instant=pending.time,
-            expected="a completed write, or none at all",
-            found=str(pending),
-            next_step="wait until it has completed; if its writer is dead, let Apache Hudi roll it back",
-        )
 
 
 def _text(value: object) -> str:

@@ -31,7 +31,7 @@ from hudi_ops.config.table import (
     table_type_of,
 )
 from hudi_ops.errors import HudiOpsError, InvalidRequest, Unsupported
-from hudi_ops.formats.arrow_types import table_columns
+from hudi_ops.formats.arrow_types import in_microseconds, table_columns
 from hudi_ops.formats.avro.schema import to_avro
 from hudi_ops.index.bucket_engine import bucket_limits
 from hudi_ops.kernels.keys.keys import KeySpec, PartitionSpec, partition_paths, record_keys
@@ -50,6 +50,7 @@ from hudi_ops.storage.claim import claim, ensure
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.log.commit_log import Log, read_slot, slot_path
 from hudi_ops.timeline.log.entries import Properties, decision_id_of, encode_entry
+from hudi_ops.timeline.log.head import newest_log
 from hudi_ops.timeline.names import instant_of_ms
 from hudi_ops.view.schema import row_schema, table_schema
 
@@ -94,9 +95,15 @@ def create_table(session: Session, definition: TableDefinition, columns: pa.Sche
         )
         claim(ctx.storage, slot_path(0), encode_entry(entry), entry.decision_id, decision_id_of)
         first = read_slot(ctx.storage, 0)
-    if not isinstance(first, Properties) or first.set != properties or first.facts != facts:
+    held = _present_facts(ctx.storage, first, facts) if isinstance(first, Properties) else None
+    if held is not None:
+        left = {name: value for name, value in held.limits.items() if getattr(definition, name) is None}
+        facts = facts.model_copy(update=left)
+    if not isinstance(first, Properties) or first.set != properties or held != facts:
+        differences = _differences(session, first, properties, held, facts)
+        is_alterable = held is not None and held.index == facts.index and held.limits != facts.limits
         raise InvalidRequest(
-            **_already(session, "a table with another definition", _differences(session, first, properties, facts))
+            **_already(session, "a table with another definition", differences, is_alterable=is_alterable)
         )
     existed = _is_table(ctx.storage)
     if not existed:
@@ -120,6 +127,12 @@ def _facts_of(definition: TableDefinition, config: TableConfig) -> TableFacts:
         buckets_min=least,
         buckets_max=most,
     )
+
+
+def _present_facts(storage: Storage, first: Properties, facts: TableFacts) -> TableFacts:
+    """Return the facts of the creation, with the limits of a ring as they are now."""
+    log = newest_log(storage) if facts.has_ring else None
+    return first.facts if log is None else first.facts.model_copy(update=log.properties.facts.limits)
 
 
 def _index_of(definition: TableDefinition) -> IndexKind:
@@ -196,6 +209,8 @@ def check_definition(definition: TableDefinition, columns: pa.Schema) -> pa.Sche
         Unsupported: a column type that a table cannot hold, or that cannot be a key.
     """
     schema = table_columns(columns)
+    if definition.version == 8:
+        schema = pa.schema(map(in_microseconds, schema))
     names = schema.names
     _check_kind(definition)
     if not definition.record_key:
@@ -218,7 +233,8 @@ def check_definition(definition: TableDefinition, columns: pa.Schema) -> pa.Sche
     if definition.ordering and pa.types.is_nested(schema.field(definition.ordering).type):
         raise Unsupported(f"column {definition.ordering} cannot order rows", found="a nested type")
     # The kernels know which types can be keys; a call without rows keeps that in one place.
-    record_keys(schema.empty_table(), KeySpec(definition.record_key, len(definition.record_key) > 1))
+    spec_of_key = KeySpec(definition.record_key, len(definition.record_key) > 1)
+    record_keys(schema.empty_table(), spec_of_key, refuse_ambiguous=True)
     spec = PartitionSpec(definition.partition_by, definition.hive_style, definition.url_encode, definition.time)
     partition_paths(schema.empty_table(), spec)
     return schema
@@ -268,10 +284,12 @@ def _is_table(storage: Storage) -> bool:
     return any(storage.head(path) is not None for path in (PROPERTIES_PATH, BACKUP_PATH))
 
 
-def _differences(session: Session, first: object, properties: dict[str, str], facts: TableFacts) -> str:
+def _differences(
+    session: Session, first: object, properties: dict[str, str], held: TableFacts | None, facts: TableFacts
+) -> str:
     if not isinstance(first, Properties):
         return ""
-    return "; ".join(definition_differences(first.set, first.facts, properties, facts, _present_columns(session)))
+    return "; ".join(definition_differences(first.set, held, properties, facts, _present_columns(session)))
 
 
 def _present_columns(session: Session) -> pa.Schema | None:
@@ -283,9 +301,10 @@ def _present_columns(session: Session) -> pa.Schema | None:
         return None
 
 
-def _already(session: Session, what: str, differences: str = "") -> dict[str, str]:
+def _already(session: Session, what: str, differences: str = "", *, is_alterable: bool = False) -> dict[str, str]:
     return {
         "what": f"{session.ctx.storage.uri} already holds {what}{f': {differences}' if differences else ''}",
         "expected": "a path without a table",
-        "next_step": "choose another path, or open the existing table (`hudi-ops show`)",
+        "next_step": "choose another path, or open the existing table (`hudi-ops show`)"
+        + ("; `hudi-ops alter` changes the limits of buckets" if is_alterable else ""),
     }

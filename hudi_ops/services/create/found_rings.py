@@ -16,7 +16,7 @@ from hudi_ops.config.table import IndexKind, TableConfig, TableFacts
 from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.index.bucket_engine import bucket_limits, ring_engine_of
 from hudi_ops.index.bucket_fit import KeySample
-from hudi_ops.index.ring import Ring
+from hudi_ops.index.ring import RING_MOST, Ring
 from hudi_ops.index.ring_files import RingReader, ring_path
 from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.view.file_group import DataFile
@@ -110,10 +110,9 @@ class FoundRings:
                 "other writers",
             )
         begins = buckets if buckets is not None else counts[0]
-        nodes = [len(ring.prefixes) for ring in self.rings.values()]
-        least = min([begins, *nodes]) if limits[0] is None else limits[0]
-        most = max([begins, *nodes]) if limits[1] is None else limits[1]
-        least, most = bucket_limits(index, self._config.table_type, begins, least, most, self._config.name)
+        nodes = max((len(ring.prefixes) for ring in self.rings.values()), default=0)
+        most = max(RING_MOST, begins, nodes) if limits[1] is None else limits[1]
+        least, most = bucket_limits(index, self._config.table_type, begins, limits[0], most, self._config.name)
         return TableFacts(index=index, buckets=begins, hash_fields=fields, buckets_min=least, buckets_max=most)
 
     def check(self, facts: TableFacts, samples: Sequence[KeySample], logged: Sequence[pa.Array]) -> tuple[int, int]:

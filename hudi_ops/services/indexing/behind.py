@@ -13,7 +13,10 @@ import logging
 from hudi_ops.commit.session import Session
 from hudi_ops.errors import HudiOpsError
 from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_timeline
+from hudi_ops.metadata.reader.layout import load_index_definitions
+from hudi_ops.metadata.records.partitions import is_secondary
 from hudi_ops.services.indexing.drop import drop_metadata
+from hudi_ops.services.indexing.secondary import with_columns
 from hudi_ops.timeline.active import Timeline
 
 logger = logging.getLogger(__name__)
@@ -48,9 +51,14 @@ def drop_if_behind(session: Session, written: str) -> str:
         what = f"the metadata table lacks {len(lost)} completed writes, the first {lost[0]} ({_WHY})"
         if state.log.properties.facts.index == "record_index":
             return _warned(f"{what}; next: `hudi-ops index TABLE run --rebuild`, until which reads list storage")
-        names = ", ".join(drop_metadata(session).dropped)
+        columns = {
+            name: index.source_fields[0]
+            for name, index in load_index_definitions(session.ctx.storage).items()
+            if is_secondary(name) and index.source_fields
+        }
+        names = " ".join(with_columns(drop_metadata(session).dropped, columns))
         return _warned(
-            f"{what}; it was dropped, and reads list storage; `hudi-ops index TABLE run` builds {names} again"
+            f"{what}; it was dropped, and reads list storage; `hudi-ops index TABLE run {names}` builds it again"
         )
     except HudiOpsError as error:
         return _warned(

@@ -107,8 +107,7 @@ def drop_metadata(
             **session.entry(state, f"{_DECISION} {session.ctx.ids.new_id()}"),
             remove=KEYS if is_whole else (),
             drops=() if is_whole else tuple(sorted(dropped)),
-            facts=state.log.properties.facts,
-            settings=state.log.properties.settings,
+            **state.log.properties.carried(),
             # Partitions that an interrupted rebuild did not build are still to be built, unless all are dropped.
             to_build=tuple(to_build) or tuple(sorted(set(dropped_before(state)) - wanted if names is not None else ())),
         )

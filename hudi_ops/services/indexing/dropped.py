@@ -11,10 +11,10 @@ from collections.abc import Collection
 from hudi_ops.commit.session import Session
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
 from hudi_ops.timeline.active import Timeline
-from hudi_ops.timeline.builds.announced import newest_properties
+from hudi_ops.timeline.builds.announced import built_indexes
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.log.commit_log import POINTER_KEY, Log
+from hudi_ops.timeline.log.commit_log import POINTER_KEY
 from hudi_ops.timeline.log.entries import Properties
 from hudi_ops.timeline.state import TableState
 
@@ -34,7 +34,7 @@ def dropped_indexes(session: Session, state: TableState, names: Collection[str])
         Corrupt: a commit of the metadata table cannot be read.
         NotFound: it was archived at this moment.
     """
-    built = _built(session, state.log, names) if names else {}
+    built = built_indexes(session.ctx.storage, state.log, names) if names else {}
     return {name: _sentence(_first_without(session, state, name, entry)) for name, entry in built.items()}
 
 
@@ -42,20 +42,6 @@ def _sentence(write: Instant | None) -> str:
     if write is None:
         return "another program dropped it"
     return f"another program dropped it: {write.action} {write.time} is its first write without the index"
-
-
-def _built(session: Session, log: Log, names: Collection[str]) -> dict[str, Properties]:
-    """Return the indexes that this library built and did not drop, with the entry of each."""
-    found, unknown = {}, set(names)
-    for entry in newest_properties(session.ctx.storage, log):
-        for name in sorted(unknown & {*entry.adds, *entry.announces, *entry.drops}):
-            unknown.discard(name)
-            if name not in entry.drops:
-                found[name] = entry
-        # An entry that removes settings drops the whole metadata table.
-        if not unknown or entry.remove:
-            break
-    return found
 
 
 def _first_without(session: Session, state: TableState, name: str, built: Properties) -> Instant | None:

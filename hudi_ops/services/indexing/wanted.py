@@ -10,6 +10,7 @@ from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.errors import Busy, InvalidRequest, Unsupported
 from hudi_ops.index.resizes import RESIZE_STRATEGY, is_resize
+from hudi_ops.metadata.reader.layout import refuse_partitioned_record_index
 from hudi_ops.metadata.records.partitions import SECONDARY_PREFIX, MetadataPartition, in_build_order, is_secondary
 from hudi_ops.timeline.content.plans import ReplacePlan, RollbackPlan, read_plan
 from hudi_ops.timeline.state import TableState
@@ -116,11 +117,13 @@ def refuse_unbuildable(session: Session, state: TableState) -> None:
     """Refuse a table on which a metadata table cannot be built now.
 
     Raises:
-        Unsupported: the table cannot be written. Raised by `refuse_unwritable`.
+        Unsupported: the table cannot be written, or its record index is partitioned. Raised by `refuse_unwritable` and
+            `refuse_partitioned_record_index`.
         Busy: a restore is pending, or a resize is being undone.
         Corrupt: a pending plan cannot be read. Raised by `read_plan`.
     """
     refuse_unwritable(state.config)
+    refuse_partitioned_record_index(session.ctx.storage, state.config)
     refuse_pending_restore(state)
     for instant in state.timeline.pending:
         plan = read_plan(session.ctx.storage, state.timeline, instant) if instant.kind == "replacecommit" else None

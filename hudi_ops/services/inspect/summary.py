@@ -87,6 +87,8 @@ class TableSummary(Result):
     columns: tuple[tuple[str, str], ...]
     index: str
     buckets: int | None
+    buckets_min: int | None
+    buckets_max: int | None
     hash_fields: tuple[str, ...]
     timezone: str
     commit_log: str
@@ -187,6 +189,8 @@ def describe_table(storage: Storage, upkeep: UpkeepSettings | None = None, clock
         columns=_columns(config, timeline, commits),
         index=facts.index if facts is not None else "",
         buckets=facts.buckets if facts is not None and facts.has_buckets else None,
+        buckets_min=facts.buckets_min if facts is not None and facts.has_ring else None,
+        buckets_max=facts.buckets_max if facts is not None and facts.has_ring else None,
         hash_fields=facts.hash_fields if facts is not None else (),
         timezone=_zone(config, facts),
         commit_log=_log_state(storage, log),
@@ -201,7 +205,7 @@ def describe_table(storage: Storage, upkeep: UpkeepSettings | None = None, clock
         leftover_bytes=sizes.leftover,
         rows=None if logs else _rows(timeline, commits, {file.path for file in bases}),
         metadata_partitions=config.metadata_partitions,
-        automatic=(upkeep or UpkeepSettings()).automatic(automatic_of(storage)),
+        automatic=(upkeep or UpkeepSettings()).automatic(automatic_of(storage, log)),
         writable=not why_not,
         why_not_writable=why_not,
         last_instants=tuple(map(reader.row, timeline.instants[-LAST_INSTANTS:])),

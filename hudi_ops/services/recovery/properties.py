@@ -97,14 +97,14 @@ def _entry(session: Session, state: TableState, source: SettingsSource) -> Entry
     if not differences(kept, raw):
         return None
     decision = session.entry(state, f"repair properties {session.ctx.ids.new_id()}")
-    facts, to_build = state.log.properties.facts, state.log.properties.to_build
+    carried, to_build = state.log.properties.carried(), state.log.properties.to_build
     if source == "log":
         repaired = as_logged(raw, kept)
         changed = {key: value for key, value in repaired.items() if raw.get(key) != value}
         gone = tuple(sorted(raw.keys() - repaired.keys()))
-        return Properties(**decision, set=changed, remove=gone, facts=facts, settings=kept, to_build=to_build)
+        return Properties(**decision, **carried, set=changed, remove=gone, to_build=to_build)
     _refuse_unknown_fields(session, state)
-    return Properties(**decision, facts=facts, settings=settings_of(raw), to_build=to_build)
+    return Properties(**decision, **{**carried, "settings": settings_of(raw)}, to_build=to_build)
 
 
 def _refuse_unknown_fields(session: Session, state: TableState) -> None:

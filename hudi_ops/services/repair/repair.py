@@ -30,6 +30,7 @@ from hudi_ops.services.repair.deletion import (
     undo_unowned,
 )
 from hudi_ops.services.repair.owners import Gone, Left
+from hudi_ops.services.repair.rings import delete_ring, renew_ring, seal_ring
 
 
 class Problem(Protocol):
@@ -94,6 +95,9 @@ BY_PLACE: Mapping[str, tuple[str, Work]] = {
     "leftover-visible": ("delete the file: its instant does not name it", delete_unnamed),
     "leftover-unknown": ("cancel the instant, and delete the file", delete_unknown),
     "resize-log-left": ("delete the file: the resize did not make its bucket", delete_unnamed),
+    "ring-left": ("delete the ring file: its instant does not count", delete_ring),
+    "ring-unsealed": ("put the `.commit` file of the hash ring", seal_ring),
+    "ring-replaced": ("renew the hash ring of the empty partition", renew_ring),
     "two-base-files": ("delete the file that its instant does not name", delete_unnamed),
     "ledger-left": ("cancel the instant, and delete its ledgers", delete_notes),
     "payload-left": ("cancel the instant, and delete its payloads", delete_notes),

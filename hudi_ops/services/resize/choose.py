@@ -24,7 +24,7 @@ from hudi_ops.services.base.engine import choose_by_bytes
 from hudi_ops.services.base.merging import merging_of
 from hudi_ops.services.base.planned.choosing import leave_out_pending, naming, slices_of
 from hudi_ops.services.base.planned.revise import other_plans
-from hudi_ops.services.base.planned.rings import refuse_lost_ring, refuse_record_index, refuse_stray_groups
+from hudi_ops.services.base.planned.rings import refuse_lost_ring, refuse_misleading_rings, refuse_record_index
 from hudi_ops.services.resize.child_names import ChildNames
 from hudi_ops.services.resize.nodes import Limits, NodeChoice, choose_nodes
 from hudi_ops.services.resize.points import PointTask, SplitPoint, find_point, split_point_of
@@ -212,7 +212,7 @@ def choose(session: Session, state: TableState, request: ResizeRequest) -> Resiz
                 held[path].stuck.add(node)
         for path in {path for path, _ in unknown}:
             held[path].choose(limits)
-    _record(choice, held, beyond, passed, rule)
+    _record(choice, held, beyond, passed, rule, limits)
     names = ChildNames.of(state, choice.rings)
     for path, nodes in taken:
         bucketed = held[path]
@@ -258,7 +258,8 @@ def _bucketed(
         for one in buckets:
             choice.leave_out(LeftReason.ALONE if one in small else LeftReason.FITTING, one)
     rings = _rings(session, state, due)
-    refuse_stray_groups(state.config.name, (one.key for one in candidates if one.partition_path in rings), rings)
+    keys = [one.key for one in candidates if one.partition_path in rings]
+    refuse_misleading_rings(session.ctx.storage, session.commits, state, keys, rings)
     found = {}
     for path, ring in rings.items():
         by_id = {one.file_id: one for one in free[path]}
@@ -339,6 +340,7 @@ def _record(
     beyond: Sequence[_Group],
     passed: Sequence[_Group],
     rule: SplitPoint,
+    limits: Limits,
 ) -> None:
     """Enter the buckets that are left out into a choice, with their reasons."""
     for bucketed in held.values():
@@ -350,7 +352,9 @@ def _record(
             for one in bucketed.of(nodes):
                 choice.leave_out(reason, one)
         for one in bucketed.of(found.at_limit):
-            choice.leave_out(LeftReason.BUCKETS, one, f"{count_of(count, 'bucket')}, {one.bytes_in:,} bytes")
+            option = "--buckets-max" if one.bytes_in > limits.split_bytes else "--buckets-min"
+            changed = f"`hudi-ops alter TABLE {option} N` changes the limit"
+            choice.leave_out(LeftReason.BUCKETS, one, f"{count_of(count, 'bucket')}, {one.bytes_in:,} bytes; {changed}")
         why = "no key, or all keys have one hash" if rule.reads_keys else "its range has one hash"
         for one in bucketed.of(sorted(bucketed.stuck)):
             choice.leave_out(LeftReason.ONE_HASH, one, why)

@@ -46,7 +46,7 @@ from hudi_ops.timeline.state import TableState
 ResizeRun = Run[ReplacePlan, PlanInputs, ResizeTask, RewrittenGroup]
 
 RATES = Rates(0.02, read_bytes_per_s=15_000_000)
-"""Of buckets that are read, hashed and encoded, with the fixed cost of each file that is opened or written."""
+"""Speed of reading, hashing and encoding; fixed cost of a file that is opened or written."""
 
 
 class Resize(ReplaceService[ResizeRequest, ResizeChoice, PlanInputs, ResizeTask, ResizeResult]):

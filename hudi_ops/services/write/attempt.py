@@ -12,7 +12,7 @@ from hudi_ops.concurrency.attempt import Attempt, begin
 from hudi_ops.concurrency.early_conflicts import ConflictWatch
 from hudi_ops.concurrency.lease.monitor import LeaseMonitor
 from hudi_ops.config.table import TableConfig
-from hudi_ops.errors import NOTHING_LANDED
+from hudi_ops.errors import NOTHING_LANDED, HudiOpsError
 from hudi_ops.services.metadata_table.compact import after_write
 from hudi_ops.services.write.operations import WriteOperation
 from hudi_ops.timeline.content.footprint import Footprint
@@ -29,6 +29,7 @@ class Running:
         monitor: renews the lease; checked between steps of long work.
         written: paths of the data files that were written, for an undo.
         markers: paths of all its markers, if no other process can have put any; None: they are listed.
+        is_refused: an error ended it before its first data file.
     """
 
     attempt: Attempt
@@ -36,6 +37,20 @@ class Running:
     monitor: LeaseMonitor
     written: list[str] = field(default_factory=list)
     markers: Sequence[str] | None = None
+    is_refused: bool = False
+
+    @contextmanager
+    def before_files(self) -> Iterator[None]:
+        """Have the attempt undone after any error of the block, which puts no data file.
+
+        Raises:
+            HudiOpsError: that of the block.
+        """
+        try:
+            yield
+        except HudiOpsError:
+            self.is_refused = True
+            raise
 
 
 def begin_watched(
@@ -68,11 +83,15 @@ def write_attempt(
 ) -> Iterator[Running]:
     """Take an instant for an operation, and yield the attempt with its lease kept.
 
-    The block completes the instant. An error of `NOTHING_LANDED` undoes the attempt. After any other error it may be visible, and
-    `recover` decides. `start` is a state that was read a moment ago; `check` runs before the block and raises if the attempt cannot
-    go on.
+    The block completes the instant. An error of `NOTHING_LANDED` undoes the attempt, and so does any error within
+    `Running.before_files`. After another error it may be visible, and `recover` decides. `start` is a state that was read a moment
+    ago; `check` runs before the block and raises if the attempt cannot go on.
+
+    Raises:
+        HudiOpsError: that of the block.
     """
     attempt, watch = begin_watched(session, config, operation, intent, start)
+    running = None
     written: list[str] = []
     try:
         check(attempt)
@@ -82,6 +101,8 @@ def write_attempt(
             yield running
         session.release(attempt.instant, running.markers)
         after_write(session)
-    except NOTHING_LANDED as error:
+    except HudiOpsError as error:
+        if not isinstance(error, NOTHING_LANDED) and (running is None or not running.is_refused):
+            raise
         rollback_attempt(session, attempt.instant, error, written)
         raise error.at(table=config.name, instant=attempt.instant) from error

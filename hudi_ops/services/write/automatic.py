@@ -17,7 +17,8 @@ from hudi_ops.commit.session import Session
 from hudi_ops.config.requests import ArchiveRequest, CleanRequest
 from hudi_ops.config.upkeep_settings import AUTOMATIC, UpkeepSettings
 from hudi_ops.engine.local import LocalEngine
-from hudi_ops.errors import Conflict, HudiOpsError
+from hudi_ops.errors import Conflict, HudiOpsError, InvalidRequest, Unsupported
+from hudi_ops.index.ring_files import seal_rings
 from hudi_ops.services.archive.result import ArchiveResult
 from hudi_ops.services.archive.rules import stopped_by_timeline
 from hudi_ops.services.archive.run import archive
@@ -32,7 +33,8 @@ from hudi_ops.services.write.ingest import IngestResult
 from hudi_ops.services.write.remove import RemovalResult
 from hudi_ops.timeline.content.plans import CleanPlan, CleanResult, read_plan, read_result
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.log.commit_log import POINTER_KEY, automatic_of
+from hudi_ops.timeline.log.commit_log import POINTER_KEY, Log, automatic_of
+from hudi_ops.timeline.log.head import newest_log
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
@@ -61,8 +63,7 @@ def written(session: Session, attempt: Callable[[float], R]) -> R:
     result = retried(session, attempt)
     if result.instant is None:
         return result
-    behind: str = drop_if_behind(session, result.instant)
-    lines: tuple[str, ...] = (*((behind,) if behind else ()), *keep_small(session))
+    lines = tuple(line for line in (drop_if_behind(session, result.instant), *keep_small(session)) if line)
     return replace(result, automatic=lines) if lines else result
 
 
@@ -78,14 +79,16 @@ def keep_small(session: Session) -> tuple[str, ...]:
         state = session.loader.resume()
         if len(state.timeline.completed_writes) < EVERY:
             return ()  # a clean is due after ten writes, and an archive waits as long: a young table pays no call
-        recorded = recorded_services(session)
+        _seal_rings(session, state)
+        recorded = recorded_services(session, state.log)
         settings = session.upkeep.upon(recorded)
         wanted = settings.automatic(recorded)
         for name in turns:
             if name not in wanted or not _IS_DUE[name](session, state, settings):
                 continue
             session.waits[name] = EVERY
-            if not getattr(session.upkeep, name).automatic and has_foreign_write(session, state):
+            is_chosen = getattr(session.upkeep, name).automatic or name in (state.log.properties.upkeep or ())
+            if not is_chosen and has_foreign_write(session, state):
                 continue  # Apache Hudi's writers clean and archive by settings of their own
             lines.append(_tried(session, name, settings, state))
             state = session.loader.load()
@@ -96,15 +99,37 @@ def keep_small(session: Session) -> tuple[str, ...]:
     return tuple(line for line in lines if line)
 
 
-def recorded_services(session: Session) -> Mapping[str, Mapping[str, str | int]]:
-    """Return the services that the table's creation recorded as automatic, with what each keeps.
+def _seal_rings(session: Session, state: TableState) -> None:
+    """Put the `.commit` files of rings that others may archive (docs/protocol.md §27)."""
+    old = state.timeline.newest_first[EVERY:] if state.log.properties.facts.has_ring else ()
+    made = {write.time for write in old if write.kind == "replacecommit"} - session.sealed_rings
+    if made and has_foreign_write(session, state):
+        seal_rings(session.ctx.storage, made)
+    session.sealed_rings |= made
 
-    Adopted tables record none. A table that was dropped and made anew has another record.
+
+def open_log_of(session: Session) -> Log | None:
+    """Return the log of a table that this session has not read; None: it has none."""
+    try:
+        return session.loader.load().log
+    except (InvalidRequest, Unsupported):
+        return newest_log(session.ctx.storage)  # it can be adopted, but not with the caller's facts
+
+
+def recorded_services(session: Session, log: Log | None = None) -> Mapping[str, Mapping[str, str | int]]:
+    """Return the services that the table records as automatic, with what each keeps.
+
+    Adopted tables record none before `alter`. A table that was dropped and made anew has another record.
+
+    Args:
+        session: of the table.
+        log: as it is now; None: it is read.
     """
-    log = session.loader.known_log
-    table_id = log.table_id if log is not None else ""
-    if session.automatic is None or session.automatic[0] != table_id:
-        session.automatic = table_id, automatic_of(session.ctx.storage)
+    storage = session.ctx.storage
+    log = log or session.loader.known_log or open_log_of(session)
+    found = (log.table_id, log.properties_slot) if log is not None else ("", -1)
+    if session.automatic is None or session.automatic[0] != found:
+        session.automatic = found, automatic_of(storage, log)
     return session.automatic[1]
 
 
@@ -173,7 +198,7 @@ def _clean(session: Session, settings: UpkeepSettings, state: TableState) -> str
             f"no automatic clean: {left} is planned; next: `hudi-ops clean TABLE execute --instant {left}`, or rollback"
         )
     done: CleanOutcome = plan_and_execute(session, CLEAN, request, Execution(engine=LocalEngine.name))
-    said = [f"overdue plan {instant} cancelled" for instant in done.ended_first.cancelled_plans]
+    said = [f"overdue plan {instant} cancelled" for instant in done.ended_first.cancelled]
     if done.deleted >= FILES_MAX:
         session.waits["clean"] = 0
     if done.completion_time is not None and done.deleted:

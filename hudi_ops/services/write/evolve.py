@@ -10,6 +10,7 @@ from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_other_index, refuse_unwritable
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import HudiOpsError, InvalidRequest
+from hudi_ops.formats.arrow_types import in_microseconds
 from hudi_ops.kernels.merging.merge import Operation
 from hudi_ops.services.write.batch import Batch, roles, tag_spec
 from hudi_ops.services.write.tasks.tag import GIVEN
@@ -65,6 +66,9 @@ def columns_after(session: Session, state: TableState, batch: Batch, engine: Eng
     try:
         plain = [(where, without_meta_columns(columns)) for where, columns in sources]
         merged = merge_schemas(schema, plain, roles(state.config))
+        if state.config.version == 8:
+            held = {field.name: field for field in schema}
+            merged = pa.schema([in_microseconds(field, held.get(field.name)) for field in merged])
     except HudiOpsError as error:
         raise error.at(table=state.config.name) from error
     widened = any(merged.field(column.name).type != column.type for column in schema)

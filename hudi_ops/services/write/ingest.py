@@ -142,7 +142,8 @@ def _ingest_into(
         with write_attempt(session, state.config, operation, intent, start=start, check=refuse_moved) as running:
             attempt, check = running.attempt, running.monitor.check
             wanted = wanted_facts(session, attempt.begun, schema)
-            routes = router.routes(attempt.begun)
+            with running.before_files():
+                routes = router.routes(attempt.begun)
             tasks = _group_tasks(session, attempt, batch, schema, routes, wanted)
             replaced = replaced_by(session, attempt.begun, operation, (task.partition_path for task in tasks))
             twin = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,9 @@ from hudi_ops.commit.recover.recover import finish_unfinished, recover
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.commit.write import Write
+from hudi_ops.errors import Conflict
+from hudi_ops.index.ring_files import RingReader, all_ring_versions
+from hudi_ops.services.base.planned.rings import newest_replacers
 from hudi_ops.services.base.result import Result
 from hudi_ops.services.write.attempt import write_attempt
 from hudi_ops.services.write.operations import Replaces, WriteOperation
@@ -79,12 +82,15 @@ def preview_removal(session: Session, operation: WriteOperation, wanted: Sequenc
     return RemovalResult(state.config.name, operation.name, None, None, partitions, dry_run=True)
 
 
-def remove(session: Session, operation: WriteOperation, wanted: Sequence[str], started_s: float) -> RemovalResult:
+def remove(
+    session: Session, operation: WriteOperation, wanted: Sequence[str], started_s: float, *, is_empty: bool = False
+) -> RemovalResult:
     """Hide every file group of partitions; earlier instants still show them.
 
     Args:
         wanted: partition paths or patterns; ignored by `truncate`.
         started_s: start of the call by the monotonic clock.
+        is_empty: the partitions have no file groups; if they have some, it is a conflict.
 
     Raises:
         InvalidRequest: a name that no partition has. The table is as it was.
@@ -106,6 +112,12 @@ def remove(session: Session, operation: WriteOperation, wanted: Sequence[str], s
     with write_attempt(session, state.config, operation, operation.intent((), held)) as running:
         attempt = running.attempt
         held = _chosen(session, attempt.begun, operation, wanted)
+        if is_empty and any(held.values()):
+            raise Conflict(
+                f"partition {min(path for path, slices in held.items() if slices) or '.'} has file groups",
+                table=state.config.name, instant=attempt.instant, expected="an empty partition", found="file groups",
+                next_step="run `hudi-ops verify TABLE`, which says what to do about its hash ring",
+            )  # fmt: skip
         running.monitor.check()
         partitions = measured(session, attempt.begun, held)
         running.monitor.check()
@@ -124,15 +136,33 @@ def remove(session: Session, operation: WriteOperation, wanted: Sequence[str], s
     )
 
 
+def _with_lost_ring(
+    session: Session, state: TableState, held: Collection[str], wanted: Iterable[str] | None = None
+) -> dict[str, tuple[Slice, ...]]:
+    """Return the partitions without groups whose hash ring leads to replaced groups.
+
+    A removal renews these rings. `wanted` are the partitions to look at; None: all that have a ring.
+    """
+    if not state.log.properties.facts.has_ring:
+        return {}
+    ctx = session.ctx
+    empty = [path for path in (all_ring_versions(ctx.storage) if wanted is None else wanted) if path not in held]
+    read = RingReader.of(ctx.storage, state, session.commits).read_all(empty, ctx.local_engine)
+    rings = {path: ring for path, ring in read.items() if ring is not None}
+    return dict.fromkeys(newest_replacers(session.commits, state, (), rings), ())
+
+
 def _chosen(
     session: Session, state: TableState, operation: WriteOperation, wanted: Sequence[str]
 ) -> dict[str, tuple[Slice, ...]]:
     if operation.replaces is Replaces.PARTITIONS and (paths := plain_paths(wanted)):
         # Plain names: the rest of the table is listed only if one of them is wrong.
         held = groups_of(session, state, paths)
+        held |= _with_lost_ring(session, state, held, paths)
         if held.keys() == set(paths):
             return held
     held = groups_of(session, state)
+    held |= _with_lost_ring(session, state, held)
     if operation.replaces is Replaces.TABLE:
         return held
     return {path: held[path] for path in choose(held, wanted, state.config)}

@@ -12,7 +12,7 @@ import pyarrow.json as pajson
 
 from hudi_ops.config.columns import META_COLUMNS
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.sources.casts import first_infinite
+from hudi_ops.sources.infinities import first_infinite
 from hudi_ops.sources.runs import Run, runs_of
 from hudi_ops.sources.text.csv_quotes import HEXADECIMAL, CheckedBody, refuse_bad_quotes
 from hudi_ops.sources.text.json_maps import MapsAsLists, has_map
@@ -183,7 +183,8 @@ def _after(reader: Iterator[pa.RecordBatch], skipped: int) -> Iterator[pa.Record
 def _open_csv(body: CheckedBody, schema: pa.Schema, block_bytes: int) -> pacsv.CSVStreamingReader:
     # Empty and unquoted is null, a quoted empty string is an empty string: the only reading that loses neither.
     options = pacsv.ConvertOptions(
-        column_types={field.name: _csv_type(field) for field in schema},
+        # Meta columns are ignored: of a type that their first values show, a later one might not be.
+        column_types=dict.fromkeys(META_COLUMNS, pa.binary()) | {field.name: _csv_type(field) for field in schema},
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
         null_values=[""],

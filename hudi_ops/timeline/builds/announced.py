@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from hudi_ops.config.table import METADATA_PARTITIONS_INFLIGHT
 from hudi_ops.storage.protocol import Storage
@@ -30,6 +30,20 @@ def announcement_of(storage: Storage, log: Log, name: str) -> Properties | None:
         if name in entry.adds or name in entry.drops or METADATA_PARTITIONS_INFLIGHT in entry.remove:
             return None
     return None
+
+
+def built_indexes(storage: Storage, log: Log, names: Collection[str]) -> dict[str, Properties]:
+    """Return the indexes that this library built and did not drop, with the entry of each."""
+    found, unknown = {}, set(names)
+    for entry in newest_properties(storage, log):
+        for name in sorted(unknown & {*entry.adds, *entry.announces, *entry.drops}):
+            unknown.discard(name)
+            if name not in entry.drops:
+                found[name] = entry
+        # An entry that removes settings drops the whole metadata table.
+        if not unknown or entry.remove:
+            break
+    return found
 
 
 def announced_plan(storage: Storage, log: Log, names: Iterable[str]) -> Properties | None:

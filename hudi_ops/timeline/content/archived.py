@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -115,15 +118,17 @@ def archived_writes(
 ) -> Iterator[tuple[ArchivedInstant, CommitMetadata]]:
     """Yield the archived writes of these request times, each with its commit metadata.
 
+    Each history file that may hold some of them is read once, `WRITES_AT_ONCE` rows at a time.
+
     Raises:
         Corrupt: the history, or an instant in it, cannot be read.
         Unavailable: the history is rewritten faster than it can be read.
     """
     ordered = sorted(times)
-    for start in range(0, len(ordered), WRITES_AT_ONCE):
-        some = frozenset(ordered[start : start + WRITES_AT_ONCE])
-        for one in load_history(storage, config, with_content=True, only=some, actions=WRITE_ACTIONS).instants:
-            yield one, CommitMetadata.from_bytes(one.metadata or b"", f"archived {one.action} {one.time}")
+    if config.layout == 1 or not ordered:
+        return
+    for one in _instants(storage, config.history_folder, partial(_stream_part, storage, ordered)):
+        yield one, CommitMetadata.from_bytes(one.metadata or b"", f"archived {one.action} {one.time}")
 
 
 @dataclass
@@ -161,13 +166,32 @@ def _requested_at(times: frozenset[str]) -> pc.Expression:
 def _read_history(
     storage: Storage, folder: str, wanted: pc.Expression | None, *, with_content: bool
 ) -> tuple[ArchivedInstant, ...]:
+    read = partial(read_part, storage, wanted=wanted, with_content=with_content)
+    return tuple(sorted(_instants(storage, folder, read), key=lambda one: (one.time, one.action)))
+
+
+def _instants(
+    storage: Storage, folder: str, read: Callable[[str], Iterable[ArchivedInstant]]
+) -> Iterator[ArchivedInstant]:
+    """Yield what `read` returns of each history file, each instant once.
+
+    A batch may be written twice when archiving was cut short between file and manifest.
+
+    Raises:
+        Corrupt: the manifest, or a file that it names, is missing or cannot be read.
+        Unavailable: the history is rewritten faster than it can be read.
+    """
+    seen: set[tuple[str, str]] = set()
     for _ in range(READS_MAX):
         manifest = newest_manifest(storage, folder)
         if manifest is None:
-            return ()
+            return
         try:
-            named = manifest_parts(storage, manifest)
-            parts = [read_part(storage, f"{folder}/{part.name}", wanted, with_content=with_content) for part in named]
+            for part in manifest_parts(storage, manifest):
+                for one in read(f"{folder}/{part.name}"):
+                    if (one.time, one.action) not in seen:
+                        seen.add((one.time, one.action))
+                        yield one
         except NotFound:
             # Merging levels deletes files of older manifests; the version file then points to a newer one.
             if newest_manifest(storage, folder) == manifest:
@@ -177,9 +201,7 @@ def _read_history(
                     next_step="restore the history folder from a copy of the table",
                 ) from None
             continue
-        # A batch may be written twice when archiving was cut short between file and manifest.
-        found = {(instant.time, instant.action): instant for part in parts for instant in part}
-        return tuple(found[key] for key in sorted(found))
+        return
     raise Unavailable("the archived timeline keeps changing while it is read", table=storage.uri)
 
 
@@ -234,14 +256,48 @@ def read_part(
         Corrupt: the file is no history file.
     """
     columns = [*_COLUMNS, *(_CONTENT if with_content else ())]
-    try:
+    with _named_corrupt(path):
         rows = pq.read_table(storage.open_input(path), columns=columns, filters=wanted)
+    return _instants_of(rows, columns, path)
+
+
+def _stream_part(storage: Storage, times: Sequence[str], path: str) -> Iterator[ArchivedInstant]:
+    """Yield the writes of these ascending request times in a history file."""
+    columns = [*_COLUMNS, "metadata"]
+    wanted = _requested_at(frozenset(times)) & pc.field("action").isin(sorted(WRITE_ACTIONS))
+    with _named_corrupt(path):
+        file = pq.ParquetFile(storage.open_input(path), pre_buffer=False)
+        groups = [number for number in range(file.num_row_groups) if _may_hold(file.metadata.row_group(number), times)]
+        for batch in file.iter_batches(WRITES_AT_ONCE, row_groups=groups, columns=columns) if groups else ():
+            yield from _instants_of(pa.Table.from_batches([batch]).filter(wanted), columns, path)
+
+
+def _may_hold(group: pq.RowGroupMetaData, times: Sequence[str]) -> bool:
+    columns = (group.column(at) for at in range(group.num_columns))
+    stats = next((one.statistics for one in columns if one.path_in_schema == _COLUMNS[0]), None)
+    if stats is None or not stats.has_min_max or not isinstance(stats.min, str):
+        return True
+    return bisect_left(times, stats.min) < bisect_right(times, stats.max)
+
+
+@contextmanager
+def _named_corrupt(path: str) -> Iterator[None]:
+    """Name the history file in errors of its reader.
+
+    Raises:
+        Corrupt: the reader failed.
+    """
+    try:
+        yield
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, UnicodeDecodeError) as error:
         raise Corrupt(
             f"{path} cannot be read: {error}",
             expected="a Parquet file of archived instants",
             next_step="restore it from a copy of the table",
         ) from error
+
+
+def _instants_of(rows: pa.Table, columns: Sequence[str], path: str) -> list[ArchivedInstant]:
     missing = [name for name in columns if name not in rows.column_names]
     if missing:
         raise Corrupt(

@@ -93,6 +93,11 @@ class CommitMetadata:
         return self.compacted or self.operation in {"COMPACT", "LOG_COMPACT"}
 
     @property
+    def replaced_groups(self) -> frozenset[tuple[str, str]]:
+        """Return (partition path, file id) of the groups that it hides."""
+        return frozenset((partition, file_id) for partition, ids in (self.replaced or {}).items() for file_id in ids)
+
+    @property
     def made_groups(self) -> frozenset[tuple[str, str]] | None:
         """Return (partition path, file id) of the groups that a resize of ours made, or None.
 

@@ -152,9 +152,7 @@ def footprint_of(metadata: CommitMetadata, instant: str = "", *, sources: frozen
     twice = {stat.path for stat in metadata.stats if instant and is_child_log(stat, instant)}
     groups = {(stat.partition_path, stat.file_id[:BUCKET_DIGITS]) for stat in metadata.stats if stat.path not in twice}
     children = {(stat.partition_path, stat.file_id[:BUCKET_DIGITS]) for stat in metadata.stats if stat.path in twice}
-    groups |= {
-        (partition, file_id[:BUCKET_DIGITS]) for partition, ids in (metadata.replaced or {}).items() for file_id in ids
-    }
+    groups |= {(partition, file_id[:BUCKET_DIGITS]) for partition, file_id in metadata.replaced_groups}
     adds = frozenset(stat.partition_path for stat in metadata.stats if _adds_keys(stat))
     if metadata.operation in _REARRANGING:
         adds = frozenset()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from hudi_ops.config.table import TableConfig
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
@@ -12,8 +14,18 @@ from hudi_ops.timeline.content.rollbacks import rollback_of
 _UNDOING = frozenset({"rollback", "restore"})
 
 
-def undone_by(storage: Storage, config: TableConfig, timeline: Timeline, target: str) -> str:
-    """Return action and request time of the rollback or restore of an instant, or an empty text.
+class Undo(NamedTuple):
+    """Rollback or restore that undoes an instant: its action and request time."""
+
+    action: str
+    time: str
+
+    def __str__(self) -> str:
+        return f"{self.action} {self.time}"
+
+
+def undone_by(storage: Storage, config: TableConfig, timeline: Timeline, target: str) -> Undo | None:
+    """Return the rollback or restore of an instant, or None.
 
     Raises:
         Corrupt: the plan or result of a restore, or the history, cannot be read.
@@ -21,7 +33,7 @@ def undone_by(storage: Storage, config: TableConfig, timeline: Timeline, target:
     """
     rollback = rollback_of(storage, timeline, target)
     if rollback is not None:
-        return f"rollback {rollback.time}"
+        return Undo("rollback", rollback.time)
     for instant in timeline:
         if instant.kind == "restore" and instant.time > target:
             said = (
@@ -30,12 +42,12 @@ def undone_by(storage: Storage, config: TableConfig, timeline: Timeline, target:
                 else read_plan(storage, timeline, instant)
             )
             if isinstance(said, RestorePlan) and target in said.targets:
-                return f"restore {instant.time}"
+                return Undo("restore", instant.time)
     for old in load_history(storage, config, with_content=True, actions=_UNDOING).instants:
         told = decode_result(old.action, old.metadata, f"archived {old.time}") if old.metadata else None
         if isinstance(told, RolledBack | RestorePlan) and old.time > target and target in told.targets:
-            return f"{old.action} {old.time}"
-    return ""
+            return Undo(old.action, old.time)
+    return None
 
 
 def restored_over(storage: Storage, timeline: Timeline) -> frozenset[str]:

@@ -255,11 +255,13 @@ class Log:
         return tuple((slot, one) for slot, one in self.own if isinstance(one, Complete) and self._decides(slot, one))
 
 
-def automatic_of(storage: Storage) -> Mapping[str, Mapping[str, str | int]]:
-    """Return the automatic services that the table's creation recorded, with their settings.
+def automatic_of(storage: Storage, log: Log | None) -> Mapping[str, Mapping[str, str | int]]:
+    """Return the automatic services that creation or `alter` recorded, with their settings.
 
-    Adopted tables record none.
+    Adoption records none.
     """
+    if log is not None and log.properties.upkeep is not None:
+        return log.properties.upkeep
     first = read_slot(storage, 0)
     return first.automatic if isinstance(first, Properties) else {}
 

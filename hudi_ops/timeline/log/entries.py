@@ -6,7 +6,7 @@ Source: RFC-79 (decide once), RFC-22 (order of completion); the log replaces the
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -127,6 +127,14 @@ class Void(_Entry):
     reason: str
 
 
+class CarriedFields(TypedDict):
+    """Fields of a PROPERTIES entry that the next one keeps, unless it changes them."""
+
+    facts: TableFacts
+    settings: dict[str, str]
+    upkeep: dict[str, dict[str, str | int]] | None
+
+
 class Properties(_Entry):
     """Keys of `hoodie.properties` to set and to remove.
 
@@ -146,8 +154,9 @@ class Properties(_Entry):
     `doubled_keys` counts the record keys in more than one file group, over all writes that had completed by `counted_until`; None:
     they were not counted.
 
-    `automatic` names services that writers run after commits, with their settings (`config.upkeep_settings`). Only slot 0's counts.
-    Adopted tables have none.
+    `automatic` names services that writers run after commits, with their settings (`config.upkeep_settings`), as
+    slot 0 of a created table records them. `upkeep` replaces it from this slot on; None: it was never altered. Each entry carries
+    facts, settings and `upkeep` of the one before.
     """
 
     kind: Literal["PROPERTIES"] = "PROPERTIES"
@@ -164,6 +173,11 @@ class Properties(_Entry):
     counted_until: str = ""
     settings: dict[str, str]
     automatic: dict[str, dict[str, str | int]] = {}
+    upkeep: dict[str, dict[str, str | int]] | None = None
+
+    def carried(self) -> CarriedFields:
+        """Return the fields that the next entry has unless it changes them."""
+        return CarriedFields(facts=self.facts, settings=self.settings, upkeep=self.upkeep)
 
 
 class Archive(_Entry):

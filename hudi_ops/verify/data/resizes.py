@@ -106,14 +106,14 @@ class Leftovers:
                     f"{self.subject.undone[instant]} undid {instant}, and its hash ring still counts: writers look for buckets "
                     "that do not exist",
                     committed_path(partition_path, instant),
-                    f"delete it, then {path}",
+                    "run `hudi-ops repair TABLE ring-left`",
                 )
             elif self._is_unproven(instant, versions):
                 findings.info(
                     "ring-left",
                     f"a hash ring of {instant}, which did not complete: readers and writers ignore it",
                     path,
-                    "delete it",
+                    "run `hudi-ops repair TABLE ring-left`",
                 )
 
     def _is_unproven(self, instant: str, versions: RingVersions) -> bool:

@@ -5,15 +5,18 @@ Source: docs/protocol.md §27.
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 import pyarrow as pa
 
 from hudi_ops.config.table import TableFacts
-from hudi_ops.errors import Corrupt, HudiOpsError
+from hudi_ops.errors import Corrupt, HudiOpsError, NotFound
 from hudi_ops.index.bucket_engine import ring_engine_of
 from hudi_ops.index.ring import INITIAL, Ring, parse_ring
 from hudi_ops.index.ring_files import RINGS_FOLDER, RingReader, ring_path, ring_versions, rings_made
 from hudi_ops.index.simple_bucket import bucket_of
 from hudi_ops.kernels.keys.hashing import bucket_hash_values, bucket_ids
+from hudi_ops.services.base.planned.rings import RENEW_EMPTY, RENEW_ROWS
 from hudi_ops.timeline.log.commit_log import Log
 from hudi_ops.verify.data.resizes import Leftovers
 from hudi_ops.verify.report import RESTORE, Findings
@@ -29,11 +32,12 @@ def check_rings(subject: Subject, log: Log, findings: Findings) -> dict[str, Rin
     _check_versions(subject, findings)
     reader = RingReader(subject.storage, subject.config, subject.later, subject.commits, log)
     left = Leftovers.of(subject, reader)
+    lost, replaced = _check_named(subject, findings), _replaced(subject)
     groups: dict[str, set[str]] = {}
     for slice_ in subject.slices:
         groups.setdefault(slice_.partition_path, set()).add(slice_.file_id)
     rings: dict[str, Ring] = {}
-    for path, file_ids in sorted(groups.items()):
+    for path, file_ids in sorted(({path: set[str]() for path in left.versions} | groups).items()):
         try:
             ring = reader.read(path)
         except Corrupt as error:
@@ -46,6 +50,8 @@ def check_rings(subject: Subject, log: Log, findings: Findings) -> dict[str, Rin
         except HudiOpsError as error:
             findings.info("ring-unread", error.what, path or ".", error.next_step)
             continue
+        if ring is None and not file_ids:
+            continue
         if ring is None:
             findings.error(
                 "ring-missing",
@@ -54,11 +60,16 @@ def check_rings(subject: Subject, log: Log, findings: Findings) -> dict[str, Rin
                 RESTORE,
             )
             continue
-        rings[path] = ring
         named = {ring.file_id(node) for node in range(len(ring.prefixes))}
+        if path not in lost and not replaced.isdisjoint((path, file_id) for file_id in named - file_ids):
+            _report_replaced(ring, file_ids, findings)
+            continue
+        left.check_versions(path, findings)
+        if not file_ids or ring.instant in subject.undone:
+            continue
+        rings[path] = ring
+        _report_unsealed(subject, ring, left, findings)
         strange = {file_id for file_id in file_ids - named if (path, file_id) not in left.groups}
-        if not strange:
-            left.check_versions(path, findings)
         for file_id in sorted(strange):
             findings.error(
                 "ring-group-unknown",
@@ -66,17 +77,46 @@ def check_rings(subject: Subject, log: Log, findings: Findings) -> dict[str, Rin
                 path or ".",
                 "find out which writer does not use the hash ring, and move its rows by upserts",
             )
-    _check_named(subject, findings)
     left.check_logs(findings)
     findings.looked("hash rings", len(rings))
     return rings
 
 
-def _check_named(subject: Subject, findings: Findings) -> None:
-    """Report rings of completed writes whose files are gone and which no newer ring replaces.
+def _report_replaced(ring: Ring, file_ids: Set[str], findings: Findings) -> None:
+    """Report a ring into groups that are replaced: writes to the partition are refused."""
+    (findings.error if file_ids else findings.warning)(
+        "ring-replaced",
+        f"another writer replaced file groups of the hash ring of {ring.instant} and left it: writes there are refused",
+        ring.partition_path or ".",
+        RENEW_ROWS if file_ids else RENEW_EMPTY,
+    )
 
-    An older ring names file groups that were replaced: rows written there are seen by no reader.
+
+def _report_unsealed(subject: Subject, ring: Ring, left: Leftovers, findings: Findings) -> None:
+    """Report an archived ring without a `.commit` file: Apache Hudi does not count it."""
+    is_sealed = ring.instant in {INITIAL, *left.versions[ring.partition_path].committed}
+    if not is_sealed and subject.later.find(ring.instant) is None:
+        findings.warning(
+            "ring-unsealed",
+            f"the hash ring of {ring.instant}, which was archived, has no `.commit` file: Apache Hudi would use an older ring",
+            ring_path(ring.partition_path, ring.instant),
+            "run `hudi-ops repair TABLE ring-unsealed`",
+        )
+
+
+def _replaced(subject: Subject) -> frozenset[tuple[str, str]]:
+    """Return partition path and file id of groups that writes, not resizes, replaced."""
+    return frozenset(
+        group for _, metadata in subject.writes if metadata.operation != "CLUSTER" for group in metadata.replaced_groups
+    )
+
+
+def _check_named(subject: Subject, findings: Findings) -> Set[str]:
+    """Report writes whose ring file is lost, without a newer ring; return their partitions.
+
+    An older ring names replaced groups, where no reader sees rows.
     """
+    lost = set()
     for write in subject.later.completed_writes:
         metadata = subject.commits.metadata(subject.later, write) if write.kind == "replacecommit" else None
         try:
@@ -87,6 +127,7 @@ def _check_named(subject: Subject, findings: Findings) -> None:
         for path in sorted(made):
             versions = ring_versions(subject.storage, path)
             if max(versions.rings, default="") < write.time and max(versions.committed, default="") < write.time:
+                lost.add(path)
                 findings.error(
                     "ring-missing",
                     f"{write.action} {write.time} made a hash ring of the partition, and its file is gone: an older ring names "
@@ -94,6 +135,7 @@ def _check_named(subject: Subject, findings: Findings) -> None:
                     ring_path(path, write.time),
                     RESTORE,
                 )
+    return lost
 
 
 def misplaced(keys: pa.Array, file_id: str, facts: TableFacts, ring: Ring | None) -> int:
@@ -119,5 +161,7 @@ def _check_versions(subject: Subject, findings: Findings) -> None:
             file = ring_path(path, instant)
             try:
                 parse_ring(subject.storage.get(file), file, path, instant)
+            except NotFound:
+                continue  # a clean deleted the old version meanwhile
             except Corrupt as error:
                 findings.error("ring-broken", error.what, file, RESTORE)

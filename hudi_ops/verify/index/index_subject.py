@@ -129,10 +129,22 @@ class IndexSubject:
         if not wanted:
             return ()
         template = FileStatisticsTask(self.table.storage, "", 0, self.stored_schema, wanted)
-        files = [file for slice_ in self.sampled for file in files_of(slice_)]
+        files = [file for slice_ in self.sampled for file in files_of(slice_) if not self._is_left(file)]
         tasks = [replace(template, path=file.path, size_bytes=file.size_bytes) for file in files]
         with reading_data():
             return self.table.engine.map(statistics_of_file, tasks)
+
+    def _is_left(self, file: DataFile) -> bool:
+        """Return whether a log file is a leftover of a write beside a resize.
+
+        It carries the instant of the resize, so that readers open it, although the write that put it failed. They leave its blocks
+        out, and no completed write names it, so no index knows it.
+        """
+        table = self.table
+        if not file.is_log or file.path in table.named or file.path in table.named_besides:
+            return False
+        instant = table.later.find(file.instant)
+        return instant is not None and instant.kind == "replacecommit"
 
     def live_keys(self) -> Iterable[tuple[Slice, pa.Array]]:
         """Yield the record keys of the sampled slices."""

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.config.table import IndexKind
 from hudi_ops.errors import HudiOpsError, Unsupported
-from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, is_secondary, rebuild_command
+from hudi_ops.metadata.reader.layout import has_partitioned_record_index
+from hudi_ops.metadata.records.partitions import (
+    FOLDER,
+    KEEPS_INDEXES,
+    MetadataPartition,
+    is_secondary,
+    rebuild_command,
+)
 from hudi_ops.timeline.active import Timeline, timeline_of
+from hudi_ops.timeline.builds.announced import built_indexes
+from hudi_ops.timeline.log.commit_log import Log
 from hudi_ops.timeline.names import parse_file_name
 from hudi_ops.verify.index.index_entries import check_secondary_index
 from hudi_ops.verify.index.index_files import check_files_index
@@ -53,14 +62,23 @@ def check_metadata_table(subject: Subject, findings: Findings) -> None:
             )
 
 
-def check_dropped(subject: Subject, to_build: Sequence[str], findings: Findings) -> None:
-    """Report partitions that a rebuild dropped and has not built.
+def check_dropped(subject: Subject, log: Log, findings: Findings) -> None:
+    """Report partitions that another program, or an unfinished rebuild, dropped.
 
     While the rebuild runs they are a warning, afterwards an error.
 
     Args:
-        to_build: partitions that the commit log names, to be built after they were dropped.
+        log: the commit log, which names partitions that are built, and that are to be built after they were dropped.
     """
+    to_build = log.properties.to_build
+    absent = {*MetadataPartition} - {*to_build, *subject.config.all_metadata_partitions}
+    for name in sorted(built_indexes(subject.storage, log, absent)):
+        findings.warning(
+            "index-dropped",
+            f"another program dropped {name}: its writers must set {KEEPS_INDEXES}",
+            f"{FOLDER}/{name}",
+            f"set that in all writers of Apache Hudi, then run `hudi-ops index TABLE run {name}`",
+        )
     gone = sorted(set(to_build) - set(subject.config.all_metadata_partitions))
     if not gone:
         return
@@ -83,10 +101,16 @@ def check_index(subject: Subject, index: IndexKind | None, sample: int | None, f
     if not subject.has_metadata_table or subject.config.layout == 1:
         return
     indexed = IndexSubject(subject, sample, index)
+    is_partitioned = _has_partitioned_record_index(subject)
     for name in subject.config.metadata_partitions:
         check = partial(check_secondary_index, name=name) if is_secondary(name) else _CHECKS.get(name)
+        if name == MetadataPartition.RECORD_INDEX and is_partitioned:
+            check = None
         if check is None:
-            findings.info("metadata-unread", f"hudi-ops cannot check metadata partition {name}", f"{FOLDER}/{name}")
+            kind = "partitioned " if name in _CHECKS else ""
+            findings.info(
+                "metadata-unread", f"hudi-ops cannot check metadata partition {kind}{name}", f"{FOLDER}/{name}"
+            )
             continue
         try:
             check(indexed, findings=findings)
@@ -99,6 +123,13 @@ def check_index(subject: Subject, index: IndexKind | None, sample: int | None, f
                 f"{FOLDER}/{name}",
                 rebuild_command(name),
             )
+
+
+def _has_partitioned_record_index(subject: Subject) -> bool:
+    try:
+        return has_partitioned_record_index(subject.storage, subject.config)
+    except HudiOpsError:
+        return False  # the checks of partitions report definitions that cannot be read
 
 
 def _report_unread(name: str, error: HudiOpsError, indexed: IndexSubject, findings: Findings) -> None:

@@ -27,7 +27,7 @@ def check_archiving(logged: LogSubject, upkeep: UpkeepSettings | None, findings:
     if subject.config.layout != 2:
         return
     try:
-        settings = (upkeep or UpkeepSettings()).upon(automatic_of(subject.storage))
+        settings = (upkeep or UpkeepSettings()).upon(automatic_of(subject.storage, logged.log))
         least, most = kept_by_archive(state, settings, subject.clock)
         if len(writes) <= 2 * most:
             return

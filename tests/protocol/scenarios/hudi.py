@@ -34,7 +34,7 @@ from tests.protocol.scenarios.base_files import base_file
 from tests.protocol.scenarios.listing_reader import replaced_groups, rows_in
 from tests.protocol.scenarios.worlds import Job, Rows
 
-WRITER_KEY = "scenarios.writer"
+WRITER_KEY = "hoodie.scenarios.writer"  # a key that our commits do not repeat
 """Extra metadata of its commits: which actor wrote them."""
 HEARTBEATS = ".hoodie/.heartbeat"
 EXPIRY_MS = 120_000

@@ -9,6 +9,7 @@ from hudi_ops.services.archive.result import ArchiveResult
 from hudi_ops.services.archive.run import archive
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.timeline.content.archived import ArchivedInstant, load_history
 from hudi_ops.timeline.settings.properties_file import load_config
@@ -20,6 +21,8 @@ from tests.tables import NOW_MS, by_key, made, rows, table_of
 HISTORY = ".hoodie/timeline/history"
 METADATA_HISTORY = ".hoodie/metadata/.hoodie/timeline/history"
 REQUEST = ArchiveRequest(keep_min=3, keep_max=4)
+ALL_BUT_ONE = ArchiveRequest(keep_min=1, keep_max=1)
+MODEL = {f"k{n}": n for n in range(8)}
 
 
 @cache
@@ -59,3 +62,19 @@ def known_times(storage: MemoryStorage) -> list[str]:
     """Request times of the completed writes on the timeline and in the history, each once."""
     on_timeline = {one.time for one in timeline_of(storage).completed_writes}
     return sorted(on_timeline | {one.time for one in history_of(storage)})
+
+
+def write(table: Table, value: int, key: str = "k0") -> str:
+    instant = table.ingest(rows((key, "p0", value, value, None))).instant
+    assert instant is not None
+    return instant
+
+
+def settle(storage: MemoryStorage, clock: ManualClock, value: int) -> dict[str, int]:
+    """Let writes complete that archiving can keep, and a clean after them; return the rows."""
+    table = table_of(storage, clock, "writer", metadata_compact_after=1)
+    for number in range(3):
+        write(table, value + number)
+    table.clean.run(policy="versions", retain=1)
+    write(table, value + 3)
+    return {**MODEL, "k0": value + 3}

@@ -7,10 +7,9 @@ from functools import cache
 
 import pytest
 
-from hudi_ops.commit.recover.sweep import note_path
+from hudi_ops.commit.recover.sweep import note_path, sweep_again
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.concurrency.markers import FOLDER, put_marker
-from hudi_ops.config.requests import ArchiveRequest
 from hudi_ops.services.repair.deletion import delete_unnamed
 from hudi_ops.services.repair.owners import Left
 from hudi_ops.storage.memory import MemoryStorage
@@ -19,7 +18,7 @@ from hudi_ops.testing.clock import ManualClock
 from hudi_ops.verify import verify_table
 from tests.definitions import Definition
 from tests.protocol.log_actors import timeline_of
-from tests.services.archive.archived_tables import archived, assert_whole
+from tests.services.archive.archived_tables import ALL_BUT_ONE, MODEL, archived, assert_whole, settle, write
 from tests.services.resize.hand_plans import Wanted, plan_of_nodes, run_plan
 from tests.services.resize.ringed_tables import CONSISTENT
 from tests.tables import (
@@ -32,15 +31,6 @@ from tests.tables import (
     rows,
     table_of,
 )
-
-ALL_BUT_ONE = ArchiveRequest(keep_min=1, keep_max=1)
-MODEL = {f"k{n}": n for n in range(8)}
-
-
-def write(table: Table, value: int, key: str = "k0") -> str:
-    instant = table.ingest(rows((key, "p0", value, value, None))).instant
-    assert instant is not None
-    return instant
 
 
 def resized(table: Table) -> str:
@@ -82,23 +72,13 @@ def completed(kind: str) -> tuple[MemoryStorage, ManualClock, str, str]:
     return storage, clock, instant, f"{folder}/{name[:9]}dead{name[13:36]}-0_9-9-9_{instant}.parquet"
 
 
-def settle(storage: MemoryStorage, clock: ManualClock, value: int) -> dict[str, int]:
-    """Let writes complete that archiving can keep, and a clean after them; return the rows."""
-    table = table_of(storage, clock, "writer", metadata_compact_after=1)
-    for number in range(3):
-        write(table, value + number)
-    table.clean.run(policy="versions", retain=1)
-    write(table, value + 3)
-    return {**MODEL, "k0": value + 3}
-
-
 @pytest.mark.parametrize("kind", ["ingest", "clustering", "compaction", "resize"])
 def test_a_completed_write_stays_on_the_timeline_until_the_second_look(kind: str) -> None:
     storage, clock, instant, path = completed(kind)
     put_marker(storage, instant, path, replaces=False)
     storage.put(note_path(instant, clock.now_ms() + EXPIRY_MS), b"")
     model = settle(storage, clock, 100)
-    assert "looks once more for files of tasks" in archived(storage, clock, request=ALL_BUT_ONE).stopped_by
+    assert "looks once more for late files of this write" in archived(storage, clock, request=ALL_BUT_ONE).stopped_by
     assert timeline_of(storage).start <= instant
     storage.put(path, b"PAR1")
     assert by_key(table_of(storage, clock, "reader"), listing="storage") == model
@@ -136,6 +116,21 @@ def test_the_archived_commit_tells_late_files_from_its_own(kind: str, noted: boo
     assert storage.head(path) is None
     assert storage.list(FOLDER) == []
     assert_whole(storage, clock, {**MODEL, "k0": 103})
+
+
+def test_a_second_look_at_an_archived_write_counts_the_files_that_it_looks_for() -> None:
+    """The bound of one write counts them: a write may have announced thousands."""
+    storage, clock, instant, path = completed("ingest")
+    settle(storage, clock, 100)
+    archived(storage, clock, request=ALL_BUT_ONE)
+    for number in range(3):
+        put_marker(storage, instant, path.replace("_9-9-9_", f"_{number}-9-9_"), replaces=False)
+    storage.put(path.replace("_9-9-9_", "_1-9-9_"), b"PAR1")
+    storage.put(note_path(instant, until_ms := clock.now_ms()), b"")
+    session = table_of(storage, clock, "sweeper")._session
+    assert sweep_again(session, session.loader.load(), instant, [until_ms]) == 3
+    assert storage.list(FOLDER) == []
+    assert not [info.path for info in storage.list("part=p0") if info.name.endswith(f"-9-9_{instant}.parquet")]
 
 
 @pytest.mark.parametrize("kind", ["clustering", "compaction", "resize", "listed"])

@@ -210,7 +210,7 @@ def test_an_overdue_plan_of_an_idle_table_is_cancelled() -> None:
         table = table_of(storage, clock, "cleaner")
         (row,) = table.plans()
         assert bool(row.overdue) == row.next.startswith("overdue now") == (of_process > 6)
-        assert table.clean.run(retain=1).ended_first.cancelled_plans == ((instant,) if is_overdue else ())
+        assert table.clean.run(retain=1).ended_first.cancelled == ((instant,) if is_overdue else ())
 
 
 @pytest.mark.parametrize("is_hard", [False, True])
@@ -231,5 +231,5 @@ def test_a_clean_names_the_plans_that_it_ends(is_hard: bool) -> None:
     assert foreseen.ended_first == wanted
     assert {info.path for info in table.context.storage.list()} == before
     done = table.clean.run(retain=1)
-    assert (done.ended_first, done.as_dict()["ended_first"]["cancelled_plans"]) == (wanted, (overdue,))
+    assert (done.ended_first, done.as_dict()["ended_first"]["cancelled"]) == (wanted, (overdue,))
     assert len(foreseen.planned) == done.deleted

@@ -113,7 +113,7 @@ def test_calls_do_not_grow_with_the_partitions(partitions: int) -> None:
     assert not listed(watch.under_lock), "a partition was listed under the lock"
 
 
-CALLS = 112
+CALLS = 114
 """Storage calls of planning and executing a clean of 12 files in 4 partitions: 111, with 10 partitions or 1,000."""
 
 

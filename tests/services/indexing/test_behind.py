@@ -36,7 +36,9 @@ def left_behind(storage: MemoryStorage, clock: ManualClock) -> str:
 
 def test_a_write_drops_a_metadata_table_that_is_behind(clock: ManualClock) -> None:
     storage = made(WITH_METADATA, FIRST)
-    assert load_config(storage).metadata_partitions
+    added = ("bloom_filters", "record_index", "secondary_index_by_value=value")
+    table_of(storage, clock, "builder").indexing.run(partitions=added)
+    listed = {*load_config(storage).metadata_partitions}
     writer = table_of(storage, clock, "writer")
     gap = left_behind(storage, clock)
     (line,) = writer.ingest(LATER).automatic
@@ -47,7 +49,10 @@ def test_a_write_drops_a_metadata_table_that_is_behind(clock: ManualClock) -> No
     assert verify_table(storage, deep=True, index=True, clock=clock).findings == ()
     assert merged(storage, clock) == OLD | {"k0": 100, "k1": 101}
     assert writer.ingest(UPDATE).automatic == ()
-    table_of(storage, clock, "builder").indexing.run()
+    names = line.partition("`hudi-ops index TABLE run ")[2].partition("`")[0].split()
+    assert {*added} <= {*names}
+    table_of(storage, clock, "builder").indexing.run(partitions=names)
+    assert {*load_config(storage).metadata_partitions} == listed
     assert verify_table(storage, deep=True, index=True, clock=clock).findings == ()
 
 

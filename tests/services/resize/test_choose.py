@@ -204,6 +204,9 @@ def test_the_number_of_buckets_stays_within_its_limits(
     found = chosen(opened(filled(replace(CONSISTENT, **limits), counts)), split_point="middle")
     assert len(found.groups) == expected
     assert {name: count for name, count in left(found).items() if name == LeftReason.BUCKETS} == reasons
+    (option,) = (f"--{name.replace('_', '-')}" for name in limits)
+    details = [why for _, why in found.others[LeftReason.BUCKETS]]
+    assert all(f"`hudi-ops alter TABLE {option} N` changes the limit" in why for why in details), details
 
 
 def test_the_partition_with_most_bytes_to_resize_comes_first() -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.index.ring import INITIAL
-from hudi_ops.index.ring_files import committed_path
+from hudi_ops.index.ring_files import ring_path
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
@@ -105,7 +105,7 @@ def test_a_resize_beside_writers_keeps_every_row_once(definition: Any, wanted: l
         grown = sum(1 if len(one.nodes) == 1 else 1 - len(one.nodes) for one in ours)
         assert len(after[path].prefixes) == len(before[path].prefixes) + grown
         assert (after[path].instant, after[path].seq_no) == ((instant, 1) if ours else (INITIAL, 0))
-        assert (model.storage.head(committed_path(path, instant)) is not None) == bool(ours)
+        assert (model.storage.head(ring_path(path, instant)) is not None) == bool(ours)
     named = {
         (path, file_id) for path, ring in after.items() for file_id in map(ring.file_id, range(len(ring.prefixes)))
     }

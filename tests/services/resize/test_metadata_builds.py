@@ -97,3 +97,19 @@ def test_a_part_that_a_resize_leaves_out_goes_from_the_built_partitions(world: W
     (left,) = verify_table(world.storage, deep=True, clock=world.clock).findings
     assert (left.severity, left.invariant, left.where) == ("error", "resize-log-left", lost)
     assert left.what.startswith(f"the resize {world.resize} left this bucket out")
+
+
+def test_log_file_of_a_failed_write_beside_a_resize_is_no_damage_of_an_index(world: World) -> None:
+    world.opened().indexing.run(partitions=list(EVERY))
+    table = world.opened()
+    path = child_logs(world.storage, world.resize)[0]
+    writer = table._session.loader.load().timeline.completed_writes[-1].time
+    failed = f"{int(writer) + 1:017d}"  # on no timeline: its writer failed, and was rolled back
+    name, body = f"{path.rpartition('.log.')[0]}.log.9_0-77-78", world.storage.get(path)
+    assert writer.encode() in body
+    run_plan(table, world.resize)
+    world.check()
+    world.storage.put(name, body.replace(writer.encode(), failed.encode()))
+    found = verify_table(world.storage, deep=True, index=True, clock=world.clock).findings
+    assert [str(one) for one in found if one.severity == "error"] == []
+    assert by_key(world.opened(actor="reader"), listing="storage") == world.model

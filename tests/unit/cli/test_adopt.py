@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hudi_ops.clock import SystemClock
+from hudi_ops.metadata.records.partitions import KEEPS_INDEXES
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.timeline.names import ms_of_instant, parse_file_name
@@ -47,7 +48,10 @@ def test_a_table_is_adopted_once(foreign: Callable[[bool], Path], call: Call, tr
     said = call("adopt", table, "--buckets", 2)
     assert (said.code, said.out.splitlines()) == (
         0,
-        ["trips adopted: 2 buckets by id, checked against 3 keys in 3 files; instants in UTC"],
+        [
+            "trips adopted: 2 buckets by id, checked against 3 keys in 3 files; instants in UTC",
+            f"  its writers of Apache Hudi must set {KEEPS_INDEXES}: else they drop indexes, or leave them behind",
+        ],
     )
     shown = call("show", table, "--json").json
     assert (shown["commit_log"], shown["writable"], shown["hash_fields"], shown["timezone"]) == (

@@ -169,7 +169,7 @@ def test_text_that_is_not_utf8_is_refused_at_any_depth() -> None:
         4, pa.py_buffer(np.array([0, 1, 2, 4, 5], np.int32)), pa.py_buffer(b"aa\xff\xfeb")
     )
     for kind, row in ((pa.string(), 4), (pa.date32(), 0)):
-        with pytest.raises(InvalidRequest, match=rf"row {row}: .*{'UTF-8' if row else 'date32'}"):
+        with pytest.raises(InvalidRequest, match=rf"row {row}: .*{'UTF-8' if row else 'is no date'}"):
             fit_column(pa.chunked_array([pa.array(["a", "b"]), texts]), pa.field("c", kind), "here")
     for array in (
         pa.ListArray.from_arrays([0, 2, 4], texts),
@@ -179,6 +179,22 @@ def test_text_that_is_not_utf8_is_refused_at_any_depth() -> None:
     ):
         kind = pa.string() if pa.types.is_dictionary(array.type) else array.type
         assert "UTF-8" in refusal(array, kind).what
+
+
+def test_a_decimal_beyond_its_type_is_refused_at_any_depth_and_other_rows_are_taken() -> None:
+    """Arrow's readers and kernels may leave such a value, and files of it show another one."""
+    wide = pa.array([Decimal("1234.50"), Decimal("1.50")], pa.decimal128(38, 2))
+    decimals = pa.Array.from_buffers(pa.decimal128(5, 2), 2, wide.buffers())
+    for array in (
+        decimals,
+        pa.ListArray.from_arrays([0, 1, 2], decimals),
+        pa.StructArray.from_arrays([decimals], ["x"]),
+        pa.MapArray.from_arrays([0, 1, 2], pa.array(["k"] * 2), decimals),
+    ):
+        error = refusal(array, array.type)
+        assert ("more digits than its type" in error.what, error.details["row"]) == (True, 0)
+        rest = pa.chunked_array([array.slice(1)])
+        assert fit_column(rest, pa.field("c", array.type), "here").equals(rest)
 
 
 def test_categories_of_polars_are_views() -> None:

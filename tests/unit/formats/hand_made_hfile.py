@@ -91,9 +91,11 @@ class HandMade:
         return out + (b'TRABLK"$' + varint(len(body)) + body).ljust(4092, b"\x00") + self.version
 
 
-def hand_made(rows: Sequence[tuple[bytes, bytes]], per_block: int = 2, **changes: Any) -> HandMade:
-    """A whole file of these keys and values, so many in a block."""
+def hand_made(
+    rows: Sequence[tuple[bytes, bytes]], per_block: int = 2, *, suffix: bytes = SUFFIX, **changes: Any
+) -> HandMade:
+    """A whole file of these keys and values, so many in a block; `suffix` is behind the rows of its entries."""
     groups = [rows[at : at + per_block] for at in range(0, len(rows), per_block)]
-    blocks = [b"".join(entry(*each) for each in group) for group in groups]
+    blocks = [b"".join(entry(*each, suffix=suffix) for each in group) for group in groups]
     given = {"blocks": blocks, "index_rows": [group[0][0] for group in groups], "entries": len(rows), **changes}
     return HandMade(**given)

@@ -152,9 +152,9 @@ def test_hash_fields_name_the_place_on_the_ring() -> None:
         ({"index": "simple_bucket", "lowest": 1}, InvalidRequest, "only tables with a hash ring"),
         ({"index": "bloom", "highest": 4}, InvalidRequest, "only tables with a hash ring"),
         ({"table_type": "COPY_ON_WRITE"}, Unsupported, "copy-on-write table cannot have hash rings"),
-        ({"lowest": 5}, InvalidRequest, "cannot stay between 5 and 4"),
-        ({"highest": 3}, InvalidRequest, "cannot stay between 4 and 3"),
-        ({"lowest": 0}, InvalidRequest, "cannot stay between 0 and 4"),
+        ({"lowest": 5}, InvalidRequest, "cannot stay between 5 and 32768"),
+        ({"highest": 3}, InvalidRequest, "cannot stay between 1 and 3"),
+        ({"lowest": 0}, InvalidRequest, "cannot stay between 0 and 32768"),
         ({"lowest": 6, "highest": 2}, InvalidRequest, "cannot stay between 6 and 2"),
         ({"buckets": 50_000}, InvalidRequest, "at most 46340 buckets"),
         ({"index": "extendible_bucket", "buckets": 6}, InvalidRequest, "pass 4 or 8 buckets"),
@@ -169,6 +169,6 @@ def test_contradictory_buckets_are_refused(changes: dict[str, Any], kind: type[E
         "highest": None,
         "table": "t",
     }
-    assert bucket_limits(**given) == (4, 4)
+    assert bucket_limits(**given) == (1, 32_768)
     with pytest.raises(kind, match=said):
         bucket_limits(**given | changes)

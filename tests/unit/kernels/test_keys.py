@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -154,19 +155,37 @@ def test_folders_longer_than_a_disk_holds_are_refused(value: str, encode: bool) 
     assert caught.value.found == f"{2 + lengths[encode]} bytes"
 
 
-PIECES = st.lists(st.sampled_from(["a", ",", ":", ",l:", ",m:", "__empty__", "__null__"]), max_size=3).map("".join)
+NAMES = st.lists(st.text("ab,:", min_size=1, max_size=4), min_size=2, max_size=3, unique=True)
+PLAIN_NAMES = st.lists(st.text("ab_", min_size=1, max_size=3), min_size=2, max_size=3, unique=True)
+Keys = tuple[list[str], list[tuple[str, ...]]]
 
 
-@given(st.lists(st.tuples(PIECES, PIECES, PIECES), min_size=2, max_size=8, unique=True))
-@example([("a,l:a", "a", "a"), ("a", "a,l:a", "a")])
-@example([("a", "__empty__", "a"), ("a", "", "a")])
+@st.composite
+def keyed_rows(draw: st.DrawFn) -> Keys:
+    """Names of key fields, and different rows of values that are made of them."""
+    names = draw(st.one_of(PLAIN_NAMES, NAMES))
+    pieces = ["a", ",", ":", "__empty__", "__null__", *names, *(f",{name}:" for name in names)]
+    values = st.lists(st.sampled_from(pieces), max_size=3).map("".join)
+    return names, draw(st.lists(st.tuples(*[values] * len(names)), min_size=2, max_size=8, unique=True))
+
+
+@given(keyed_rows())
+@example((["k", "l", "m"], [("a,l:a", "a", "a"), ("a", "a,l:a", "a")]))
+@example((["k", "l", "m"], [("a", "__empty__", "a"), ("a", "", "a")]))
+@example((["a", "b:,b"], [("a,b:", "a"), ("a", ",b:a")]))
 @settings(max_examples=examples(400, 5_000), deadline=None)
-def test_keys_of_different_rows_differ_or_one_row_is_refused(rows: list[tuple[str, str, str]]) -> None:
-    data = pa.table(dict(zip("klm", zip(*rows, strict=True), strict=True)))
+def test_keys_of_different_rows_differ_or_one_row_is_refused(drawn: Keys) -> None:
+    names, rows = drawn
+    data = pa.table(dict(zip(names, zip(*rows, strict=True), strict=True)))
     try:
-        keys = record_keys(data, KeySpec(("k", "l", "m"), True), refuse_ambiguous=True).to_pylist()
+        keys = record_keys(data, KeySpec(tuple(names), True), refuse_ambiguous=True).to_pylist()
     except InvalidRequest as refused:
-        value = data[refused.details["field"]][refused.details["row"]].as_py()
-        assert value in {"", "__empty__", "__null__"} or ",l:" in value or ",m:" in value
+        field = refused.details["field"]
+        if "row" in refused.details:
+            value = data[field][refused.details["row"]].as_py()
+            following = dict(pairwise(names)).get(field)
+            assert value in {"", "__empty__", "__null__"} or f",{following}:" in value
+        else:
+            assert "," in field or ":" in field
     else:
         assert len(set(keys)) == len(rows)

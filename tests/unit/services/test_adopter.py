@@ -13,7 +13,7 @@ from hudi_ops import Table
 from hudi_ops.clock import SystemClock
 from hudi_ops.config.table import IndexKind, TableConfig
 from hudi_ops.errors import Corrupt, HudiOpsError, InvalidRequest, Unsupported
-from hudi_ops.index.ring import INITIAL
+from hudi_ops.index.ring import INITIAL, RING_MOST
 from hudi_ops.index.ring_files import ring_path
 from hudi_ops.services.create.adoption import AdoptionOptions
 from hudi_ops.storage.memory import MemoryStorage
@@ -220,7 +220,7 @@ def test_a_table_with_hash_rings_tells_its_index_and_buckets(name: str, hudi_fix
     adoption = opened(storage, AdoptionOptions(timezone="UTC")).adopt()
     assert (adoption.index, adoption.buckets, adoption.checked_keys) == ("consistent_bucket", 2, 205)
     facts = read_slot(storage, 0).facts  # type: ignore[union-attr]
-    assert facts.buckets_min == 1 if name == RINGED[0] else facts.buckets_min == 2
+    assert (facts.buckets_min, facts.buckets_max) == (1, RING_MOST)
     stated = AdoptionOptions(index="simple_bucket", bucket_engine="consistent", buckets=2)
     assert not opened(storage, stated).adopt().adopted
     with pytest.raises(InvalidRequest, match="says index consistent_bucket, the call says extendible_bucket"):
@@ -259,7 +259,7 @@ def test_a_write_beside_a_pending_resize_is_put_into_its_new_buckets_too(
         (AdoptionOptions(index="bloom"), InvalidRequest, "its index is not bloom"),
         (AdoptionOptions(bucket_engine="simple"), InvalidRequest, "its index is not simple_bucket"),
         (AdoptionOptions(hash_fields=("p",)), InvalidRequest, "hash field p is not a field of the record key"),
-        (AdoptionOptions(buckets=2, buckets_min=3), InvalidRequest, "cannot stay between 3 and 2"),
+        (AdoptionOptions(buckets=2, buckets_min=3), InvalidRequest, "cannot stay between 3 and "),
         (AdoptionOptions(bucket_engine="extendible", buckets=3), InvalidRequest, "cannot begin with 3 buckets"),
     ],
     ids=str,

@@ -28,7 +28,6 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import FileInfo
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.timeline.log.reserve import CLOCK_AHEAD_MS_MAX
 from hudi_ops.timeline.names import instant_of_ms
 from hudi_ops.verify import verify_table
 from tests.protocol.foreign_table import make_foreign
@@ -121,7 +120,6 @@ def test_a_clock_that_is_let_in_makes_no_other_writer_wait(root: Path, ahead_s: 
 
 
 def test_every_other_limit_is_above_the_tolerance() -> None:
-    assert 2 * TOLERANCE_MS <= CLOCK_AHEAD_MS_MAX, "one clock ahead of the storage and one behind it"
     assert 1_000 * BEAT_INTERVAL_S + TOLERANCE_MS < 1_000 * GAP_S_MAX < EXPIRY_MS
     assert TOLERANCE_MS < TEMP_AGE_MS
 

@@ -26,6 +26,7 @@ FEATURES = [
     ({"hoodie.table.metadata.partitions": "files,expr_index_value"}, "expr_index_value"),
     ({"hoodie.table.metadata.partitions.inflight": "expr_index_ts"}, "expr_index_ts"),
     ({"hoodie.table.recordkey.fields": ""}, "no record key"),
+    ({"hoodie.table.recordkey.fields": "id,t:s"}, "colon in its name"),
     ({"hoodie.table.cdc.enabled": "true"}, "logs changes"),
     ({"hoodie.bootstrap.base.path": "/data/old"}, "bootstrapped"),
     ({"hoodie.table.multiple.base.file.formats.enable": "true"}, "several formats"),

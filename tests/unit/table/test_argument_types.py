@@ -11,6 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hudi_ops.config.requests import IngestRequest
+from hudi_ops.config.tables_file import TableDeclaration, TableLocation, locate_table
+from hudi_ops.config.zookeeper_settings import ZooKeeperSettings
+from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.table.table import Table
 
@@ -80,11 +84,36 @@ def test_every_parameter_of_the_public_methods_is_checked(table: Table) -> None:
 
 
 def test_iterables_and_numbers_of_other_libraries_are_taken(table: Table, tmp_path: Path) -> None:
-    import numpy as np
-
     assert table.read({"id": 1, "n": 2}.keys(), limit=np.int64(5)).column_names == ["id", "n"]
+    assert table.read(meta_columns=np.bool_(False)).num_columns == 2
     assert table.indexing.costs("files")
 
 
-def test_numbers_and_booleans_of_numpy_are_taken(table: Table) -> None:
-    assert table.read(limit=np.int64(1), meta_columns=np.bool_(False)).num_columns == 2
+def test_paths_may_be_path_objects(tmp_path: Path) -> None:
+    (landing := tmp_path / "landing").mkdir()
+    (file := landing / "a.csv").write_text("id,n\na,1\n")
+    made = Table.create(
+        tmp_path / "p",
+        name="p",
+        record_key="id",
+        partition_by=["n"],
+        schema=file,
+        engine=LocalEngine(memory_bytes=0, spill_folder=tmp_path),
+    )
+    assert [info.name for info in made.preview_folder(landing).files] == ["a.csv"]
+    assert made.ingest_folder(landing).files == 1
+    file.write_text("id,n\na,1\nb,2\n")
+    for again in (Path("a.csv"), [Path("a.csv")]):
+        assert made.preview_folder(landing, retake=again).retaken == {"a.csv"}
+    assert made.ingest_files(IngestRequest(source=landing, retake=[Path("a.csv")])).inserted == 1
+    assert made.clean.explain(files=[Path("n=1")]) is not None
+    assert made.delete_partition(Path("n=1")).instant
+    assert made.delete_partition([Path("n=2")]).instant
+    located = locate_table(tmp_path / "p")
+    assert (located.name, located.path) == ("p", str(tmp_path / "p"))
+    assert TableDeclaration(path=landing, source=landing, record_key=["id"]).source == str(landing)
+    assert TableLocation(name="p", path=landing, lock=None, declaration=None).path == str(landing)
+    assert ZooKeeperSettings(tls=True, tls_ca=file).tls_ca == str(file)
+    for wrong in (5, b"landing"):
+        with pytest.raises(InvalidRequest, match="folder cannot be"):
+            made.ingest_folder(wrong)  # type: ignore[arg-type]

@@ -11,8 +11,11 @@ import pytest
 
 from hudi_ops.errors import Corrupt
 from hudi_ops.storage.open import open_storage
-from hudi_ops.timeline.content.archived import load_history
+from hudi_ops.testing.faults import FaultyStorage
+from hudi_ops.timeline.content import archived
+from hudi_ops.timeline.content.archived import ArchivedInstant, archived_writes, load_history
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
+from hudi_ops.timeline.content.history_parts import encode_part, part_name
 from hudi_ops.timeline.settings.properties_file import load_config
 
 NAME = "v9_cow_clean_savepoint_rollback_archive"
@@ -87,3 +90,24 @@ def test_broken_history_is_an_error_that_names_the_file(table, file, body):
     path.write_bytes(body)
     with pytest.raises(Corrupt, match=path.name):
         history(table)
+
+
+def test_writes_of_many_times_are_read_with_one_look_at_each_file(table, monkeypatch):
+    """Not one for each batch of times: the files of a long history are large."""
+    monkeypatch.setattr(archived, "WRITES_AT_ONCE", 2)
+    inner = open_storage(str(table))
+    config = load_config(inner)
+    times = [f"201901010000{number:05d}" for number in range(9)]
+    for some in (times[:4], times[4:], times[3:5]):  # the last one holds two instants a second time
+        body = encode_part([ArchivedInstant(time, f"{time[:-1]}9", "commit", b"", None) for time in some])
+        inner.put(f"{HISTORY}/{part_name(some, 0)}", body)
+    names = [file.name for file in (table / HISTORY).glob("*.parquet")]
+    (table / HISTORY / "manifest_1").write_text(json.dumps({"files": [{"fileName": name} for name in names]}))
+    storage = FaultyStorage(inner)
+    wanted = [*times[1:8], "20190101000099999"]
+    assert sorted(one.time for one, _ in archived_writes(storage, config, wanted)) == times[1:8]
+    looks = [point for point in storage.history if ".parquet" in point]
+    assert len(looks) == len(names) == 4
+    known = [one.time for one in history(table, with_content=True).instants if one.action == "commit"]
+    assert [one.time for one, _ in archived_writes(storage, config, known[-1:])] == known[-1:]
+    assert list(archived_writes(storage, config, [])) == []

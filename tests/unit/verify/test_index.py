@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.config.requests import IndexRequest
+from hudi_ops.config.table import METADATA_PARTITIONS
 from hudi_ops.errors import Cancelled
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.formats.hfile.reader import write_hfile
@@ -27,8 +28,19 @@ from hudi_ops.testing.clock import ManualClock
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.verify import Finding, verify_table
+from tests.protocol.foreign_table import set_properties
 from tests.protocol.metadata_table import make_table, table_of
-from tests.tables import DEFINITION, MERGE_ON_READ, START_MS, rows
+from tests.tables import (
+    BY_HAND,
+    DEFINITION,
+    MERGE_ON_READ,
+    NOW_MS,
+    START_MS,
+    WITH_METADATA,
+    made,
+    rows,
+    table_of as of_tables,
+)
 from tests.unit.verify.breaking import edit_properties
 
 CLOCK = ManualClock(START_MS + 60_000)
@@ -287,3 +299,14 @@ def test_a_rebuild_that_dropped_and_did_not_build_is_named_and_one_that_runs_is_
     assert verify_table(table, clock=CLOCK).ok
     build_indexes(table_of(table, CLOCK, "third")._session)
     assert found(table) == []
+
+
+def test_an_index_that_another_program_dropped_is_reported_with_the_setting_that_keeps_it() -> None:
+    storage = made(WITH_METADATA, rows(("a", "p", 1, 1, None)))
+    table = of_tables(storage, ManualClock(NOW_MS, tick_ms=1), "w", upkeep=BY_HAND)
+    table.indexing.run(partitions=("bloom_filters",))
+    assert table.verify().findings == ()
+    set_properties(storage, {METADATA_PARTITIONS: "column_stats,files,partition_stats"})
+    (found,) = (each for each in table.verify().findings if each.invariant == "index-dropped")
+    assert "hoodie.metadata.auto.delete.partitions=false" in found.what
+    assert "bloom_filters" in found.what

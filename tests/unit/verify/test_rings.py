@@ -47,6 +47,28 @@ def test_a_damaged_ring_is_reported_once(storage: MemoryStorage, damage: Callabl
     assert [(one.severity, one.invariant, one.where) for one in findings] == [("error", "ring-broken", PATH)]
 
 
+def test_ring_into_replaced_groups_is_reported(storage: MemoryStorage) -> None:
+    table = table_of(storage, ManualClock(NOW_MS + 60_000, tick_ms=1), "writer", upkeep=BY_HAND)
+    done = table.delete_partition("part=p0")
+    path = next(info.path for info in storage.list(".hoodie/timeline") if info.name.startswith(f"{done.instant}_"))
+    storage.put(path, storage.get(path).replace(b"hudi_ops.rings", b"another.writer"))  # as Apache Hudi completes one
+    storage.delete(ring_path("part=p0", str(done.instant)))
+    assert ("warning", "ring-replaced") in found(storage)
+
+
+def test_an_archived_ring_without_its_commit_file_is_reported(storage: MemoryStorage) -> None:
+    table = table_of(storage, ManualClock(NOW_MS + 60_000, tick_ms=1), "writer", upkeep=BY_HAND)
+    removed = str(table.delete_partition("part=p0").instant)
+    for value in range(5):
+        table.ingest(rows(("z", "p1", value, 100 + value, None)))
+    table.clean.run(retain=1)
+    table.archive.run(keep_min=2, keep_max=3)
+    table.ingest(rows(("a", "p0", 1, 200, None)))
+    assert found(storage) == set()
+    storage.delete(committed_path("part=p0", removed))
+    assert found(storage) == {("warning", "ring-unsealed")}
+
+
 def test_a_missing_ring_is_reported(storage: MemoryStorage) -> None:
     storage.delete(PATH)
     assert found(storage) == {("error", "ring-missing")}

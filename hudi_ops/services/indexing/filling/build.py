@@ -337,10 +337,9 @@ def announce(build: Build) -> None:
             plan=build.attempt.instant,
             built_at=build.instant,
             to_build=tuple(dropped_before(state)),
-            facts=state.log.properties.facts,
+            **state.log.properties.carried(),
             doubled_keys=build.doubled_keys,
             counted_until=counted_until(build.seen.state.timeline) if build.doubled_keys is not None else "",
-            settings=state.log.properties.settings,
         )
 
     session.decide(prepare, "announce new partitions of the metadata table")

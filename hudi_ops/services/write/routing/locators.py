@@ -8,13 +8,16 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hudi_ops.commit.complete import is_shared_table
 from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.foreign.foreign_writers import newest_foreign_completion
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import Conflict, Unsupported
 from hudi_ops.files.slice.slice_scan import SliceTask
 from hudi_ops.index.base_keys import BaseFileLocator, KeyedGroup
 from hudi_ops.index.locator import GroupName, Locator
 from hudi_ops.index.record_lookup import RecordIndexLocator, RecordLookup
+from hudi_ops.metadata.reader.layout import refuse_partitioned_record_index
 from hudi_ops.metadata.reader.table import MetadataTable
 from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, rebuild_command
 from hudi_ops.metadata.records.record_index import decoded_locations
@@ -48,12 +51,16 @@ def locator_of(
     if state.log.properties.facts.index == "record_index":
         return RecordIndexLocator(_of_visible(session, state, slices, record_lookup_of(session, state)))
     groups = []
+    # Flink and the Java client put new keys into log files, and begin groups with them; Spark and we put them into base files.
+    foreign = newest_foreign_completion(session.commits, state)
+    is_shared = any(slice_.logs for slice_ in slices) and is_shared_table(
+        session, state, foreign, session.newest_extra(state)
+    )
     for slice_ in slices:
-        if slice_.base is None:
-            continue  # with these indexes no group begins with a log file
         merged = SliceTask.of(session.ctx.storage, slice_, *merging_of(state, schema)) if slice_.logs else None
         name = GroupName(*slice_.key)
-        groups.append(KeyedGroup(session.ctx.storage, name, slice_.base.path, merged, _may_hold_more(state, slice_)))
+        base = slice_.base.path if slice_.base is not None else None
+        groups.append(KeyedGroup(session.ctx.storage, name, base, merged, is_shared or _may_hold_more(state, slice_)))
     return BaseFileLocator(engine, groups)
 
 
@@ -69,6 +76,7 @@ def record_lookup_of(session: Session, state: TableState) -> RecordLookup:
     def with_index(opened: MetadataTable | None) -> MetadataTable:
         if opened is not None and opened.holds(_RECORD_INDEX):
             return opened
+        refuse_partitioned_record_index(session.ctx.storage, state.config)
         raise Unsupported(
             "the record index, which locates the rows of this table, cannot be read",
             table=state.config.name,

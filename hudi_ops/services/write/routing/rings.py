@@ -29,9 +29,9 @@ from hudi_ops.index.ring_files import RingReader, put_initial
 from hudi_ops.kernels.merging.split import split_groups, split_rows
 from hudi_ops.services.base.planned.rings import (
     refuse_lost_ring,
+    refuse_misleading_rings,
     refuse_older_rings,
     refuse_record_index,
-    refuse_stray_groups,
 )
 from hudi_ops.services.base.slices import live_slices
 from hudi_ops.services.write.operations import Replaces, WriteOperation
@@ -225,9 +225,9 @@ def live_nodes(session: Session, state: TableState, rings: Mapping[str, Ring | N
     filled = {path for path, _ in live}
     for path in sorted(filled - known.keys()):
         refuse_lost_ring(state.config.name, path)
-    refuse_stray_groups(state.config.name, live, known)
     bare = {path: ring.instant if ring is not None else "" for path, ring in rings.items() if path not in filled}
     refuse_older_rings(session.commits, state, bare)
+    refuse_misleading_rings(session.ctx.storage, session.commits, state, live, known)
     return live
 
 

@@ -180,7 +180,12 @@ def _heads(task: BucketTask, incoming: pa.Table, reader: BaseFileReader | None) 
     # Nearly every upsert rewrites its bucket: one pass over the file, instead of one over its keys and one over the rest.
     names = [name for name in task.stored.names if name != FILE_NAME]
     by = [task.ordering] if task.ordering is not None and task.ordering in incoming.column_names else []
-    return keyed(task, decode_columns(reader.read(names), [*keys, *by]))
+    heads = decode_columns(reader.read(names), [*keys, *by])
+    for name in by:  # compared with incoming values: in the table's present type, as they are
+        if name in heads.column_names:
+            field = pa.schema([task.schema.field(name)])
+            heads = heads.set_column(heads.schema.get_field_index(name), name, conform(heads, field, reader.path)[name])
+    return keyed(task, heads)
 
 
 def keyed(task: BucketTask, rows: pa.Table) -> pa.Table:
