@@ -32,6 +32,7 @@ FIXTURES = {
     "make_azure": "needs Azurite",
     "azure_endpoint": "needs Azurite",
     "spark": "starts Spark",
+    "spark_engine": "starts Spark",
 }
 """Fixture -> why quick leaves tests out that ask for it, unless they are marked `quick`."""
 

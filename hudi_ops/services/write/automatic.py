@@ -105,10 +105,10 @@ def _seal_rings(session: Session, state: TableState) -> None:
     made = {write.time for write in old if write.kind == "replacecommit"} - session.sealed_rings
     if made and has_foreign_write(session, state):
         seal_rings(session.ctx.storage, made)
-    session.sealed_rings |= made
+        session.sealed_rings |= made
 
 
-def open_log_of(session: Session) -> Log | None:
+def _log_of_table(session: Session) -> Log | None:
     """Return the log of a table that this session has not read; None: it has none."""
     try:
         return session.loader.load().log
@@ -126,7 +126,7 @@ def recorded_services(session: Session, log: Log | None = None) -> Mapping[str, 
         log: as it is now; None: it is read.
     """
     storage = session.ctx.storage
-    log = log or session.loader.known_log or open_log_of(session)
+    log = log or session.loader.known_log or _log_of_table(session)
     found = (log.table_id, log.properties_slot) if log is not None else ("", -1)
     if session.automatic is None or session.automatic[0] != found:
         session.automatic = found, automatic_of(storage, log)

@@ -162,6 +162,6 @@ def _check_versions(subject: Subject, findings: Findings) -> None:
             try:
                 parse_ring(subject.storage.get(file), file, path, instant)
             except NotFound:
-                continue  # a clean deleted the old version meanwhile
+                continue  # a clean deleted the old version after it was listed
             except Corrupt as error:
                 findings.error("ring-broken", error.what, file, RESTORE)

@@ -94,7 +94,7 @@ class HandMade:
 def hand_made(
     rows: Sequence[tuple[bytes, bytes]], per_block: int = 2, *, suffix: bytes = SUFFIX, **changes: Any
 ) -> HandMade:
-    """A whole file of these keys and values, so many in a block; `suffix` is behind the rows of its entries."""
+    """A whole file of these keys and values, `per_block` in a block; `suffix` is behind the rows of its entries."""
     groups = [rows[at : at + per_block] for at in range(0, len(rows), per_block)]
     blocks = [b"".join(entry(*each, suffix=suffix) for each in group) for group in groups]
     given = {"blocks": blocks, "index_rows": [group[0][0] for group in groups], "entries": len(rows), **changes}
