@@ -32,7 +32,7 @@ from tests.protocol import (
 )
 from tests.protocol.crash_table import JOBS, LOCATED_JOBS, LOGGED_JOBS, METADATA_JOBS, UPSERT
 from tests.protocol.suite import SUITES
-from tests.protocol.sweep import CRASHES, CREATIONS, ERRORS
+from tests.protocol.sweep import CRASHES, ERRORS
 from tests.services.archive import test_archivers
 from tests.services.cancel import test_simulated as simulated_cancels
 from tests.services.clean import test_crashes as crashed_cleans, test_simulated as simulated_cleans
@@ -128,7 +128,7 @@ def test_no_sweep_leaves_a_job_out() -> None:
 def test_plan_and_execution_of_a_compaction_are_crashed_at_every_point() -> None:
     least = {"plan": (30, 5), "execute": (60, 14), "run": (85, 19)}
     assert all(test_crashes.PHASES[phase] >= floor for phase, floor in least.items())
-    assert {*CRASHES, *ERRORS, *CREATIONS} == {*Fault}
+    assert {*CRASHES, *ERRORS} == {*Fault}
 
 
 def test_plan_and_execution_of_a_clean_are_crashed_at_every_point() -> None:

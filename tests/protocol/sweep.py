@@ -34,9 +34,8 @@ from tests.tables import NOW_MS
 
 CRASHES = [Fault.CRASH_BEFORE, Fault.CRASH_AFTER]
 CREATIONS = [Fault.EXISTS_THOUGH_ABSENT, Fault.EXISTS_BY_ITSELF]
-"""Errors of `put_if_absent` alone. `storage/claim.py`, which interprets nearly all, is proved in `tests/storage/test_claim.py`; an
-ingestion (leases, requested files), an archiver (manifests) and the toy service meet them here."""
-ERRORS = [fault for fault in Fault if fault not in (*CRASHES, *CREATIONS)]
+"""Errors of `put_if_absent` alone."""
+ERRORS = [fault for fault in Fault if fault not in CRASHES]
 _CHANGES = ("put:", "put_if_absent:", "delete:")
 
 STRIDE = bound(2, 1, 1)

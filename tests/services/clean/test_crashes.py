@@ -117,7 +117,7 @@ def test_crash_at_every_storage_operation(phase: str, fault: Fault) -> None:
 def test_an_error_at_every_storage_operation_leaves_rows_and_plan(phase: str, fault: Fault) -> None:
     points, writes = PHASES[phase]
     least = {"ERROR_BEFORE": points if SOAK else points // 4, "ERROR_AFTER": writes, "LANDS_LATER": writes}
-    what, runs = f"a clean, {phase}", least[fault.name]
+    what, runs = f"a clean, {phase}", least.get(fault.name, 3)
     for left in fault_sweep(base_for(phase), first(phase), fault, what, points=points, runs=runs, judged=JUDGED[phase]):
         # A payload that lands after another executor completed the clean stays: bytes that no slot names, as of any write.
         is_unnamed_payload = "/payload/" in left.faulty.fired[0]

@@ -104,7 +104,7 @@ def test_an_error_at_every_storage_operation_leaves_rows_and_plan(phase: str, fa
     plan = next((one.time for one in timeline_of(base).pending), "")
     every, writes = PHASES[phase]
     least = {"ERROR_BEFORE": every if SOAK else every // 4, "ERROR_AFTER": writes, "LANDS_LATER": writes}
-    what, runs = f"a compaction, {phase}", least[fault.name]
+    what, runs = f"a compaction, {phase}", least.get(fault.name, 3)
     for left in fault_sweep(base, first(phase), fault, what, points=every, runs=runs, judged=JUDGED[phase]):
         found = timeline_of(left.storage).find(plan)
         if left.error is not None and found is not None and not found.is_completed:

@@ -33,7 +33,7 @@ from hudi_ops.testing.steps import Event
 from hudi_ops.verify import verify_table
 from tests.protocol.crash_table import OLD, assert_whole, make_base
 from tests.protocol.log_actors import timeline_of
-from tests.protocol.sweep import CRASHES, CREATIONS, ERRORS, fault_sweep
+from tests.protocol.sweep import CRASHES, ERRORS, fault_sweep
 from tests.services.row_count.row_count import ROW_COUNT
 from tests.spark_session import local_spark_engine
 from tests.tables import NOW_MS
@@ -87,7 +87,7 @@ def test_executors_of_spark_run_it(tmp_path: Path, spark: SparkEngine) -> None:
     assert (done.rows, done.engine) == (3, "spark")
 
 
-@pytest.mark.parametrize("fault", [*CRASHES, *ERRORS, *CREATIONS])
+@pytest.mark.parametrize("fault", [*CRASHES, *ERRORS])
 def test_a_run_that_goes_wrong_anywhere_is_resumed(storage: MemoryStorage, fault: Fault) -> None:
     least = 10 if fault is Fault.CRASH_AFTER else 3
 
