@@ -85,7 +85,7 @@ def without_manifest(patch: pytest.MonkeyPatch) -> None:
 def without_archived(patch: pytest.MonkeyPatch) -> None:
     """A late applier does not see that its instant was archived, and archives do not wait until it has ended."""
     patch.setattr("hudi_ops.commit.apply.decided.is_archived", lambda log, instant: False)
-    patch.setattr("hudi_ops.services.archive.facts._watched", lambda *_: {})
+    patch.setattr("hudi_ops.services.archive.facts._unswept", lambda *_: {})
 
 
 def sleeping_applier() -> Case:
