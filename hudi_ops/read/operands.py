@@ -130,7 +130,7 @@ def arithmetic(operator: str, left: Operand | Literal, right: Operand | Literal)
         raise_mismatch(left, right)
     columns = (*first.columns, *second.columns)
     if operator == "/" or _is.is_floating(first.kind) or _is.is_floating(second.kind):
-        return Operand(_ARROW[operator](_double(first), _double(second)), pa.float64(), columns)
+        return Operand(_ARROW[operator](_in_order(first), _in_order(second)), pa.float64(), columns)
     (digits, scale), (digits_2, scale_2) = _digits(first.kind), _digits(second.kind)
     if operator == "*":
         needed, point = digits + digits_2 + 1, scale + scale_2
@@ -263,6 +263,11 @@ def _nanoseconds(one: Operand) -> pc.Expression:
 
 def _double(one: Operand) -> pc.Expression:
     return one.rows if one.kind == pa.float64() else one.rows.cast(pa.float64(), safe=False)
+
+
+def _in_order(one: Operand) -> pc.Expression:
+    """Return doubles to compute with; Arrow regroups sums of sums, which would round otherwise."""
+    return _double(one) if one.column or not one.columns else pc.coalesce(_double(one))
 
 
 def _is_number(kind: pa.DataType) -> bool:

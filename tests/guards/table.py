@@ -267,7 +267,7 @@ GUARDS = [
         "commit/recover/sweep.py",
         "    if looked is not None:\n        return looked\n",
         "",
-        "services/archive/test_second_look.py::test_the_archived_commit_tells_late_files_from_its_own",
+        "services/archive/test_second_look.py",
     ),
     _row(
         "a late file of an archived write is not read as its own",

@@ -45,8 +45,16 @@ AMOUNTS = pa.table({
 })
 
 
+LARGE = pa.table({"c": pa.array([1.801440065696563e16, 1.0, None])})
+"""The first of these values takes no two: a sum rounds by the order of its terms."""
+
+
 @settings(max_examples=bound(100, 200, 20_000 // CONDITIONS_EACH), suppress_health_check=list(HealthCheck))
 @given(asked())
+@example((
+    LARGE,
+    [Drawn(text, text) for text in ("c + (-c + 2) = 2", "2 + (c + 2) = c", "(c * 0.1) * 10 = c * (0.1 * 10)")],
+))
 @example((TOWNS, [Drawn("c NOT LIKE 'Os%'", "c NOT LIKE 'Os%'"), Drawn("NOT c NOT LIKE 'Os%'", "c LIKE 'Os%'")]))
 @example((
     AMOUNTS,

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 
 from hudi_ops.sources.sample_schema import sample_schema
 from hudi_ops.testing.clock import ManualClock
@@ -60,6 +60,7 @@ def by_key(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @FILES
+@example(file=("ends_in_a_comma.csv", b'id,c0,c1\nk0,0,\nk1,"",'))
 @given(file=csv_files())
 def test_csv_files_are_read_as_duckdb_splits_them(tmp_path: Path, file: tuple[str, bytes]) -> None:
     path = tmp_path / file[0]

@@ -152,6 +152,7 @@ class CheckedBody:
         self._check = QuoteCheck()
         self.closed = False
         self._last = b""
+        self._held = b""
         self.has_hexadecimal = False
         """Whether a value may be hexadecimal, which Arrow's reader takes for a whole number."""
 
@@ -161,14 +162,30 @@ class CheckedBody:
         Raises:
             ArrowInvalid: they hold or end a malformed value.
         """
-        block: bytes = self._body.read(size_bytes)
+        block = self._next(size_bytes)
         if size_bytes and self._check.feed(block) is not None:
             raise pa.ArrowInvalid("a quoted value is malformed")
-        if not block and size_bytes and self._last == b",":
-            # Arrow takes an empty value at the very end of a file for a quoted one if the value before it was quoted.
-            block = b"\n"
         self.has_hexadecimal |= b"0x" in block or b"0X" in block or (self._last == b"0" and block[:1] in {b"x", b"X"})
         self._last = block[-1:] or self._last
+        return block
+
+    def _next(self, size_bytes: int) -> bytes:
+        """Return the next bytes, at most `size_bytes`.
+
+        A file that ends in a comma gets a line break: Arrow takes an empty value at the very end of a file for a quoted one if
+        the value before it was quoted. The line break comes with the comma: as a block of its own it would leave the last line out
+        of the first block, which tells the types.
+        """
+        if not size_bytes:
+            return b""
+        # One byte is left for the line break.
+        limit = size_bytes - 1 if size_bytes > 1 else size_bytes
+        block, self._held = (self._held[:limit], self._held[limit:]) if limit > 0 else (self._held, b"")
+        block = block or self._body.read(limit)
+        if block[-1:] == b"," and not self._held:
+            self._held = self._body.read(limit) or b"\n"
+            if self._held == b"\n" and size_bytes != 1:
+                block, self._held = block + self._held, b""
         return block
 
     def close(self) -> None:
