@@ -105,7 +105,7 @@ def parse_where(text: str) -> Filter:
 
 def _tree(text: str) -> exp.Expression:
     try:
-        # `parse_one` of older releases passes over what follows the first statement.
+        # `parse_one` of some sqlglot versions passes over what follows the first statement.
         statements = [one for one in sqlglot.parse(text, dialect="duckdb") if one is not None]
     except sqlglot.errors.SqlglotError as error:
         _raise_unparsed(text, _mistake(error))
