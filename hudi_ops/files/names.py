@@ -7,10 +7,13 @@ import uuid
 from dataclasses import dataclass
 from functools import lru_cache
 
-_BASE = re.compile(r"(?P<file_id>[^_]+)_(?P<token>\d+-\d+-\d+)_(?P<instant>\d+)\.(?P<format>parquet|hfile|orc)")
-_LOG = re.compile(
+BASE_PATTERN = r"(?P<file_id>[^_]+)_(?P<token>\d+-\d+-\d+)_(?P<instant>\d+)\.(?P<format>parquet|hfile|orc)"
+LOG_PATTERN = (
     r"\.(?P<file_id>[^_]+)_(?P<instant>[^._]*)\.log\.(?P<version>\d+)(?:_(?P<token>\d+-\d+-\d+))?(?P<cdc>\.cdc)?"
 )
+"""Patterns of whole names, for Python and for Arrow."""
+
+_BASE, _LOG = re.compile(BASE_PATTERN, re.ASCII), re.compile(LOG_PATTERN, re.ASCII)
 METADATA_BOOTSTRAP = "00000000000001"
 """Instant of a bootstrap that writes files with the meta columns alone; one that writes whole rows ends in 2."""
 

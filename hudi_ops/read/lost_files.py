@@ -11,6 +11,7 @@ from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.content.undone import undone_by
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.view.cleaned_files import files_of_cleans
+from hudi_ops.view.columns.kept import forget_view
 from hudi_ops.view.moment import lost_file
 
 logger = logging.getLogger(__name__)
@@ -20,8 +21,9 @@ def vanished(storage: Storage, error: NotFound, next_step: str, table: str = "")
     """Return the error for a data file that is gone.
 
     The error is `Corrupt` if the write that made the file still counts and no clean removed the file. Otherwise, also if the cause
-    is unknown, it is `Unavailable` with `next_step`: another read finds newer files.
+    is unknown, it is `Unavailable` with `next_step`: another read finds newer files, as the table's view is built anew.
     """
+    forget_view(storage)
     try:
         if (lost := _lost(storage, str(error.details.get("path", "")))) is not None:
             return lost

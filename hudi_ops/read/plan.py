@@ -24,6 +24,7 @@ from hudi_ops.kernels.condition import Condition, both, computed, possible_units
 from hudi_ops.metadata.reader.listing import ListingChoice, listing_choice, open_listing
 from hudi_ops.metadata.reader.table import MetadataTable
 from hudi_ops.read.as_of import as_of_restore, refuse_before_start, refuse_future
+from hudi_ops.read.current_view import ViewListing, built_view, view_for
 from hudi_ops.read.fixed_keys import fixed_keys, values_by_index
 from hudi_ops.read.prune import (
     NOTHING_LEFT_OUT,
@@ -40,7 +41,8 @@ from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.settings.settings_check import open_config
 from hudi_ops.timeline.state import CommitReader
-from hudi_ops.view.listing import Keep
+from hudi_ops.view.columns.files import FileColumns
+from hudi_ops.view.listing import Keep, Listing
 from hudi_ops.view.moment import Moment
 from hudi_ops.view.partition_values import PartitionPaths
 from hudi_ops.view.schema import row_schema, table_schema
@@ -273,14 +275,22 @@ def plan_read(
     def why_unused() -> str:
         return why_index_unused(storage, config, opened.timeline, opened.commits)
 
+    view = view_for(moment, request.listing)
+
     def choose(metadata: MetadataTable | None) -> Chosen:
-        listing = open_listing(storage, config, metadata, request.listing)
+        listing: Listing = open_listing(storage, config, metadata, request.listing)
+        if view is not None:
+            listing = ViewListing(view)
+        elif request.listing == "auto" and request.as_of is None and not sought.asks:
+            listing = ViewListing(built_view(moment, listing), listing.source)
+
+        def visible(listed: FileColumns) -> Sequence[Slice]:
+            if isinstance(listing, ViewListing):
+                return moment.slices_of(listing.view.with_files(listed), are_listed=view is None)
+            return moment.slices(listed, listing.source)
+
         return choose_slices(
-            listing,
-            lambda listed: with_all_columns(config, moment.slices(listed, listing.source)),
-            sought,
-            metadata,
-            why_unused,
+            listing, lambda listed: with_all_columns(config, visible(listed)), sought, metadata, why_unused
         )
 
     archived = opened.commits.archived

@@ -33,12 +33,12 @@ from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.content.archived import ArchivedTimes
-from hudi_ops.timeline.log.commit_log import Pointer, read_slot
+from hudi_ops.timeline.log.commit_log import read_slot
 from hudi_ops.timeline.log.entries import Properties
 from hudi_ops.timeline.log.unique_keys import why_doubtful
 from hudi_ops.timeline.settings.properties_file import folded_slot
 from hudi_ops.timeline.state import CommitReader
-from hudi_ops.view.file_group import DataFile
+from hudi_ops.view.columns.files import FileColumns
 from hudi_ops.view.listing import Keep, Listing
 from hudi_ops.view.slices import Slice
 
@@ -80,6 +80,11 @@ class Sought:
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
+    def asks(self) -> bool:
+        """Whether partitions or file groups can be left out."""
+        return self.condition is not None or self.keys is not None
+
+    @property
     def bounded(self) -> Condition | None:
         """Return the condition for statistics, with the record keys if they are known."""
         if self.condition is None or self.keys is None or RECORD_KEY in self.condition.columns or not self.keys:
@@ -94,7 +99,7 @@ class LeftOut:
     """Counts of what the metadata table excluded, and the source of the listing.
 
     Attributes:
-        listing: source of the file listing: `storage` or `metadata`.
+        listing: source of the file listing: `storage`, `metadata`, or `view`.
         partitions_by_statistics: partitions whose statistics exclude every row.
         partitions_by_record_index: partitions without one of the record keys.
         groups_by_statistics: file groups whose files' statistics exclude every row.
@@ -139,7 +144,7 @@ class Chosen:
 
 def choose_slices(
     listing: Listing,
-    visible: Callable[[dict[str, list[DataFile]]], Sequence[Slice]],
+    visible: Callable[[FileColumns], Sequence[Slice]],
     sought: Sought,
     metadata: MetadataTable | None,
     why_unused: Callable[[], str],
@@ -149,7 +154,7 @@ def choose_slices(
     Without `metadata` only partitions are left out, by their paths. `why_unused` returns why the record index may lack rows of a
     key; empty: it lacks none.
     """
-    current = metadata if metadata is not None and sought.is_newest and _asks(sought) and metadata.is_current else None
+    current = metadata if metadata is not None and sought.is_newest and sought.asks and metadata.is_current else None
     located, unused, located_by = None, "", ""
     needs_keys = sought.keys is not None or bool(sought.values)
     if metadata is not None and needs_keys and metadata.holds(MetadataPartition.RECORD_INDEX):
@@ -216,13 +221,9 @@ def why_values_unused(timeline: Timeline, commits: CommitReader) -> str:
     records whether a foreign writer has ever written the table.
     """
     try:
-        said = next(
-            (one for each in timeline.newest_first if (one := commits.metadata(timeline, each)) is not None), None
-        )
-        pointer = Pointer.decode(said.extra) if said is not None else None
+        is_ours_alone = commits.is_ours_alone(timeline)
     except Corrupt as error:
         return f"the newest write cannot be read: {error.what}"
-    is_ours_alone = said is None or (pointer is not None and not pointer.shared)
     return "" if is_ours_alone else "another program has written the table, and may have left entries out"
 
 
@@ -344,10 +345,6 @@ def _of_index(index: IndexKind | None) -> str:
     return (
         f"the table's index is {name}, and writers that do not find keys by the record index may leave keys out of it"
     )
-
-
-def _asks(sought: Sought) -> bool:
-    return sought.condition is not None or sought.keys is not None
 
 
 def _speaks(metadata: MetadataTable, partition: str, condition: Condition | None) -> bool:

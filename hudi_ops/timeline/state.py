@@ -101,10 +101,6 @@ class CommitReader:
             self._named[path] = frozenset(stat.path.lstrip("/") for stat in self._read[path].stats)
         return self._named.get(path, frozenset())
 
-    def writer_of(self, file: str) -> Instant | None:
-        """Return the write that made a data file and names it, if it was read before."""
-        return self.writers().get(file)
-
     def writers(self) -> Mapping[str, Instant]:
         """Return data files with the writes that made and name them; some may be undone.
 
@@ -134,11 +130,17 @@ class CommitReader:
                 self._forget(timeline.path(writer.file_name))
 
     def _forget(self, path: str) -> None:
-        said, _ = self._read.pop(path, None), self._named.pop(path, None)
-        for stat in said.stats if said is not None else ():
-            made = self._made.get(stat.path.lstrip("/"))
+        self._read.pop(path, None)
+        for named in self._named.pop(path, ()):
+            made = self._made.get(named)
             if made is not None and path.endswith(f"/{made.file_name}"):
-                del self._made[stat.path.lstrip("/")]
+                del self._made[named]
+
+    def is_ours_alone(self, timeline: Timeline) -> bool:
+        """Return whether no other program has ever written the table, as its newest write says."""
+        said = next((one for each in timeline.newest_first if (one := self.metadata(timeline, each)) is not None), None)
+        pointer = Pointer.decode(said.extra) if said is not None else None
+        return said is None or (pointer is not None and not pointer.shared)
 
     def newest_with(self, timeline: Timeline, key: str) -> CommitMetadata | None:
         """Return the write that completed last among those whose extra metadata has `key`."""

@@ -32,9 +32,10 @@ from hudi_ops.timeline.log.cancelled import MARKS
 from hudi_ops.timeline.log.commit_log import FOLDER as LOG_FOLDER, POINTER_KEY
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.cleaned_files import paths_of_cleans
+from hudi_ops.view.columns.slices import visible_slices
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.schema import table_schema
-from hudi_ops.view.slices import METADATA_TABLE_KEYS, Slice, visible_slices
+from hudi_ops.view.slices import METADATA_TABLE_KEYS, Slice
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +143,11 @@ class Subject:
     def metadata(self, instant: Instant) -> CommitMetadata | None:
         """Return the metadata of a completed write; None if `check_timeline` reports it unreadable."""
         try:
-            return self.commits.metadata(self.timeline, instant)
+            found = self.commits.metadata(self.timeline, instant)
+            len(found.stats if found is not None else ())  # decodes them
         except HudiOpsError:
             return None
+        return found
 
     @cached_property
     def writes(self) -> list[tuple[Instant, CommitMetadata]]:

@@ -24,6 +24,7 @@ from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.kept import moved_between
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.timeline.writer_times import WriterTimes
+from hudi_ops.view.columns.files import FileColumns
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.known_files import FOLDERS_KEPT_MAX, KnownFiles, Listed, list_again
 from hudi_ops.view.moment import Moment
@@ -66,8 +67,9 @@ class KeptSlices:
 
     def _anew(self, config: TableConfig, timeline: Timeline, listed: Mapping[str, Listed]) -> dict[str, _Kept]:
         moment = Moment(self._storage, config, timeline, self._commits, is_writing=True)
+        files = FileColumns.of_files({path: folder.files() for path, folder in listed.items()})
         slices: dict[str, dict[str, Slice]] = {path: {} for path in listed}
-        for one in moment.slices({path: folder.files() for path, folder in listed.items()}, "storage"):
+        for one in moment.slices(files, "storage"):
             slices[one.partition_path][one.file_id] = one
         reads = self._commits.reads
         found = {

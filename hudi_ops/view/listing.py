@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
 
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.formats import partition_metadata
 from hudi_ops.storage.protocol import Folder, Storage
-from hudi_ops.timeline.active import Timeline
-from hudi_ops.view.file_group import DataFile
-from hudi_ops.view.known_files import data_file, listed_files
+from hudi_ops.view.columns.files import FileColumns
+
+Source = Literal["storage", "metadata", "view"]
+"""Source of a listing: the folders on storage, the metadata table, or the view that this process keeps."""
 
 Keep: TypeAlias = Callable[[Sequence[str]], Sequence[bool]]
 """Returns for each folder path of a table whether the folder may hold wanted rows, at any depth."""
@@ -21,18 +25,18 @@ Keep: TypeAlias = Callable[[Sequence[str]], Sequence[bool]]
 class Walked:
     """Result of one walk: data files by partition path, and the folders that were left out."""
 
-    files: dict[str, list[DataFile]]
+    files: FileColumns
     skipped: tuple[str, ...] = ()
 
 
 class Listing(Protocol):
     """Listing of base and log files by partition path, visible or not."""
 
-    source: Literal["storage", "metadata"]
-    """Source of the listing: the folders on storage, or the metadata table."""
+    source: Source
+    """Source of the listing."""
 
-    def files(self, partitions: Sequence[str]) -> dict[str, list[DataFile]]:
-        """Return the files of some partitions, sorted by path; an absent partition has none."""
+    def files(self, partitions: Sequence[str]) -> FileColumns:
+        """Return the files of some partitions; an absent partition has none."""
         ...
 
     def walk(self, keep: Keep | None = None, *, may_prune_folders: bool = False) -> Walked:
@@ -50,11 +54,9 @@ class StorageListing:
 
     Args:
         engine: lists folders in parallel, since a listing mostly waits for storage.
-        timeline: must be read before the listing. Files that its completed writes made and that were listed before are not examined
-            again. None: every file is examined.
     """
 
-    source: Literal["storage", "metadata"] = "storage"
+    source: Source = "storage"
 
     def __init__(
         self,
@@ -62,44 +64,38 @@ class StorageListing:
         *,
         is_partitioned: bool,
         engine: LocalEngine | None = None,
-        timeline: Timeline | None = None,
     ) -> None:
         self._storage = storage
-        self._timeline = timeline
         self._is_partitioned = is_partitioned
         self._engine = engine or LocalEngine()
 
-    def files(self, partitions: Sequence[str]) -> dict[str, list[DataFile]]:
-        """Return base and log files by sorted partition path; a missing folder has none."""
-        if self._timeline is not None:
-            timeline = self._timeline
-            listed = self._engine.map(lambda path: listed_files(self._storage, path, timeline), list(partitions))
-            return dict(zip(partitions, listed, strict=True))
-        folders = self._engine.map(self._storage.list_folder, list(partitions))
-        return {path: _data_files(path, folder) for path, folder in zip(partitions, folders, strict=True)}
+    def files(self, partitions: Sequence[str]) -> FileColumns:
+        """Return base and log files by partition path; a missing folder has none."""
+        paths = sorted(partitions)
+        return _columns(dict(zip(paths, self._engine.map(self._storage.list_folder, paths), strict=True)))
 
     def walk(self, keep: Keep | None = None, *, may_prune_folders: bool = False) -> Walked:
         """List all partitions with base and log files; folders of one depth are listed in parallel."""
         if not self._is_partitioned:
             return Walked(self.files([""]))
-        files: dict[str, list[DataFile]] = {}
+        folders: dict[str, Folder] = {}
         skipped: list[str] = []
         level = [""]
         while level:
             below: list[str] = []
             for path, folder in zip(level, self._engine.map(self._storage.list_folder, level), strict=True):
                 if path and any(info.name.startswith(partition_metadata.FILE_NAME) for info in folder.files):
-                    files[path] = _data_files(path, folder)
+                    folders[path] = folder
                 below += _below(path, folder)
             level = below
             if keep is not None and may_prune_folders and level:
                 wanted = keep(level)
                 skipped += [path for path, is_wanted in zip(level, wanted, strict=True) if not is_wanted]
                 level = [path for path, is_wanted in zip(level, wanted, strict=True) if is_wanted]
-        partitions = sorted(files)
+        partitions = sorted(folders)
         wanted = keep(partitions) if keep is not None and partitions else [True] * len(partitions)
-        kept = {path: files[path] for path, is_wanted in zip(partitions, wanted, strict=True) if is_wanted}
-        return Walked(kept, tuple(sorted({*skipped, *(set(partitions) - set(kept))})))
+        kept = {path: folders[path] for path, is_wanted in zip(partitions, wanted, strict=True) if is_wanted}
+        return Walked(_columns(kept), tuple(sorted({*skipped, *(set(partitions) - set(kept))})))
 
 
 def _below(path: str, folder: Folder) -> list[str]:
@@ -107,5 +103,9 @@ def _below(path: str, folder: Folder) -> list[str]:
     return [f"{path}/{name}" if path else name for name in folder.folders if path or name != ".hoodie"]
 
 
-def _data_files(partition_path: str, folder: Folder) -> list[DataFile]:
-    return [file for info in folder.files if (file := data_file(partition_path, info)) is not None]
+def _columns(folders: Mapping[str, Folder]) -> FileColumns:
+    """Return the data files of listed folders, which are sorted by path."""
+    names = [info.name for folder in folders.values() for info in folder.files]
+    sizes = [info.size_bytes for folder in folders.values() for info in folder.files]
+    counts = np.array([len(folder.files) for folder in folders.values()], np.int64)
+    return FileColumns.of(list(folders), counts, pa.array(names, pa.string()), pa.array(sizes, pa.int64()))

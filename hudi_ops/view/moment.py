@@ -9,10 +9,11 @@ compared with the commits that name files. Only `_read_unlisted` reads further c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, compress
-from operator import attrgetter
+from itertools import compress
+
+import numpy as np
 
 from hudi_ops.config.table import TableConfig
 from hudi_ops.errors import Conflict, Corrupt, InvalidRequest, Unavailable
@@ -24,11 +25,13 @@ from hudi_ops.timeline.log.commit_log import POINTER_KEY
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.timeline.writer_times import WriterTimes
 from hudi_ops.view.cleaned_files import files_of_cleans
+from hudi_ops.view.columns.files import FileColumns
+from hudi_ops.view.columns.slices import newest_slices, visible_slices
+from hudi_ops.view.columns.table_view import View, view_of
 from hudi_ops.view.file_group import DataFile
-from hudi_ops.view.listing import Keep
-from hudi_ops.view.slices import Slice, visible_slices
+from hudi_ops.view.listing import Keep, Source
+from hudi_ops.view.slices import Slice
 
-_path_of = attrgetter("path")
 _NEXT_STEP = "restore the file from a copy of the table; `hudi-ops verify` lists all that are missing"
 
 
@@ -55,7 +58,7 @@ class Moment:
     with_logs: bool = True
     is_writing: bool = False
 
-    def slices(self, listed: Mapping[str, list[DataFile]], source: str) -> list[Slice]:
+    def slices(self, listed: FileColumns, source: Source) -> list[Slice]:
         """Return the slices that readers see of files listed by `source`: `storage` or `metadata`.
 
         Raises:
@@ -64,14 +67,46 @@ class Moment:
             Unavailable: a file was removed while the table was listed.
             Conflict: the same, for a write.
         """
-        if self.as_of is not None:
-            self._refuse_cleaned(listed, self.as_of)
-        found = visible_slices(self.config, self.timeline, self.commits, listed, self.as_of)
-        if source == "storage" and self.config.layout == 2:
-            self._refuse_lost(listed, found)
+        found = self.slices_of(self.view(listed, source), are_listed=True)
+        self.refuse_lost(listed, source, lambda: found)
         return found
 
-    def _refuse_cleaned(self, listed: Mapping[str, Sequence[DataFile]], as_of: str) -> None:
+    def slices_of(self, view: View, *, are_listed: bool) -> list[Slice]:
+        """Return the slices that readers see of a view, which may be one of some partitions.
+
+        `are_listed`: its files were listed, so those that a clean names are still there. A kept view may have files of a clean that
+        was archived before the view was continued.
+
+        Raises:
+            InvalidRequest: a clean removed a file that an earlier moment needs.
+            Corrupt: a file of the timeline cannot be read.
+            Unavailable: the history is rewritten faster than it can be read.
+        """
+        if self.as_of is not None:
+            self._refuse_cleaned(view.files, self.as_of, are_listed=are_listed)
+        return newest_slices(view, self.as_of).objects()
+
+    def view(self, listed: FileColumns, source: Source) -> View:
+        """Return the view of listed files, up to the moment; raise as `slices` does."""
+        if self.as_of is not None:
+            words, places = listed.instants
+            listed = listed.filter(np.array([word <= self.as_of for word in words], bool)[places])
+        # Apache Hudi begins a metadata table with what it lists, leftovers of tasks among it.
+        are_named = source == "metadata" and self.commits.is_ours_alone(self.timeline)
+        return view_of(self.config, self.timeline, self.commits, listed, are_named=are_named)
+
+    def refuse_lost(self, listed: FileColumns, source: Source, found: Callable[[], Sequence[Slice]]) -> None:
+        """Refuse a listing of storage that lacks a file which a completed write names.
+
+        Raises:
+            Corrupt: a file is lost.
+            Unavailable: a file was removed while the table was listed.
+            Conflict: the same, for a write.
+        """
+        if source == "storage" and self.config.layout == 2:
+            self._refuse_lost(listed, found())
+
+    def _refuse_cleaned(self, listed: FileColumns, as_of: str, *, are_listed: bool) -> None:
         """Refuse a moment at which a wanted slice needs a file that a clean removed since.
 
         The cleans are read after the listing, so they include every clean that removed a file before it.
@@ -79,12 +114,14 @@ class Moment:
         Raises:
             InvalidRequest: a slice needs such a file; the error names the moment, the clean and the file.
         """
-        removed = self._cleaned(listed, as_of)
+        removed = self._cleaned(listed, as_of, are_listed=are_listed)
+        if not removed:
+            return
         groups = {_group(file) for file, _ in removed.values()}
-        as_it_was: dict[str, list[DataFile]] = {path: [] for path, _ in groups}
-        for file in chain(*listed.values(), (one for one, _ in removed.values())):
-            if _group(file) in groups:
-                as_it_was[file.partition_path].append(file)
+        as_it_was: dict[str, list[DataFile]] = {path: listed.get(path, []) for path, _ in groups}
+        for file, _ in removed.values():
+            as_it_was[file.partition_path].append(file)
+        as_it_was = {path: [one for one in files if _group(one) in groups] for path, files in as_it_was.items()}
         for one in visible_slices(self.config, self.timeline, self.commits, as_it_was, as_of):
             needed = (*((one.base,) if one.base is not None else ()), *(one.logs if self.with_logs else ()))
             for file in needed:
@@ -101,16 +138,16 @@ class Moment:
                         path=file.path,
                     )
 
-    def _cleaned(self, listed: Mapping[str, Sequence[DataFile]], as_of: str) -> dict[str, tuple[DataFile, str]]:
+    def _cleaned(self, listed: FileColumns, as_of: str, *, are_listed: bool) -> dict[str, tuple[DataFile, str]]:
         """Return removed files of wanted partitions by path, each with the time of its clean."""
-        present = {file.path for files in listed.values() for file in files}
         cleaned = files_of_cleans(self.storage, self.config, as_of)
+        present = listed.has(list(cleaned)) if are_listed else frozenset()
         removed = {path: one for path, one in cleaned.items() if path not in present}
         others = sorted({file.partition_path for file, _ in removed.values()} - listed.keys())
         kept = dict(zip(others, self.wanted(others), strict=True)) if self.wanted is not None and others else {}
         return {path: one for path, one in removed.items() if kept.get(one[0].partition_path, True)}
 
-    def _refuse_lost(self, listed: Mapping[str, Sequence[DataFile]], found: Sequence[Slice]) -> None:
+    def _refuse_lost(self, listed: FileColumns, found: Sequence[Slice]) -> None:
         if not any(
             POINTER_KEY in said.extra
             for one in self.timeline.newest_first
@@ -123,13 +160,13 @@ class Moment:
         if missing:
             self._refuse_missing(listed, missing)
 
-    def _read_unlisted(self, listed: Mapping[str, Sequence[DataFile]]) -> None:
+    def _read_unlisted(self, listed: FileColumns) -> None:
         """Read the commits without a listed file, so that `_missing` finds their lost files.
 
         Two kinds of commits are skipped: those not newer than the newest clean, which may have removed their files, and the first
         write, which creates the table and writes nothing. The others are writes without rows, and writes whose files are lost.
         """
-        instants = {file.instant for files in listed.values() for file in files}
+        instants = frozenset(listed.instants[0])
         newest_clean = max((one.time for one in self.timeline if one.kind == "clean"), default="")
         for one in self._writes:
             if one.time not in instants and one.time > self.timeline.start and one.completion_time > newest_clean:
@@ -139,11 +176,9 @@ class Moment:
     def _writes(self) -> Iterator[Instant]:
         return (one for one in self.timeline.completed_writes if self.as_of is None or one.time <= self.as_of)
 
-    def _missing(
-        self, listed: Mapping[str, Sequence[DataFile]], found: Sequence[Slice]
-    ) -> Iterator[tuple[str, Instant]]:
+    def _missing(self, listed: FileColumns, found: Sequence[Slice]) -> Iterator[tuple[str, Instant]]:
         """Yield files of the slices that commits name but the listing lacks, each with its writer."""
-        present = set(map(_path_of, chain.from_iterable(listed.values())))
+        present = frozenset(listed.paths().to_pylist())
         hidden = self._hidden()
         bases = {(one.partition_path, one.file_id): one.base.instant for one in found if one.base is not None}
         named: list[tuple[str, Instant, str, bool]] = []
@@ -173,7 +208,7 @@ class Moment:
             for group in said.replaced_groups
         }
 
-    def _refuse_missing(self, listed: Mapping[str, Sequence[DataFile]], missing: Sequence[tuple[str, Instant]]) -> None:
+    def _refuse_missing(self, listed: FileColumns, missing: Sequence[tuple[str, Instant]]) -> None:
         """Refuse missing files, unless a clean removed them before the timeline was read.
 
         Raises:

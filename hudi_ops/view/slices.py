@@ -1,11 +1,10 @@
-"""Find the newest visible slice of each file group (docs/format.md §9.1, §9.2)."""
+"""Describe file slices: a base file, and the log files upon it (docs/format.md §9.1, §9.2)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import compress
 
 from hudi_ops.config.table import TableConfig
 from hudi_ops.errors import Unsupported
@@ -13,10 +12,9 @@ from hudi_ops.files.names import METADATA_BOOTSTRAP, log_order, parse_data_file
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.state import CommitReader
-from hudi_ops.timeline.writer_times import WriterTimes
+from hudi_ops.view.columns.files import FileColumns
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.listing import StorageListing
-from hudi_ops.view.snapshot import TableView
 
 METADATA_TABLE_KEYS = "HOODIE_TABLE_METADATA"
 """Key generator of metadata tables, which have partitions but no partition fields."""
@@ -57,7 +55,7 @@ def is_partitioned(config: TableConfig) -> bool:
     return bool(config.partition_fields) or config.key_generator == METADATA_TABLE_KEYS
 
 
-def list_table(storage: Storage, config: TableConfig) -> dict[str, list[DataFile]]:
+def list_table(storage: Storage, config: TableConfig) -> FileColumns:
     """List data files by partition path, in parallel."""
     return StorageListing(storage, is_partitioned=is_partitioned(config)).walk().files
 
@@ -73,39 +71,6 @@ def replaced_groups(commits: CommitReader, timeline: Timeline) -> frozenset[tupl
     return frozenset(group for metadata in read if metadata is not None for group in metadata.replaced_groups)
 
 
-def visible_slices(
-    config: TableConfig,
-    timeline: Timeline,
-    commits: CommitReader,
-    listed: Mapping[str, list[DataFile]],
-    as_of: str | None = None,
-) -> list[Slice]:
-    """Return the newest slice of each group that readers see, as of a request time if given.
-
-    A log file belongs to the newest slice if its writer completed at or after that slice's base instant. In version 6 it does if
-    its name holds that base instant, or a later one while a compaction is pending.
-
-    Raises:
-        Corrupt: commit metadata cannot be read, or the history cannot, and the slice of a log file depends on it.
-        Unavailable: the history is rewritten faster than it can be read.
-    """
-    view = TableView(config, timeline, commits, listed)
-    bases = {(file.partition_path, file.file_id): file for file in view.base_files(as_of=as_of)}
-    logs: dict[tuple[str, str], list[DataFile]] = {key: [] for key in bases}
-    of_groups: dict[tuple[str, str], list[DataFile]] = {}
-    for file in view.log_files(as_of=as_of):
-        of_groups.setdefault((file.partition_path, file.file_id), []).append(file)
-    on_bases: list[tuple[str, str]] = []
-    for key, files in of_groups.items():
-        instant = base.instant if (base := bases.get(key)) is not None else ""
-        on_bases += [(file.instant, instant) for file in files]
-    upon = iter(_lie_upon(config, timeline, commits, on_bases))
-    for key, files in of_groups.items():
-        if lying := list(compress(files, upon)):
-            logs[key] = lying
-    return [Slice(*key, bases.get(key), merge_order(files)) for key, files in sorted(logs.items())]
-
-
 def merge_order(logs: Iterable[DataFile]) -> tuple[DataFile, ...]:
     """Sort the log files of a slice by request time, the order in which they are merged."""
     return tuple(sorted(logs, key=lambda log: merge_key(log.path)))
@@ -117,14 +82,6 @@ def merge_key(path: str) -> tuple[str, int, str, bool]:
     last = path.rpartition("/")[2]
     name = parse_data_file(last)
     return log_order(name) if name is not None else ("", 0, last, False)
-
-
-def _lie_upon(
-    config: TableConfig, timeline: Timeline, commits: CommitReader, pairs: Sequence[tuple[str, str]]
-) -> list[bool]:
-    if config.layout == 1:
-        return [log >= base for log, base in pairs]
-    return WriterTimes(timeline, config.history_folder, commits.archived).lie_upon(pairs)
 
 
 def with_all_columns(config: TableConfig, slices: Sequence[Slice]) -> Sequence[Slice]:

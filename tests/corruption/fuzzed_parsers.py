@@ -38,7 +38,7 @@ from hudi_ops.timeline.content.plans import decode_plan, decode_result
 from hudi_ops.timeline.log.commit_log import Pointer
 from hudi_ops.timeline.log.entries import decode_entry
 from hudi_ops.timeline.settings.properties_file import load_config
-from hudi_ops.view.listing import DataFile
+from hudi_ops.view.file_group import DataFile
 from tests.corruption.fuzzed_tables import TABLES
 
 HISTORY = ".hoodie/timeline/history"

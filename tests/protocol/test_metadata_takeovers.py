@@ -17,7 +17,8 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault
 from hudi_ops.timeline.names import inflight_name, instant_of_ms, ms_of_instant
-from hudi_ops.view.slices import list_table, visible_slices
+from hudi_ops.view.columns.slices import visible_slices
+from hudi_ops.view.slices import list_table
 from tests.bounds import SOAK
 from tests.protocol.log_actors import timeline_of
 from tests.protocol.metadata_table import faults_of, make_table, metadata_files, read_rows, table_of

@@ -7,35 +7,32 @@ from collections.abc import Sequence
 from hudi_ops.commit.session import Session
 from hudi_ops.errors import Unsupported
 from hudi_ops.index.simple_bucket import groups_by_bucket
-from hudi_ops.metadata.reader.listing import open_listing
-from hudi_ops.metadata.reader.table import MetadataTable
-from hudi_ops.read.prune import with_metadata
+from hudi_ops.read.current_view import current_view
 from hudi_ops.timeline.state import TableState
-from hudi_ops.view.moment import Moment
+from hudi_ops.view.columns.slices import SliceColumns, newest_slices
 from hudi_ops.view.slices import Slice
 
 
 def live_slices(session: Session, state: TableState, partitions: Sequence[str] | None = None) -> list[Slice]:
     """Return the visible slices of partitions, by partition path and file id.
 
-    All partitions (None) are listed by the metadata table, if it has every completed write. The partitions of a write are few and
+    All partitions (None) are those of the view. The partitions of a write are few and
     are listed on storage: a group that a damaged metadata table lacks would otherwise be created twice.
 
     Raises:
         Corrupt: a file that a completed write names is lost.
         Conflict: a file was removed while the table was listed.
     """
-    storage, config = session.ctx.storage, state.config
-    engine = session.ctx.local_engine
     if partitions is not None:
-        return session.slices.of(config, state.timeline, partitions, engine)
-    moment = Moment(storage, config, state.timeline, session.commits, is_whole=True, is_writing=True)
+        return session.slices.of(state.config, state.timeline, partitions, session.ctx.local_engine)
+    return live_columns(session, state).objects()
 
-    def seen(metadata: MetadataTable | None) -> list[Slice]:
-        listing = open_listing(storage, config, metadata, engine=engine)
-        return moment.slices(listing.walk().files, listing.source)
 
-    return with_metadata(storage, config, state.timeline, "auto", seen, engine, session.commits.archived)
+def live_columns(session: Session, state: TableState) -> SliceColumns:
+    """Return the visible slices of the whole table as columns; raise as `live_slices` does."""
+    ctx = session.ctx
+    view = current_view(ctx.storage, state.config, state.timeline, session.commits, ctx.local_engine, is_writing=True)
+    return newest_slices(view)
 
 
 def live_buckets(

@@ -28,6 +28,8 @@ from hudi_ops.services.clean.policy import Earliest, Policy, earliest_retained
 from hudi_ops.timeline.content.plans import FilesByPartition
 from hudi_ops.timeline.names import ms_of_instant
 from hudi_ops.timeline.state import TableState
+from hudi_ops.view.columns.files import FileColumns, none_of
+from hudi_ops.view.columns.table_view import view_of
 from hudi_ops.view.file_group import DataFile
 
 RETAINED, NEWEST, LIMIT, UNCOMMITTED = "retained", "newest slice", "beyond the limit of files", "not committed"
@@ -72,6 +74,7 @@ class CleanChoice(Choice):
         partitions: number of partitions that were listed; None: all.
         moves: whether a clean without files is due, to move the earliest retained instant.
         rings: old ring files that the clean deletes, too.
+        newest: number of files of newest slices that are not in `kept`.
     """
 
     policy: Policy = field(default_factory=lambda: Policy("commits", 10))
@@ -84,6 +87,7 @@ class CleanChoice(Choice):
     partitions: int | None = None
     moves: bool = False
     rings: tuple[OldRings, ...] = ()
+    newest: int = 0
 
     @property
     def is_due(self) -> bool:
@@ -112,6 +116,8 @@ class CleanChoice(Choice):
         """Return the number of files by reason."""
         carried = sum(map(len, self.carried.values()))
         found = {Reason.PLANNED.value: len(self.dropped), **{reason: len(held) for reason, held in self.kept.items()}}
+        if self.newest:
+            found[NEWEST] = found.get(NEWEST, 0) + self.newest
         return {**found, "held back before": carried} if carried else found
 
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -172,11 +178,16 @@ def choose(session: Session, state: TableState, request: CleanRequest) -> CleanC
     holds = [(hold.instant, hold.why) for hold in live_holds(session.ctx)]
     choice.earliest = earliest_retained(choice.policy, state, session.ctx.clock.now_ms(), holds, choice.earlier.floor)
     partitions = _partitions(session, state, choice, request)
-    listed = _listed(session, state, partitions)
     choice.partitions = None if partitions is None else len(partitions)
-    _judge(choice, state, past_slices(state.config, state.timeline, session.commits, listed))
+    listed, are_named = _listed(session, state, partitions)
+    past = past_slices(view_of(state.config, state.timeline, session.commits, listed, are_named=are_named))
     if request.files:
+        _judge(choice, past.all())
         _only(choice, request.files, listed)
+    else:
+        shown = past.newest(SHOWN_MAX)
+        choice.newest = int(past.alone.sum()) - sum(len(slice_.files) for slice_ in shown)
+        _judge(choice, (*past.slices, *shown))
     _limit(choice, request.max_files)
     choice.rings = rings_below(session, state, choice.earliest.instant)
     choice.moves = not choice.dropped and _moves(session, state, choice)
@@ -232,22 +243,25 @@ def _folder(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def _listed(
-    session: Session, state: TableState, partitions: Collection[str] | None
-) -> Mapping[str, Sequence[DataFile]]:
-    """List the files of partitions, by the metadata table if it has every completed write."""
+def _listed(session: Session, state: TableState, partitions: Collection[str] | None) -> tuple[FileColumns, bool]:
+    """List the files of partitions, by the metadata table if it has every completed write.
+
+    Returns:
+        The files, and whether their instants name all of them.
+    """
     storage, config, engine = session.ctx.storage, state.config, session.ctx.local_engine
     if partitions is not None and not partitions:
-        return {}
+        return none_of(), True
 
-    def seen(metadata: MetadataTable | None) -> Mapping[str, Sequence[DataFile]]:
+    def seen(metadata: MetadataTable | None) -> tuple[FileColumns, bool]:
         listing = open_listing(storage, config, metadata, engine=engine)
-        return listing.walk().files if partitions is None else listing.files(sorted(partitions))
+        listed = listing.walk().files if partitions is None else listing.files(sorted(partitions))
+        return listed, listing.source == "metadata" and session.commits.is_ours_alone(state.timeline)
 
     return with_metadata(storage, config, state.timeline, "auto", seen, engine, session.commits.archived)
 
 
-def _judge(choice: CleanChoice, state: TableState, slices: Iterable[PastSlice]) -> None:
+def _judge(choice: CleanChoice, slices: Iterable[PastSlice]) -> None:
     policy, earliest, keeping = choice.policy, choice.earliest.instant, choice.keepers
     for slice_ in slices:
         is_dropped = policy.drops(slice_, earliest)

@@ -5,14 +5,17 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TypeAlias
 
-from hudi_ops.config.table import TableConfig
-from hudi_ops.timeline.active import Timeline
-from hudi_ops.timeline.state import CommitReader
+import numpy as np
+
 from hudi_ops.timeline.writer_times import WriterTimes
+from hudi_ops.view.columns.files import Flags
+from hudi_ops.view.columns.names import BASE
+from hudi_ops.view.columns.slices import hidden
+from hudi_ops.view.columns.table_view import View
 from hudi_ops.view.file_group import DataFile
-from hudi_ops.view.snapshot import TableView
 
 GroupKey: TypeAlias = tuple[str, str]
 """Partition path and file id."""
@@ -40,10 +43,35 @@ class PastSlice:
     age: int
 
 
-def past_slices(
-    config: TableConfig, timeline: Timeline, commits: CommitReader, listed: Mapping[str, Sequence[DataFile]]
-) -> list[PastSlice]:
-    """Return the committed slices of listed files, by partition, file id and instant.
+@dataclass(frozen=True)
+class PastSlices:
+    """Committed slices of a table.
+
+    Attributes:
+        view: what they are slices of, without files that their instants do not name.
+        alone: rows of the groups that have one slice, which readers see.
+        slices: of the other groups, by partition, file id and instant.
+    """
+
+    view: View
+    alone: Flags
+    slices: tuple[PastSlice, ...]
+
+    def all(self) -> list[PastSlice]:
+        """Return all slices, by partition, file id and instant."""
+        return sorted((*self.slices, *self.newest()), key=lambda one: (one.partition_path, one.file_id, one.instant))
+
+    def newest(self, most: int | None = None) -> list[PastSlice]:
+        """Return the slices of the groups that have one, or about `most` of them."""
+        rows = np.flatnonzero(self.alone)
+        if most is not None:
+            groups = self.view.files.groups[rows]
+            rows = rows[groups <= groups[:most][-1]] if len(rows) else rows
+        return list(_visible(self.view.files.data_files(rows)))
+
+
+def past_slices(view: View) -> PastSlices:
+    """Return the committed slices of a view.
 
     Files of instants that did not complete, and files that their instant does not name, are in no slice: a rollback deletes these.
 
@@ -51,16 +79,41 @@ def past_slices(
         Corrupt: commit metadata, or the history where it tells to which slice a log file belongs, cannot be read.
         Unavailable: the history is rewritten faster than it can be read.
     """
-    view = TableView(config, timeline, commits, listed)
+    view = view.settled()
+    alone = _alone(view)
     bases: dict[GroupKey, list[DataFile]] = {}
     logs: dict[GroupKey, list[DataFile]] = {}
-    for file in view.committed_files():
+    for file in view.files.data_files(np.flatnonzero(~alone)):
         (logs if file.is_log else bases).setdefault((file.partition_path, file.file_id), []).append(file)
-    times = WriterTimes(timeline, config.history_folder, commits.archived)
+    times = WriterTimes(view.timeline, view.config.history_folder, view.commits.archived)
     found: list[PastSlice] = []
     for key, upon in sorted(_assigned(bases, logs, times).items()):
         found += _of_group(key, upon, view.replaced.get(key, ""))
-    return found
+    return PastSlices(view, alone, tuple(found))
+
+
+def _alone(view: View) -> Flags:
+    """Return the files of groups with one slice.
+
+    Such a group has at most one base file and no log file from before it, and nothing replaced it.
+    """
+    files, ranks = view.files, view.files.instants[1]
+    groups, is_base = files.groups, files.kinds == BASE
+    count = int(groups[-1]) + 1 if files.count else 0
+    instants = np.full(count, -1, np.int64)
+    instants[groups[is_base]] = ranks[is_base]
+    is_other = np.zeros(count, bool)
+    is_other[groups[is_base & (ranks != instants[groups])]] = True
+    is_other[groups[~is_base & (ranks < instants[groups])]] = True
+    return ~is_other[groups] & ~hidden(files, view.replaced, None)
+
+
+def _visible(files: Sequence[DataFile]) -> Iterator[PastSlice]:
+    """Yield the slices of files of groups that have one, in order."""
+    for key, held in groupby(files, key=lambda one: (one.partition_path, one.file_id)):
+        own = sorted(held, key=lambda one: (one.is_log, one.path))
+        instant = own[0].instant if not own[0].is_log else min(one.instant for one in own)
+        yield PastSlice(*key, instant, tuple(own), "", "", 0)
 
 
 def _assigned(

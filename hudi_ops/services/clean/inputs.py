@@ -20,6 +20,7 @@ from hudi_ops.services.clean.keepers import keepers
 from hudi_ops.timeline.content.clean_bytes import strange_paths
 from hudi_ops.timeline.content.plans import CleanPlan, FilesByPartition
 from hudi_ops.timeline.state import TableState
+from hudi_ops.view.columns.table_view import view_of
 from hudi_ops.view.listing import StorageListing
 
 
@@ -64,8 +65,8 @@ def inputs_of_plan(session: Session, state: TableState, instant: str, plan: Clea
     listing = StorageListing(session.ctx.storage, is_partitioned=True, engine=session.ctx.local_engine)
     listed = listing.files(sorted(plan.files))
     there = {file.path: file.size_bytes for files in listed.values() for file in files}
-    past = past_slices(state.config, state.timeline, session.commits, listed)
-    slices = {file.path: slice_ for slice_ in past for file in slice_.files}
+    past = past_slices(view_of(state.config, state.timeline, session.commits, listed))
+    slices = {file.path: slice_ for slice_ in past.all() for file in slice_.files}
     present, gone, held = _Names(), _Names(), _Names()
     sizes = {}
     for partition, names in plan.files.items():

@@ -18,6 +18,7 @@ from hudi_ops.files.names import parse_data_file
 from hudi_ops.services.base.choice import Candidate, Choice, Measured, Strategy, cancel_policy, measured, within
 from hudi_ops.services.base.planned.choosing import leave_out_pending, pending_plans, slices_of
 from hudi_ops.services.base.planned.starvation import held_back, release
+from hudi_ops.services.base.slices import live_columns
 from hudi_ops.timeline.content.plans import CompactionPlan, read_plan
 from hudi_ops.timeline.log.commit_log import Pointer
 from hudi_ops.timeline.names import ms_of_instant
@@ -84,9 +85,8 @@ def choose(session: Session, state: TableState, request: CompactionRequest) -> C
     settings = request.cancel_settings(session.upkeep.cancel)
     choice.cancel = cancel_policy(settings, settings.on_overlap)
     plan_of = pending_plans(session, state, "compaction")
-    slices, choice.elsewhere = _slices(session, state, request.partitions)
-    logged = [_candidate(state, group) for group in slices if group.logs]
-    choice.bare = len(slices) - len(logged)
+    slices, choice.bare, choice.elsewhere = _slices(session, state, request.partitions)
+    logged = [_candidate(state, group) for group in slices]
     free = leave_out_pending(choice, logged, plan_of)
     reached, choice.below = measured(choice.strategy, free, choice.threshold, session.ctx.clock.now_ms())
     looked_at: dict[tuple[str, str], str] = {}
@@ -167,17 +167,26 @@ def refuse_unmergeable(state: TableState, choice: Choice) -> None:
     )
 
 
-def _slices(session: Session, state: TableState, wanted: Sequence[str]) -> tuple[list[Slice], set[str]]:
-    """Return the visible slices of the wanted partitions, and other partitions with log files.
+def _slices(session: Session, state: TableState, wanted: Sequence[str]) -> tuple[list[Slice], int, set[str]]:
+    """Return the wanted slices with log files, and the number of those without.
+
+    The third value are other partitions with log files.
 
     Raises:
         InvalidRequest: a name that no partition has, or a table without partitions.
     """
+    if not wanted:
+        every = live_columns(session, state)
+        with_logs = every.filter(every.log_counts > 0)
+        return with_logs.objects(), len(every) - len(with_logs), set()
     chosen, listed = slices_of(session, state, wanted)
     paths = {slice_.partition_path for slice_ in chosen}
     if listed is None:
-        return chosen, partitions_to_plan(session, state) - paths
-    return chosen, {slice_.partition_path for slice_ in listed if slice_.logs} - paths if wanted else set()
+        elsewhere = partitions_to_plan(session, state)
+    else:
+        elsewhere = {slice_.partition_path for slice_ in listed if slice_.logs}
+    logged = [slice_ for slice_ in chosen if slice_.logs]
+    return logged, len(chosen) - len(logged), elsewhere - paths
 
 
 def _candidate(state: TableState, slice_: Slice) -> Candidate:

@@ -38,9 +38,10 @@ from hudi_ops.timeline.log.reserve import CLOCK_AHEAD_MS_MAX
 from hudi_ops.timeline.log.unique_keys import counted_until
 from hudi_ops.timeline.names import ahead_ms, instant_of_ms, zone_named
 from hudi_ops.timeline.state import CommitReader
+from hudi_ops.view.columns.slices import visible_slices
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.schema import table_schema
-from hudi_ops.view.slices import Slice, list_table, visible_slices
+from hudi_ops.view.slices import Slice, list_table
 
 _OTHER_INDEXES = (".hoodie/.bucket_index/partition_bucket_index_meta", ".hoodie/.hashing_meta")
 """Folders of bucket indexes with rules for single partitions, which this library does not write."""

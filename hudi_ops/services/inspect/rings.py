@@ -23,9 +23,11 @@ from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.content.plans import ReplacePlan, read_plan
 from hudi_ops.timeline.log.commit_log import Log
 from hudi_ops.timeline.state import CommitReader
+from hudi_ops.view.columns.files import FileColumns
+from hudi_ops.view.columns.slices import visible_slices
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.partitions import choose, plain_paths
-from hudi_ops.view.slices import Slice, is_partitioned, visible_slices
+from hudi_ops.view.slices import Slice, is_partitioned
 
 _TRIES = 3
 
@@ -151,7 +153,7 @@ def _described(storage: Storage, opened: Opened, wanted: Sequence[str], engine: 
     rings = [ring for ring in engine.map(reader.read_listed, versions) if ring is not None]
     paths = [ring.partition_path for ring in rings]
 
-    def listed(metadata: MetadataTable | None) -> dict[str, list[DataFile]]:
+    def listed(metadata: MetadataTable | None) -> FileColumns:
         return open_listing(storage, config, metadata, engine=engine).files(paths)
 
     files = with_metadata(storage, config, timeline, "auto", listed, engine, commits.archived)

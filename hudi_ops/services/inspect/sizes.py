@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from hudi_ops.config.table import TableConfig
 from hudi_ops.context import TableContext
@@ -11,9 +12,9 @@ from hudi_ops.errors import Busy, Conflict, Corrupt
 from hudi_ops.services.clean.history import past_slices
 from hudi_ops.services.clean.keepers import Keepers, keepers
 from hudi_ops.timeline.active import Timeline
-from hudi_ops.timeline.state import CommitReader
-from hudi_ops.view.file_group import DataFile
-from hudi_ops.view.slices import Slice
+from hudi_ops.view.columns.files import FileColumns
+from hudi_ops.view.columns.slices import SliceColumns
+from hudi_ops.view.columns.table_view import View
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,46 +38,41 @@ class Sizes:
 
 
 def sizes_by_reason(
-    ctx: TableContext,
-    config: TableConfig,
-    timeline: Timeline,
-    commits: CommitReader,
-    listed: Mapping[str, Sequence[DataFile]],
-    visible: Iterable[Slice],
-    *,
-    lists_all: bool,
+    ctx: TableContext, view: View, listed: FileColumns, visible: SliceColumns, *, lists_all: bool
 ) -> Sizes:
     """Return the bytes of listed files by reason.
 
     Args:
         ctx: storage and clock.
-        config: the table's settings.
-        timeline: of the table.
-        commits: reads its commits.
-        listed: files by partition path.
-        visible: the slices that readers see now.
+        view: of the listed files.
+        listed: all of them.
+        visible: the slices of the view that readers see now.
         lists_all: `listed` has uncommitted files, too.
 
     Raises:
         Corrupt: a commit cannot be read.
     """
-    live = {file.path for slice_ in visible for file in (slice_.base, *slice_.logs) if file is not None}
-    keeping = _keepers(ctx, config, timeline)
-    running = {one.time for one in timeline.pending if one.kind != "savepoint"}
-    found = dict.fromkeys(("live", "as_of", "held", "pending", "leftover"), 0)
-    committed: set[str] = set()
-    for slice_ in past_slices(config, timeline, commits, listed):
+    live = visible.paths()
+    keeping = _keepers(ctx, view.config, view.timeline)
+    past = past_slices(view)
+    found = dict.fromkeys(("live", "as_of", "held"), 0)
+    found["live"] = int(past.view.files.sizes[past.alone].sum())
+    for slice_ in past.slices:
         for file in slice_.files:
-            committed.add(file.path)
             is_kept = file.path in live or not slice_.superseded
             is_held = keeping is not None and keeping.keeper_of(slice_, file.path)
-            reason = "live" if is_kept else "held" if is_held else "as_of"
-            found[reason] += file.size_bytes
-    for file in (file for files in listed.values() for file in files):
-        if file.path not in committed:
-            found["pending" if file.instant in running else "leftover"] += file.size_bytes
-    leftover, held = found.pop("leftover"), found.pop("held")
-    return Sizes(**found, held=held if keeping is not None else None, leftover=leftover if lists_all else None)
+            found["live" if is_kept else "held" if is_held else "as_of"] += file.size_bytes
+    running = {one.time for one in view.timeline.pending if one.kind != "savepoint"}
+    words, places = listed.instants
+    is_left = ~listed.are_in(past.view.files)
+    is_running = np.array([word in running for word in words], bool)[places]
+    held = found.pop("held")
+    return Sizes(
+        **found,
+        held=held if keeping is not None else None,
+        pending=int(listed.sizes[is_left & is_running].sum()),
+        leftover=int(listed.sizes[is_left & ~is_running].sum()) if lists_all else None,
+    )
 
 
 def _keepers(ctx: TableContext, config: TableConfig, timeline: Timeline) -> Keepers | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,10 +32,11 @@ from hudi_ops.timeline.log.head import open_log
 from hudi_ops.timeline.names import WRITE_ACTIONS, State
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.timeline.state import CommitReader
-from hudi_ops.view.file_group import DataFile
+from hudi_ops.view.columns.files import FileColumns
+from hudi_ops.view.columns.slices import SliceColumns, newest_slices
+from hudi_ops.view.columns.table_view import view_of
 from hudi_ops.view.listing import Listing, StorageListing
 from hudi_ops.view.schema import row_schema, table_schema
-from hudi_ops.view.slices import visible_slices
 
 LAST_INSTANTS = 5
 
@@ -163,15 +163,14 @@ def describe_table(storage: Storage, upkeep: UpkeepSettings | None = None, clock
     listing, listed = with_metadata(
         storage, config, timeline, "auto", lambda metadata: _walked(storage, config, metadata)
     )
-    slices = visible_slices(config, timeline, commits, listed)
-    ctx = TableContext(storage=storage, locks=None, clock=clock or SystemClock())
     lists_all = isinstance(listing, StorageListing)
-    sizes = sizes_by_reason(ctx, config, timeline, commits, listed, slices, lists_all=lists_all)
+    view = view_of(config, timeline, commits, listed, are_named=not lists_all and commits.is_ours_alone(timeline))
+    slices = newest_slices(view)
+    ctx = TableContext(storage=storage, locks=None, clock=clock or SystemClock())
+    sizes = sizes_by_reason(ctx, view, listed, slices, lists_all=lists_all)
     log = load_log(storage, timeline, commits)
     facts = log.properties.facts if log is not None else None
     why_not = _why_not_writable(config, log)
-    bases = [slice_.base for slice_ in slices if slice_.base is not None]
-    logs = [file for slice_ in slices for file in slice_.logs]
     return TableSummary(
         name=config.name,
         path=storage.uri,
@@ -196,14 +195,14 @@ def describe_table(storage: Storage, upkeep: UpkeepSettings | None = None, clock
         commit_log=_log_state(storage, log),
         partitions=len(listed),
         file_groups=len(slices),
-        base_files=len(bases),
-        log_files=len(logs),
-        total_bytes=sum(file.size_bytes for file in (*bases, *logs)),
+        base_files=len(slices.rows) - len(slices.logs),
+        log_files=len(slices.logs),
+        total_bytes=int(view.files.sizes[slices.rows].sum()),
         as_of_bytes=sizes.as_of,
         held_bytes=sizes.held,
         pending_bytes=sizes.pending,
         leftover_bytes=sizes.leftover,
-        rows=None if logs else _rows(timeline, commits, {file.path for file in bases}),
+        rows=None if len(slices.logs) else _rows(timeline, commits, slices),
         metadata_partitions=config.metadata_partitions,
         automatic=(upkeep or UpkeepSettings()).automatic(automatic_of(storage, log)),
         writable=not why_not,
@@ -213,9 +212,7 @@ def describe_table(storage: Storage, upkeep: UpkeepSettings | None = None, clock
     )
 
 
-def _walked(
-    storage: Storage, config: TableConfig, metadata: MetadataTable | None
-) -> tuple[Listing, Mapping[str, list[DataFile]]]:
+def _walked(storage: Storage, config: TableConfig, metadata: MetadataTable | None) -> tuple[Listing, FileColumns]:
     listing = open_listing(storage, config, metadata)
     return listing, listing.walk().files
 
@@ -252,17 +249,17 @@ class _Reader:
 
 
 def _counted(row: TimelineRow, metadata: CommitMetadata) -> TimelineRow:
-    stats = metadata.stats
+    numbers = metadata.numbers
     replaced = sum(map(len, (metadata.replaced or {}).values()))
     return replace(
         row,
         operation=metadata.operation,
-        files=len(stats),
-        rows_written=sum(stat.num_writes for stat in stats),
-        inserted=sum(stat.num_inserts for stat in stats),
-        updated=sum(stat.num_update_writes for stat in stats),
-        deleted=sum(stat.num_deletes for stat in stats),
-        bytes_written=sum(stat.total_write_bytes for stat in stats),
+        files=len(numbers.paths),
+        rows_written=numbers.total("num_writes"),
+        inserted=numbers.total("num_inserts"),
+        updated=numbers.total("num_update_writes"),
+        deleted=numbers.total("num_deletes"),
+        bytes_written=numbers.total("total_write_bytes"),
         slot=_slot(metadata),
         note=f"replaces {replaced} file groups" if replaced else "",
     )
@@ -334,14 +331,13 @@ def _log_state(storage: Storage, log: Log | None) -> str:
     return f"since the table was {begun}, newest slot {log.head}"
 
 
-def _rows(timeline: Timeline, commits: CommitReader, visible: set[str]) -> int | None:
+def _rows(timeline: Timeline, commits: CommitReader, slices: SliceColumns) -> int | None:
     """Return the rows of base files by write statistics; None if a writer is archived."""
-    counted = dict(_written(timeline, commits))
-    return sum(counted[path] for path in visible) if visible <= counted.keys() else None
-
-
-def _written(timeline: Timeline, commits: CommitReader) -> Iterator[tuple[str, int]]:
+    counted: dict[str, int] = {}
     for instant in timeline.completed_writes:
         metadata = commits.metadata(timeline, instant)
-        for stat in metadata.stats if metadata is not None else ():
-            yield stat.path.lstrip("/"), stat.num_writes
+        if metadata is not None:
+            numbers = metadata.numbers
+            counted.update(zip((path.lstrip("/") for path in numbers.paths), numbers.values["num_writes"], strict=True))
+    visible = slices.paths()
+    return sum(counted[path] for path in visible) if visible <= counted.keys() else None

@@ -6,14 +6,23 @@ Source: docs/format.md §2.4, §3.1, §4.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from functools import cached_property
+from typing import Any, overload
 
 from hudi_ops.errors import Corrupt
 from hudi_ops.formats.avro import container as avro
 from hudi_ops.formats.json_text import load_json
 from hudi_ops.formats.timeline.timeline_schemas import COMMIT_METADATA, REPLACE_COMMIT_METADATA
+
+WHOLE_BYTES = 64 << 10
+"""Statistics in commits of more bytes are decoded on first use."""
+
+_STATS = "partitionToWriteStats"
+_OTHERS = frozenset({"compacted", "extraMetadata", "operationType", "partitionToReplaceFileIds", "version"})
+_RECORDS = ("HoodieCommitMetadata", "HoodieReplaceCommitMetadata")
+_WITHOUT_STATS = tuple((record, _OTHERS) for record in _RECORDS)
 
 RING_CHILDREN_KEY = "hudi_ops.ring_children"
 """Entry of a resize's extra metadata: by partition path, the nodes that it changed, each as [value, prefix or null]."""
@@ -57,6 +66,11 @@ _SNAKE_TO_FORMAT = {
     if f.name != "other"
 }
 _FORMAT_TO_SNAKE = {value: key for key, value in _SNAKE_TO_FORMAT.items()}
+_COUNTED = ("num_writes", "num_inserts", "num_update_writes", "num_deletes", "total_write_bytes")
+_NUMBERS_ALONE = (
+    *((record, frozenset({_STATS})) for record in _RECORDS),
+    ("HoodieWriteStat", frozenset({"path", *(_SNAKE_TO_FORMAT[name] for name in _COUNTED)})),
+)
 _NUMBERS = [f.name for f in fields(WriteStat) if str(f.type).startswith("int")]
 _TEXTS = [f.name for f in fields(WriteStat) if str(f.type).startswith("str")]
 # As Apache Hudi writes them: statistics that do not apply to a base file written at once are zero, not null.
@@ -73,6 +87,78 @@ _ZEROS = (
 )
 
 
+@dataclass(frozen=True)
+class Numbers:
+    """Paths of the files that a commit wrote, and numbers of each, by the name of the field."""
+
+    paths: tuple[str, ...]
+    values: Mapping[str, Sequence[int]]
+
+    @classmethod
+    def of(cls, stats: Sequence[WriteStat]) -> Numbers:
+        """Return the numbers of decoded statistics."""
+        return cls(
+            tuple(stat.path for stat in stats), {name: [getattr(stat, name) for stat in stats] for name in _COUNTED}
+        )
+
+    def total(self, name: str) -> int:
+        """Return the sum of a number."""
+        return sum(self.values[name])
+
+
+class StoredStats(Sequence[WriteStat]):
+    """Statistics in the bytes of a commit, decoded on first use.
+
+    Raises `Corrupt` on first use if they have fields of the wrong kind.
+    """
+
+    def __init__(self, data: bytes, path: str) -> None:
+        self._stored: tuple[bytes, str] | None = data, path
+        self._stats: tuple[WriteStat, ...] = ()
+
+    @cached_property
+    def numbers(self) -> Numbers:
+        """Paths and numbers of the statistics; the rest of them is not decoded for these."""
+        stored = self._stored
+        if stored is None:
+            return Numbers.of(self._stats)
+        written = (avro.read_one(*stored, only=_NUMBERS_ALONE).get(_STATS) or {}).values()
+        stats = [stat for held in written for stat in held]
+        return Numbers(
+            tuple(stat.get("path") or "" for stat in stats),
+            {name: [stat.get(_SNAKE_TO_FORMAT[name]) or 0 for stat in stats] for name in _COUNTED},
+        )
+
+    @property
+    def _held(self) -> tuple[WriteStat, ...]:
+        stored = self._stored
+        if stored is not None:
+            self._stats = _stats_of(avro.read_one(*stored), stored[1])
+            self._stored = None
+        return self._stats
+
+    @overload
+    def __getitem__(self, at: int) -> WriteStat: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> tuple[WriteStat, ...]: ...
+
+    def __getitem__(self, at: int | slice) -> WriteStat | tuple[WriteStat, ...]:
+        return self._held[at]
+
+    def __iter__(self) -> Iterator[WriteStat]:
+        return iter(self._held)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __eq__(self, other: object) -> bool:
+        return self._held == (other._held if isinstance(other, StoredStats) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._held)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitMetadata:
     """Content of a completed commit, delta commit or replace commit.
@@ -82,7 +168,7 @@ class CommitMetadata:
     """
 
     operation: str
-    stats: tuple[WriteStat, ...] = ()
+    stats: Sequence[WriteStat] = ()
     extra: Mapping[str, str] = field(default_factory=dict)
     replaced: Mapping[str, tuple[str, ...]] | None = None
     compacted: bool = False
@@ -91,6 +177,15 @@ class CommitMetadata:
     def is_merge(self) -> bool:
         """Whether the commit merged files within their groups, and so changed no rows."""
         return self.compacted or self.operation in {"COMPACT", "LOG_COMPACT"}
+
+    @property
+    def numbers(self) -> Numbers:
+        """Return paths and numbers of the statistics.
+
+        Raises:
+            Corrupt: the statistics are damaged.
+        """
+        return self.stats.numbers if isinstance(self.stats, StoredStats) else Numbers.of(self.stats)
 
     @property
     def replaced_groups(self) -> frozenset[tuple[str, str]]:
@@ -136,21 +231,21 @@ class CommitMetadata:
         return avro.write_one(REPLACE_COMMIT_METADATA, record)
 
     @classmethod
-    def from_bytes(cls, data: bytes, path: str = "") -> CommitMetadata:
+    def from_bytes(cls, data: bytes, path: str = "", *, is_whole: bool = False) -> CommitMetadata:
         """Read a completed commit: Avro in layout 2, JSON in layout 1, or an empty file.
+
+        The statistics of a large one are decoded when they are used, as most callers need the other entries; with `is_whole` now.
 
         Raises:
             Corrupt: the bytes have none of these forms, or fields of the wrong kind.
         """
         if not data:
             return cls(operation="UNKNOWN")
-        record = _json_record(data, path) if data[:1] in b"{ \n" else avro.read_one(data, path)
+        is_json, is_large = data[:1] in b"{ \n", len(data) > WHOLE_BYTES and not is_whole
+        only = _WITHOUT_STATS if is_large else ()
+        record = _json_record(data, path) if is_json else avro.read_one(data, path, only=only)
+        stats = StoredStats(data, path) if is_large and not is_json else _stats_of(record, path)
         try:
-            stats = tuple(
-                _stat_of(stat, partition)
-                for partition, written in (record.get("partitionToWriteStats") or {}).items()
-                for stat in written
-            )
             replaced = record.get("partitionToReplaceFileIds")
             extra = {key: value for key, value in (record.get("extraMetadata") or {}).items() if value is not None}
             _refuse_other_than_text(extra.values(), *(replaced or {}).values())
@@ -162,7 +257,25 @@ class CommitMetadata:
                 compacted=bool(record.get("compacted")),
             )
         except (AttributeError, TypeError, KeyError) as error:
-            raise Corrupt(f"{path or 'commit metadata'} has fields of an unexpected kind: {error}") from error
+            raise Corrupt(_unexpected(path, error)) from error
+
+
+def _stats_of(record: Mapping[str, Any], path: str) -> tuple[WriteStat, ...]:
+    """Return the statistics of a decoded commit.
+
+    Raises:
+        Corrupt: fields of the wrong kind.
+    """
+    try:
+        return tuple(
+            _stat_of(stat, partition) for partition, written in (record.get(_STATS) or {}).items() for stat in written
+        )
+    except (AttributeError, TypeError, KeyError) as error:
+        raise Corrupt(_unexpected(path, error)) from error
+
+
+def _unexpected(path: str, error: Exception) -> str:
+    return f"{path or 'commit metadata'} has fields of an unexpected kind: {error}"
 
 
 def _json_record(data: bytes, path: str) -> dict[str, Any]:

@@ -120,7 +120,7 @@ def intent_of(data: bytes) -> Intent | None:
     if not data:
         return None
     try:
-        metadata = CommitMetadata.from_bytes(data)
+        metadata = CommitMetadata.from_bytes(data, is_whole=True)
     except Corrupt:
         return None
     if INTENT_KEY in metadata.extra:

@@ -10,8 +10,9 @@ from hudi_ops.metadata.reader.listing import open_listing
 from hudi_ops.metadata.reader.table import open_metadata
 from hudi_ops.read.plan import Opened
 from hudi_ops.storage.protocol import Storage
+from hudi_ops.view.columns.slices import visible_slices
 from hudi_ops.view.listing import Listing
-from hudi_ops.view.slices import Slice, visible_slices
+from hudi_ops.view.slices import Slice
 
 _SHOWN_MAX = 20
 

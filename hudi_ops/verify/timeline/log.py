@@ -254,7 +254,7 @@ def _broken_payload(subject: Subject, entry: Complete) -> str:
         body = subject.storage.get(entry.payload)
         # Every action that `decode_result` does not know is a write.
         if decode_result(entry.action, body, entry.payload) is None:
-            CommitMetadata.from_bytes(body, entry.payload)
+            CommitMetadata.from_bytes(body, entry.payload, is_whole=True)
     except Corrupt as error:
         return error.what
     except NotFound:

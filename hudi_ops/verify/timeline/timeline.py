@@ -172,7 +172,8 @@ def _check_content(subject: Subject, instant: Instant, findings: Findings) -> No
         return
     try:
         if instant.is_write:
-            subject.commits.metadata(subject.timeline, instant)
+            metadata = subject.commits.metadata(subject.timeline, instant)
+            len(metadata.stats if metadata is not None else ())  # decodes them
         else:
             read_result(subject.storage, subject.timeline, instant)
     except NotFound:

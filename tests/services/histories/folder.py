@@ -25,7 +25,7 @@ from hudi_ops.timeline.log.cancelled import MARKS
 from hudi_ops.timeline.log.commit_log import FOLDER as LOG
 from hudi_ops.timeline.log.entries import Cancel, Complete, Plan, Restore, Savepoint
 from hudi_ops.timeline.names import State, aborted_name, parse_file_name, swept_name
-from hudi_ops.view.slices import visible_slices
+from hudi_ops.view.columns.slices import visible_slices
 from tests.protocol.log_actors import timeline_of, whole_log
 from tests.services.clean.cleaned import data_files
 

@@ -15,6 +15,7 @@ from tests.fault_plans import MoveBefore
 from tests.services.resize.hand_plans import P1, Wanted, plan_of_nodes, run_plan
 from tests.services.resize.modelled import Modelled, numbered
 from tests.services.resize.ringed_tables import CONSISTENT
+from tests.views import assert_view_is_synced
 
 DEFINITIONS = {
     "metadata table": replace(CONSISTENT, metadata=True),
@@ -57,6 +58,7 @@ class Followed:
 
     def check(self) -> None:
         """From each checkpoint come the rows written behind it, in their newest state, each once; deleted ones do not."""
+        assert_view_is_synced(self.table.storage)
         self.table.check()
         for number, moment in enumerate(self.moments):
             wanted = {key: value for key, value in moment.written.items() if value is not None}

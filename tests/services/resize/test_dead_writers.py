@@ -16,12 +16,14 @@ from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, FaultyStorage
 from hudi_ops.verify import verify_table
+from hudi_ops.view.columns.slices import newest_slices
 from tests.fault_plans import DiesBehind, MoveBefore
 from tests.protocol.log_actors import timeline_of
 from tests.services.resize.aborted import KEYS, PAYLOAD, PLANNED_GROUPS, archive_all, batch, cancel, model_of
 from tests.services.resize.hand_plans import P0, child_logs, plan_of_nodes, run_plan
 from tests.services.resize.ringed_tables import CONSISTENT, hashes_of, opened
 from tests.tables import NOW_MS, by_key, made, rows
+from tests.views import view_anew
 
 AMID = "^put:part=p0/."
 """The first log file of a write that has begun."""
@@ -136,6 +138,8 @@ def test_only_its_child_logs_go_after_the_resize_completed(left: Left, order: st
     assert logs, "the executor leaves them to the writer's rollback"
     for listing in ("auto", "storage"):
         assert by_key(left.open("reader"), listing=listing) == MODEL, "readers leave them out"
+    seen = {file.path for slice_ in newest_slices(view_anew(left.storage)).objects() for file in slice_.logs}
+    assert seen.isdisjoint(logs), "a view built anew leaves them out"
     compaction = left.open("planner").compaction.plan()
     assert {*logs} < left.recover()
     assert left.open("executor").compaction.execute(instant=compaction.instant).slices == 1, (

@@ -78,7 +78,7 @@ CASES: list[tuple[Case, int]] = [
     (MERGED, 50),
     (ABORTED, 90),
     (WITHDRAWN, 70),
-    (RESUMED, 80),
+    (RESUMED, 70),
     (of_resizes("ingest and request", {"one": Writes(UPSERT_A), "user": Requests()}, {"one": UPSERT_A}), 20),
     (
         of_resizes(

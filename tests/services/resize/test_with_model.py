@@ -26,6 +26,7 @@ from tests.services.resize.hand_plans import P0, P1, Wanted, plan_of_nodes, run_
 from tests.services.resize.modelled import KEYS, Modelled, numbered
 from tests.services.resize.ringed_tables import BY_COMMIT_TIME, CONSISTENT, EXTENDIBLE, hashes_of
 from tests.tables import by_key
+from tests.views import assert_view_is_synced
 
 pytestmark = pytest.mark.full("searches schedules for many seconds")
 
@@ -102,6 +103,7 @@ class Rounds:
         self.draw = random.Random(seed)
         self.table = Modelled(definition, numbered(range(16)))
         self.is_extendible = definition.bucket_engine == "extendible"
+        self.views = 0
         self.done = {"split": 0, "merge": 0, "cancelled": 0, "left out": 0}
 
     def write(self) -> None:
@@ -111,6 +113,7 @@ class Rounds:
             self.table.delete(f"k{n}" for n in keys)
         else:
             self.table.write(numbered(keys, self.draw.randrange(1_000, 100_000)))
+        self.views += assert_view_is_synced(self.table.storage)
 
     def plan(self) -> str | None:
         """Split every bucket that can be, or merge all neighbours that may be; of one partition or both."""
@@ -154,7 +157,8 @@ def test_rounds_of_splits_and_merges_keep_every_row_once(definition: Any) -> Non
         rounds = Rounds(definition, seed)
         for _ in range(count):
             rounds.play()
-        print(definition.bucket_engine, seed, rounds.done)
+        print(definition.bucket_engine, seed, rounds.done, rounds.views)
+        assert rounds.views >= count
         assert rounds.done["split"] >= count // 5
         assert rounds.done["merge"] >= count // 10
         errors = verify_table(rounds.table.storage, deep=True, index=True, clock=rounds.table.clock).errors

@@ -18,8 +18,9 @@ from hudi_ops.metadata.records.records import Records
 from hudi_ops.read.plan import Opened
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.timeline.active import Timeline
+from hudi_ops.view.columns.slices import visible_slices
 from hudi_ops.view.listing import StorageListing
-from hudi_ops.view.slices import is_partitioned, visible_slices
+from hudi_ops.view.slices import is_partitioned
 from tests.unit.metadata.fixture_metadata import TABLES
 
 RECORD_INDEX = MetadataPartition.RECORD_INDEX

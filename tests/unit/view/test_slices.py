@@ -10,8 +10,8 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.state import CommitReader
+from hudi_ops.view.columns.slices import visible_slices
 from hudi_ops.view.file_group import DataFile
-from hudi_ops.view.slices import visible_slices
 
 
 def base(group: str, time: str) -> str:

@@ -13,6 +13,7 @@ from hudi_ops.files.names import data_path, parse_data_file
 from hudi_ops.services.base.pending import cancel_advice
 from hudi_ops.timeline.content.plans import PlannedSlice
 from hudi_ops.timeline.state import TableState
+from hudi_ops.view.columns.kept import forget_view
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.listing import StorageListing
 from hudi_ops.view.slices import Slice, merge_order
@@ -28,6 +29,7 @@ def read_slices(session: Session, state: TableState, instant: str, planned: Sequ
     found = dict(zip(paths, session.ctx.local_engine.map(session.ctx.storage.head, paths), strict=True))
     for path, info in found.items():
         if info is None:
+            forget_view(session.ctx.storage)
             raise Corrupt(
                 f"{path}, which a plan names, is gone",
                 table=state.config.name,

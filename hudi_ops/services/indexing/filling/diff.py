@@ -21,7 +21,6 @@ from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.listing import StorageListing
 from hudi_ops.view.moment import Moment
 from hudi_ops.view.slices import Slice, is_partitioned
-from hudi_ops.view.snapshot import TableView
 
 Group = tuple[str, str]
 """Partition path and file id."""
@@ -101,14 +100,16 @@ def snapshot(session: Session, state: TableState, before: TableSnapshot | None =
     listing = StorageListing(session.ctx.storage, is_partitioned=is_partitioned(state.config), engine=engine)
     touched = _touched(session, before, state) if before is not None else None
     listed = listing.walk().files if touched is None else listing.files(sorted(touched))
-    view = TableView(state.config, state.timeline, session.commits, listed)
-    files: dict[str, dict[str, int]] = {path: {} for path in listed}
-    for file in view.committed_files():
-        files[file.partition_path][file.name] = file.size_bytes
     moment = Moment(
         session.ctx.storage, state.config, state.timeline, session.commits, is_whole=touched is None, is_writing=True
     )
-    slices = {slice_.key: slice_ for slice_ in moment.slices(listed, listing.source)}
+    view = moment.view(listed, listing.source).settled()
+    files: dict[str, dict[str, int]] = {path: {} for path in listed}
+    for file in view.files.data_files():
+        files[file.partition_path][file.name] = file.size_bytes
+    found = moment.slices_of(view, are_listed=True)
+    moment.refuse_lost(listed, listing.source, lambda: found)
+    slices = {slice_.key: slice_ for slice_ in found}
     ahead = {file.path: file for file in _written_ahead(session, state, listed)}
     for file in ahead.values():
         files[file.partition_path][file.name] = file.size_bytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -9,8 +10,11 @@ import pyarrow as pa
 from hudi_ops.read.plan import Opened
 from hudi_ops.table.table import Table
 from hudi_ops.timeline.state import CommitReader
+from hudi_ops.view.columns.files import FileColumns
+from hudi_ops.view.columns.slices import newest_slices
+from hudi_ops.view.columns.table_view import view_of
+from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.listing import StorageListing
-from hudi_ops.view.snapshot import TableView
 
 
 class CountingReader(CommitReader):
@@ -31,9 +35,9 @@ def test_names_of_a_commit_are_put_together_once(tmp_path: Any) -> None:
     commits = CountingReader(table.context.storage)
     opened = Opened.of(table.context.storage, commits)
     files = StorageListing(table.context.storage, is_partitioned=False).files([""])
-    view = TableView(opened.config, opened.timeline, commits, files)
-    assert len(view.base_files()) == 30
-    assert len(view.base_files()) == 30
+    view = view_of(opened.config, opened.timeline, commits, files)
+    for _ in range(2):
+        assert len(newest_slices(view).bases) == 30
     assert commits.asked <= 2
 
 
@@ -45,9 +49,17 @@ def test_commits_of_older_files_are_not_read(tmp_path: Any) -> None:
     opened = Opened.of(table.context.storage, commits)
     files = StorageListing(table.context.storage, is_partitioned=False).files([""])
     assert len(files[""]) == 5
-    (newest,) = TableView(opened.config, opened.timeline, commits, files).base_files()
-    assert newest.instant == opened.timeline.completed_writes[-1].time
+    (newest,) = newest_slices(view_of(opened.config, opened.timeline, commits, files)).objects()
+    assert newest.base is not None
+    assert newest.base.instant == opened.timeline.completed_writes[-1].time
     assert commits.asked == 1
+
+
+def _logs(opened: Opened, files: Mapping[str, Sequence[DataFile]]) -> list[str]:
+    (found,) = newest_slices(
+        view_of(opened.config, opened.timeline, opened.commits, FileColumns.of_files(files))
+    ).objects()
+    return [file.instant for file in found.logs]
 
 
 def test_log_files_of_an_undone_write_that_was_read_before_are_not_visible(tmp_path: Any) -> None:
@@ -62,17 +74,17 @@ def test_log_files_of_an_undone_write_that_was_read_before_are_not_visible(tmp_p
     files = StorageListing(storage, is_partitioned=False).files([""])
     for write in opened.timeline.completed_writes:
         commits.metadata(opened.timeline, write)
-    seen = [file.instant for file in TableView(opened.config, opened.timeline, commits, files).log_files()]
+    seen = _logs(opened, files)
     assert seen == [write.time for write in opened.timeline.completed_writes[2:]]
     # Another program undoes the newest write, and the one before is pending again.
     newest, before = opened.timeline.completed_writes[:-3:-1]
     for name in [newest.file_name, before.file_name]:
         storage.delete(opened.timeline.path(name))
     now = Opened.of(storage, commits)
-    left = [file.instant for file in TableView(now.config, now.timeline, commits, files).log_files()]
+    left = _logs(now, files)
     assert left == seen[:-2]
     # It completes again, at another time and under another name: it counts, by its metadata as it is now.
     storage.put(now.timeline.path(f"{before.time}_{newest.completion_time}.deltacommit"), b"{}")
     again = Opened.of(storage, commits)
-    found = [file.instant for file in TableView(again.config, again.timeline, commits, files).log_files()]
+    found = _logs(again, files)
     assert found == seen[:-2]

@@ -1,0 +1,93 @@
+"""Continue the view of a table, or build it by a listing (RFC-03)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import compress
+
+from hudi_ops.config.table import TableConfig
+from hudi_ops.engine.local import LocalEngine
+from hudi_ops.metadata.reader.listing import ListingChoice, open_listing
+from hudi_ops.metadata.reader.table import MetadataTable
+from hudi_ops.read.prune import with_metadata
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.state import CommitReader
+from hudi_ops.view.columns.files import FileColumns
+from hudi_ops.view.columns.kept import keep_view, kept_view
+from hudi_ops.view.columns.slices import newest_slices
+from hudi_ops.view.columns.table_view import View
+from hudi_ops.view.listing import Keep, Listing, Source, Walked
+from hudi_ops.view.moment import Moment
+
+
+class ViewListing:
+    """List the committed files of a view, without a call of the storage.
+
+    `source` is `view`, or that of the listing which built the view.
+    """
+
+    def __init__(self, view: View, source: Source = "view") -> None:
+        self.view = view
+        self.source: Source = source
+
+    def files(self, partitions: Sequence[str]) -> FileColumns:
+        """Return the files of some partitions; an absent partition has none."""
+        return self.view.files.of_partitions(partitions)
+
+    def walk(self, keep: Keep | None = None, *, may_prune_folders: bool = False) -> Walked:
+        """Return all partitions with their files; `may_prune_folders` has no effect."""
+        paths = self.view.files.partitions
+        kept = paths if keep is None or not paths else tuple(compress(paths, keep(paths)))
+        return Walked(self.files(kept), tuple(sorted(set(paths) - set(kept))))
+
+
+def current_view(
+    storage: Storage,
+    config: TableConfig,
+    timeline: Timeline,
+    commits: CommitReader,
+    engine: LocalEngine | None = None,
+    *,
+    is_writing: bool = False,
+) -> View:
+    """Return the view of a whole table at a reading of its timeline.
+
+    Raises:
+        Corrupt: a file is lost that a completed write names, or a file of the timeline cannot be read.
+        Unavailable: a file was removed while the table was listed.
+        Conflict: the same, if it is for a write.
+    """
+    if (view := kept_view(storage, config, timeline, commits)) is not None:
+        return view
+
+    def built(metadata: MetadataTable | None) -> View:
+        listing = open_listing(storage, config, metadata, engine=engine)
+        moment = Moment(storage, config, timeline, commits, is_whole=True, is_writing=is_writing)
+        return built_view(moment, listing)
+
+    return with_metadata(storage, config, timeline, "auto", built, engine, commits.archived)
+
+
+def built_view(moment: Moment, listing: Listing) -> View:
+    """Build the view of a whole table by a listing, and keep it; raise as `current_view` does.
+
+    A view without a look for lost log files is not kept: they would be missing from it for good.
+    """
+    listed = listing.walk().files
+    view = moment.view(listed, listing.source)
+    moment.refuse_lost(listed, listing.source, lambda: newest_slices(view).objects())
+    if moment.with_logs:
+        keep_view(moment.storage, view)
+    return view
+
+
+def view_for(moment: Moment, listing: ListingChoice) -> View | None:
+    """Return the view for a read, continued from the last one; None: the table is listed.
+
+    A clean that is under way may have removed files that an earlier moment needs: a listing tells which.
+    """
+    cleans = moment.timeline.by_kind.get("clean", ())
+    if listing != "auto" or (moment.as_of is not None and any(not one.is_completed for one in cleans)):
+        return None
+    return kept_view(moment.storage, moment.config, moment.timeline, moment.commits)

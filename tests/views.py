@@ -1,0 +1,60 @@
+"""Compare the view that a process keeps with one built anew (RFC-03, invariant V1)."""
+
+from __future__ import annotations
+
+from hudi_ops.files.names import data_path
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.active import load_timeline
+from hudi_ops.timeline.content.plans import CleanPlan, CleanResult, read_plan, read_result
+from hudi_ops.timeline.settings.properties_file import load_config
+from hudi_ops.timeline.state import CommitReader
+from hudi_ops.view.columns.kept import keep_view, kept_view
+from hudi_ops.view.columns.slices import newest_slices
+from hudi_ops.view.columns.table_view import View, view_of
+from hudi_ops.view.listing import StorageListing
+from hudi_ops.view.slices import is_partitioned
+
+
+def view_anew(storage: Storage) -> View:
+    """Build the view of a table by a listing."""
+    config = load_config(storage)
+    timeline = load_timeline(storage, config)
+    listed = StorageListing(storage, is_partitioned=is_partitioned(config)).walk().files
+    return view_of(config, timeline, CommitReader(storage), listed)
+
+
+def assert_view_is_synced(storage: Storage) -> bool:
+    """Compare the kept view, synced, with one built anew; return whether there was one that could be synced.
+
+    The kept view lacks files that a completed clean names, and leftovers of archived instants, which a listing takes for files of
+    the table. It has files that a pending clean deleted.
+    """
+    anew = view_anew(storage)
+    kept = kept_view(storage, anew.config, anew.timeline, CommitReader(storage))
+    if kept is None:
+        keep_view(storage, anew)
+        return False
+    assert newest_slices(kept).objects() == newest_slices(anew).objects()
+    start = anew.timeline.start
+    for time in [one.time for one in anew.timeline.completed_writes]:
+        assert newest_slices(kept, time).objects() == newest_slices(anew, time).objects() or _is_cleaned(anew, time)
+    mine, fresh = (frozenset(one.settled().files.data_files()) for one in (kept, anew))
+    assert {one.path for one in mine - fresh} <= _cleaned(storage, anew, is_completed=False)
+    assert {one.path for one in fresh - mine if one.instant >= start} <= _cleaned(storage, anew, is_completed=True)
+    return True
+
+
+def _cleaned(storage: Storage, view: View, *, is_completed: bool) -> set[str]:
+    """Return the files that cleans name."""
+    named = set()
+    for one in view.timeline.by_kind.get("clean", ()):
+        if one.is_completed is is_completed:
+            said = read_result(storage, view.timeline, one) or read_plan(storage, view.timeline, one)
+            files = said.named if isinstance(said, CleanResult) else said.files if isinstance(said, CleanPlan) else {}
+            named |= {data_path(path, name) for path, names in files.items() for name in names}
+    return named
+
+
+def _is_cleaned(view: View, time: str) -> bool:
+    """Return whether a clean may have removed files that were read at a time."""
+    return any(one.kind == "clean" for one in view.timeline)
