@@ -7,6 +7,8 @@ write of its own; then its task is cleared, or marked as failed. The supervisor 
 from __future__ import annotations
 
 import shutil
+import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -245,6 +247,19 @@ def test_a_task_that_is_marked_as_failed_cancels_its_plan_where_stops_cancel(wor
     newer = world.airflow.result(case.dag, after, "execute")["instant"]
     assert newer > instant
     check(world, case, newer)
+
+
+def test_a_database_that_is_held_for_seconds_ends_neither_the_scheduler_nor_a_call(world: World) -> None:
+    with closing(sqlite3.connect(world.airflow.home / "airflow.db", isolation_level=None, timeout=60)) as database:
+        database.execute("begin immediate")
+        run: list[str] = []
+        caller = threading.Thread(target=lambda: run.append(world.airflow.trigger("clean", {"table": "none"})))
+        caller.start()
+        time.sleep(7)  # the default of SQLite's driver is five
+        database.execute("rollback")
+        caller.join()
+    assert world.airflow.wait("clean", run[0], "cancel", "success", "failed", "skipped")["state"] == "failed"
+    assert world.airflow.is_healthy()
 
 
 def files_of(world: World, table: str) -> dict[str, bytes]:
