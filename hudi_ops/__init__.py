@@ -59,7 +59,10 @@ if TYPE_CHECKING:
         CleanSettings as CleanSettings,
         UpkeepSettings as UpkeepSettings,
     )
-    from hudi_ops.config.write_settings import FileSizes as FileSizes
+    from hudi_ops.config.write_settings import (
+        FileSizes as FileSizes,
+        ViewSettings as ViewSettings,
+    )
     from hudi_ops.context import (
         Owner as Owner,
         TableContext as TableContext,
@@ -155,7 +158,7 @@ _PLACES = {
     "config.table": "TableConfig",
     "config.tables_file": "TableDeclaration TableLocation",
     "config.upkeep_settings": "ArchiveSettings CleanSettings UpkeepSettings",
-    "config.write_settings": "FileSizes",
+    "config.write_settings": "FileSizes ViewSettings",
     "context": "Owner TableContext",
     "engine.local": "LocalEngine",
     "engine.protocol": "Engine",

@@ -108,9 +108,9 @@ def open_table(location: TableLocation, *, accept_future: bool = False, **option
 
 def storage_of(location: TableLocation) -> Storage:
     """Open the storage of the table at a location, for commands that need no lock."""
-    from hudi_ops.storage.open import open_storage
+    from hudi_ops.read.current_view import storage_at
 
-    return open_storage(location.path)
+    return storage_at(location)
 
 
 def as_help(text: str) -> str:

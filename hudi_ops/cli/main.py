@@ -33,7 +33,7 @@ from hudi_ops.cli.services import (
     restore,
     savepoint,
 )
-from hudi_ops.cli.tables import adopt, alter, create, inspect, repair_properties, ring
+from hudi_ops.cli.tables import adopt, alter, create, inspect, repair_properties, ring, view
 from hudi_ops.cli.without_pandas import leave_pandas_out
 from hudi_ops.errors import HudiOpsError, Internal, InvalidRequest
 from hudi_ops.redaction import RedactingFormatter, redacted
@@ -77,6 +77,7 @@ app.command(help=as_help(changes.CHANGES_HELP))(changes.changes)
 app.command(help=as_help(inspect.TIMELINE_HELP))(inspect.timeline)
 app.command(help=as_help(inspect.SHOW_HELP))(inspect.show)
 app.command(help=as_help(ring.RING_HELP))(ring.ring)
+app.command(help=as_help(view.VIEW_HELP))(view.view)
 app.command(help=as_help(inspect.VERIFY_HELP))(inspect.verify)
 app.command(help=as_help(lock.LOCK_HELP))(lock.lock)
 app.command(help=as_help(paths.PATHS_HELP))(paths.paths)

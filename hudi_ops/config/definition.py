@@ -29,6 +29,7 @@ from hudi_ops.config.write_settings import (
     METADATA_COMPACT_AFTER,
     FileSizes,
     LogFormat,
+    ViewSettings,
     checked_compact_after,
     checked_format,
 )
@@ -146,6 +147,11 @@ class WriterFields(BaseModel):
         default=ConflictSettings(),
         title="Conflicts",
         description="How it behaves beside other writers: strategy, early_detection, retries, wait_s, foreign_without_heartbeat, …",
+    )
+    view: ViewSettings = Field(
+        default=ViewSettings(),
+        title="View",
+        description="Where processes keep the table's file-system view: store (memory, spill, disk), memory_mb, folder.",
     )
 
 

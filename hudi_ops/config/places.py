@@ -30,6 +30,12 @@ def folder(name: str) -> Path:
     )
 
 
+def cache_folder() -> Path:
+    """Return the folder of what may be made again, of this user: $XDG_CACHE_HOME/hudi-ops."""
+    given = os.environ.get("XDG_CACHE_HOME")
+    return (Path(given) if given else Path("~/.cache").expanduser()) / "hudi-ops"
+
+
 def home() -> Path:
     """Return the folder of `tables.yaml`: HUDI_OPS_HOME, the checkout, else AIRFLOW_HOME."""
     given = os.environ.get(HOME_VARIABLE)

@@ -20,6 +20,7 @@ from hudi_ops.config.definition import ColumnNames, DefinitionFields, TableKind,
 from hudi_ops.config.requests import PathText, known_fields
 from hudi_ops.config.requests.schedule import Schedule, did_you_mean, refuse_credentials, schedule_of
 from hudi_ops.config.upkeep_settings import AUTOMATIC, UpkeepSettings
+from hudi_ops.config.write_settings import ViewSettings
 from hudi_ops.errors import InvalidRequest
 
 ENVIRONMENT_VARIABLE = "HUDI_OPS_TABLES"
@@ -157,6 +158,11 @@ class TableLocation(_Model):
     zookeeper: dict[str, Any] | None = Field(default=None, repr=False)
     folder: Path = Path()
     """Folder to which files in `zookeeper` are relative."""
+
+    @property
+    def view(self) -> ViewSettings:
+        """Return where processes keep the table's view."""
+        return self.declaration.view if self.declaration is not None else ViewSettings()
 
     def options(self, *, accept_future: bool = False) -> dict[str, Any]:
         """Return the writer options of `tables.yaml`, as keywords; none for a bare path.
@@ -359,8 +365,12 @@ def _describe(file: Path, error: ValidationError) -> str:
 
 
 def _resolved(table: TableDeclaration, folder: Path) -> TableDeclaration:
-    source = _absolute(table.source, folder) if table.source else None
-    return table.model_copy(update={"path": _absolute(table.path, folder), "source": source})
+    changed: dict[str, Any] = {"path": _absolute(table.path, folder)}
+    if table.source:
+        changed["source"] = _absolute(table.source, folder)
+    if table.view.folder and not table.view.folder.startswith("~"):
+        changed["view"] = table.view.model_copy(update={"folder": _absolute(table.view.folder, folder)})
+    return table.model_copy(update=changed)
 
 
 def _absolute(path: str, folder: Path) -> str:

@@ -1,10 +1,15 @@
-"""How a writer writes, where a table leaves it open."""
+"""How a writer writes, and where processes keep the view of a table."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
+from pydantic import BaseModel, ConfigDict, Field
+
+from hudi_ops.config.places import cache_folder
+from hudi_ops.config.requests import PathText
 from hudi_ops.errors import InvalidRequest
 
 LogFormat: TypeAlias = Literal["parquet", "avro"]
@@ -70,3 +75,32 @@ class FileSizes:
                 next_step="pass larger ones, or leave them out for 120 and 100 MB",
                 setting="file_sizes",
             )
+
+
+ViewStore = Literal["memory", "spill", "disk"]
+
+MEMORY_MB = 64
+"""Megabytes of a view above which `spill` moves it to a file."""
+
+
+class ViewSettings(BaseModel):
+    """Where processes keep the file-system view of a table."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    store: ViewStore = Field(
+        default="memory",
+        description="memory: on the heap; spill: in a private file above memory_mb; disk: in a file that all processes of the "
+        "machine share.",
+    )
+    memory_mb: int = Field(default=MEMORY_MB, ge=1, description="Megabytes above which spill moves a view to a file.")
+    folder: PathText | None = Field(
+        default=None,
+        min_length=1,
+        description="Folder of the files, for one user alone. Default: $XDG_CACHE_HOME/hudi-ops/views.",
+    )
+
+    @property
+    def place(self) -> Path:
+        """Return the folder of the files."""
+        return Path(self.folder).expanduser() if self.folder is not None else cache_folder() / "views"

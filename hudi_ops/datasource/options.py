@@ -10,8 +10,8 @@ from hudi_ops.config.tables_file import locate_table
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.read.as_of import instant_meant
 from hudi_ops.read.changes import ChangesRequest, plan_changes
+from hudi_ops.read.current_view import storage_at
 from hudi_ops.read.plan import ReadPlan, ReadRequest, plan_read, request_of
-from hudi_ops.storage.open import open_storage
 from hudi_ops.storage.protocol import Storage
 
 FORMAT = "hudi_ops"
@@ -58,7 +58,7 @@ def storage_of(given: Mapping[str, str | None]) -> Storage:
     Raises:
         InvalidRequest: neither of them.
     """
-    return open_storage(locate_table(given.get("path") or "").path)
+    return storage_at(locate_table(given.get("path") or ""))
 
 
 @dataclass(frozen=True)

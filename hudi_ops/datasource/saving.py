@@ -21,6 +21,7 @@ from hudi_ops.datasource.options import switch
 from hudi_ops.datasource.staged_files import StagedFile, staged_batches
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import InvalidRequest
+from hudi_ops.read.current_view import storage_at
 from hudi_ops.services.create.adoption import Adoption, AdoptionOptions
 from hudi_ops.services.write.automatic import written
 from hudi_ops.services.write.batch import Batch
@@ -30,7 +31,6 @@ from hudi_ops.services.write.once import BatchId, ingest_once, is_taken
 from hudi_ops.services.write.operations import parse_operation
 from hudi_ops.services.write.rows import GivenRows
 from hudi_ops.sources.source import without_meta_columns
-from hudi_ops.storage.open import open_storage
 from hudi_ops.timeline.settings.settings_check import refuse_unopenable
 
 WRITE_OPTIONS = ("path", "operation", "evolve", "batch_id", "batch_source", "memory_bytes")
@@ -118,7 +118,7 @@ def open_session(path: str) -> Session:
         Unsupported: its version cannot be opened.
     """
     location = locate_table(path)
-    storage = open_storage(location.path)
+    storage = storage_at(location)
     ctx = TableContext(storage=storage, locks=lock_of(location), engine=LocalEngine(), vain_waits=PROCESS_WAITS)
     refuse_unopenable(storage)
     options = OpenOptions(**location.options())

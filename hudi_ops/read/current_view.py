@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from itertools import compress
 
 from hudi_ops.config.table import TableConfig
+from hudi_ops.config.tables_file import TableLocation
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.metadata.reader.listing import ListingChoice, open_listing
 from hudi_ops.metadata.reader.table import MetadataTable
 from hudi_ops.read.prune import with_metadata
+from hudi_ops.storage.open import open_storage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.columns.files import FileColumns
-from hudi_ops.view.columns.kept import keep_view, kept_view
+from hudi_ops.view.columns.kept import keep_view, keep_views, kept_view
 from hudi_ops.view.columns.slices import newest_slices
 from hudi_ops.view.columns.table_view import View
 from hudi_ops.view.listing import Keep, Listing, Source, Walked
@@ -40,6 +42,13 @@ class ViewListing:
         paths = self.view.files.partitions
         kept = paths if keep is None or not paths else tuple(compress(paths, keep(paths)))
         return Walked(self.files(kept), tuple(sorted(set(paths) - set(kept))))
+
+
+def storage_at(location: TableLocation) -> Storage:
+    """Open the storage of the table at a location; its view is kept as `tables.yaml` says."""
+    storage = open_storage(location.path)
+    keep_views(storage, location.view)
+    return storage
 
 
 def current_view(

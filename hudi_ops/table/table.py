@@ -45,6 +45,7 @@ from hudi_ops.table.savepoints import HoldApi, SavepointApi
 from hudi_ops.table.services import ArchiveApi, CleanApi, ClusteringApi, CompactionApi, ResizeApi
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.timeline.settings.settings_check import refuse_unopenable
+from hudi_ops.view.columns.kept import keep_views
 from hudi_ops.view.schema import row_schema, table_schema
 
 _FRAME_OPTIONS = ("query", "listing", "since", "until", "fence", "meta_columns")
@@ -186,6 +187,7 @@ class Table(ReadApi, IngestApi, RepairsApi, PlansApi):
 
     @classmethod
     def _with(cls, ctx: TableContext, options: WriterOptions) -> Self:
+        keep_views(ctx.storage, options.view)
         return cls(
             ctx,
             AdoptionOptions.of(options),

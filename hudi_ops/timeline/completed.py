@@ -18,10 +18,25 @@ def changing(timeline: Timeline) -> frozenset[Instant]:
 
 
 def digest_of(instants: Iterable[Instant]) -> str:
-    """Return a digest of instants that does not depend on their order.
+    """Return a digest of instants that does not depend on their order, as 64 hexadecimal digits.
 
-    >>> digest_of([])
+    >>> digest_of([])[:16]
     'e3b0c44298fc1c14'
     """
     names = sorted(instant.file_name for instant in instants)
-    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()
+
+
+def logged_digest(instants: Iterable[Instant]) -> str:
+    """Return the first 16 digits of `digest_of`, which entries of the commit log hold."""
+    return digest_of(instants)[:16]
+
+
+def state_digest(table_id: str, timeline: Timeline) -> str:
+    """Return the digest that names the files of a table at a reading of its timeline (RFC-03).
+
+    It has the table's id, the start of the timeline, and the completed instants from there on that may have changed files. Pending
+    instants, savepoints and indexing change no visible file.
+    """
+    counted = digest_of(one for one in changing(timeline) if one.time >= timeline.start)
+    return hashlib.sha256("\n".join((table_id, timeline.start, counted)).encode()).hexdigest()

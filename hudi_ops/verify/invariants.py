@@ -17,6 +17,7 @@ from hudi_ops.verify.data.base_files import check_base_files
 from hudi_ops.verify.data.files import check_files
 from hudi_ops.verify.data.log_files import check_log_files
 from hudi_ops.verify.data.rings import check_rings
+from hudi_ops.verify.data.view import check_kept_view
 from hudi_ops.verify.index.metadata import check_dropped, check_index, check_metadata_table
 from hudi_ops.verify.report import Findings, Report
 from hudi_ops.verify.subject import Subject
@@ -106,6 +107,7 @@ def verify_table(
     rings = check_rings(subject, logged.log, findings) if logged is not None else {}
     check_base_files(subject, facts, rings, findings)
     check_log_files(subject, facts, rings, findings)
+    check_kept_view(subject, findings)
     if subject.history is not None and subject.history.note:
         findings.info("archive-unread", subject.history.note, config.history_folder)
     return findings.report(config.name, storage.uri, deep=deep)

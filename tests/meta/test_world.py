@@ -112,6 +112,8 @@ ALLOWED: dict[str, set[str]] = {
     "storage/local.py": {"files", "randomness"},
     "storage/memory.py": {"files", "threads"},
     "storage/object_store.py": {"network", "processes", "randomness", "threads"},
+    "view/stores/view_file.py": {"files"},
+    "view/stores/view_folder.py": {"files", "time"},
 }
 OPEN_ROOMS = ("cli/", "testing/", "concurrency/lock/embedded_zookeeper.py")
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from hudi_ops import Corrupt, Table
+from hudi_ops import Corrupt
 from hudi_ops.metadata.reader.listing import open_listing
 from hudi_ops.metadata.reader.table import open_metadata
 from hudi_ops.storage.memory import MemoryStorage
@@ -24,6 +24,7 @@ from hudi_ops.view.columns.sync import synced
 from hudi_ops.view.columns.table_view import View, view_of
 from tests.definitions import Definition, create_table
 from tests.fault_plans import DiesBefore
+from tests.protocol.viewed_table import Played
 from tests.tables import (
     BY_HAND,
     DEFINITION,
@@ -31,45 +32,10 @@ from tests.tables import (
     MERGE_ON_READ,
     START_MS,
     by_key,
-    made,
     rows,
     table_of,
 )
 from tests.views import assert_view_is_synced, view_anew
-
-
-class Played:
-    """A table with two partitions, and readers of one process."""
-
-    def __init__(self, definition: Definition = DEFINITION) -> None:
-        self.clock = ManualClock(START_MS, tick_ms=1)
-        self.storage = made(definition, clock=self.clock)
-        self.number = 0
-        for _ in range(2):
-            self.write()
-        assert not assert_view_is_synced(self.storage), "the first view is built"
-
-    def table(self) -> Table:
-        return table_of(self.storage, self.clock, "writer", upkeep=BY_HAND)
-
-    def write(self) -> str:
-        self.number += 1
-        self.clock.advance_ms(1_000)
-        part = f"p{self.number % 2}"
-        done = self.table().ingest(rows((f"k{part}", part, self.number, self.number, None)))
-        assert done.instant is not None
-        return done.instant
-
-    def view(self) -> View:
-        """Return the kept view, synced."""
-        config = load_config(self.storage)
-        found = kept_view(self.storage, config, load_timeline(self.storage, config), CommitReader(self.storage))
-        assert found is not None
-        return found
-
-    def syncs(self) -> bool:
-        """Compare the kept view with one built anew; return whether it could be synced."""
-        return assert_view_is_synced(self.storage)
 
 
 @pytest.mark.parametrize("definition", [DEFINITION, MERGE_ON_READ, LOGGED_WITH_METADATA], ids=["cow", "mor", "mor-mdt"])
@@ -81,7 +47,7 @@ def test_a_sync_reads_what_completed_and_lists_nothing(definition: Definition) -
         counted = FaultyStorage(played.storage)
         config, timeline = load_config(played.storage), load_timeline(played.storage, load_config(played.storage))
         found = synced(replace(before, commits=CommitReader(counted)), counted, config, timeline)
-        assert found is not None
+        assert isinstance(found, View)
         calls = [call.partition(":") for call in counted.history]
         assert newest_slices(found).objects() == newest_slices(view_anew(played.storage)).objects()
         assert [operation for operation, _, _ in calls] == ["get"] * count

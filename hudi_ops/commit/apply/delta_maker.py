@@ -24,7 +24,7 @@ from hudi_ops.metadata.records.records import Records
 from hudi_ops.metadata.writer.compaction import deltas_since_compaction
 from hudi_ops.metadata.writer.delta import MetadataDelta, make_delta
 from hudi_ops.timeline.active import Timeline
-from hudi_ops.timeline.completed import digest_of
+from hudi_ops.timeline.completed import logged_digest
 from hudi_ops.timeline.state import TableState
 
 
@@ -133,7 +133,7 @@ class DeltaMaker(ABC):
         """Return a digest of the metadata table's timeline; appliers compare it with theirs."""
         if self._own is None:
             return ""
-        return digest_of(completed_beside(self._own, self.attempt.instant, completion_time))
+        return logged_digest(completed_beside(self._own, self.attempt.instant, completion_time))
 
     def entry_fields(self, completion_time: str, state: TableState) -> dict[str, Any]:
         """Return the fields of a COMPLETE that describe the delta, once it `fits`."""

@@ -19,7 +19,7 @@ from hudi_ops.context import TableContext
 from hudi_ops.errors import Corrupt, NotFound
 from hudi_ops.metadata.reader.instants import completed_beside, load_metadata_timeline
 from hudi_ops.metadata.writer.commit import undo_delta
-from hudi_ops.timeline.completed import digest_of
+from hudi_ops.timeline.completed import logged_digest
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.footprint import Footprint, footprint_of
 from hudi_ops.timeline.content.rollbacks import rollback_of
@@ -76,7 +76,7 @@ def metadata_changed(ctx: TableContext, state: TableState, entry: Complete) -> s
     if not named:
         return "the metadata table that it has a delta for was dropped"
     own = load_metadata_timeline(ctx.storage)
-    if digest_of(completed_beside(own, entry.instant, entry.completion_time)) != entry.metadata_seen:
+    if logged_digest(completed_beside(own, entry.instant, entry.completion_time)) != entry.metadata_seen:
         return "something completed in the metadata table without a slot"
     return None
 

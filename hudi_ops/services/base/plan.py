@@ -16,6 +16,7 @@ from hudi_ops.services.base.pending import Service, next_pending
 from hudi_ops.services.base.publish import publish_plan
 from hudi_ops.services.base.result import PlanResult
 from hudi_ops.timeline.state import TableState
+from hudi_ops.view.columns.kept import view_source
 
 TRIES_MAX = 3
 """Most tries to make a plan while other processes take everything that it chose."""
@@ -114,4 +115,5 @@ def _result(
         counts=choice.counts(),
         estimate=service.estimate(choice, session.ctx.engine),
         dry_run=dry_run,
+        view=view_source(session.ctx.storage),
     )

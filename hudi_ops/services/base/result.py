@@ -62,7 +62,8 @@ class PlanResult(Result):
     `instant` is None in a dry run and when nothing was planned; `note` says why. `verdicts` name all planned file groups and some
     of the others; `counts` has all of them, by reason. While the plan was made, `log_files_added` log files completed and joined
     it, and others took `groups_dropped` groups. `ended_plans` are plans of lower priority that were cancelled. `ended_first` has
-    the plans of other services that a clean ended before it chose files.
+    the plans of other services that a clean ended before it chose files. `view` says how the table's file-system view was found:
+    `built`, or `kept` or `stored` and the instants that were applied to it; empty: it was not asked.
     """
 
     table: str
@@ -78,6 +79,7 @@ class PlanResult(Result):
     groups_dropped: int = 0
     ended_plans: tuple[str, ...] = ()
     ended_first: EndedPlans = field(default_factory=EndedPlans)
+    view: str = ""
     seconds: float = 0.0
 
     @property

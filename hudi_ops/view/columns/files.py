@@ -126,7 +126,14 @@ class FileColumns(Mapping[str, list[DataFile]]):
     @cached_property
     def rows(self) -> pa.RecordBatch:
         """All rows in one piece."""
+        if len(self.chunks) == 1:
+            return self.chunks[0]  # a mapped one is not copied
         return pa.concat_batches(self.chunks) if self.chunks else pa.RecordBatch.from_pylist([], ROWS)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the columns."""
+        return sum(chunk.nbytes for chunk in self.chunks)
 
     @property
     def count(self) -> int:

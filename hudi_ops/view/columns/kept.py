@@ -1,19 +1,48 @@
-"""Keep the last view of each table, so that the next operation of a process continues it."""
+"""Keep the last view of each table, for the next operation or another process (RFC-03).
+
+| store | where the view lies |
+|---|---|
+| `memory` | on the heap of the process |
+| `spill` | as `memory`; above `memory_mb` in a private file that is mapped |
+| `disk` | in a file that all processes of the machine share, mapped; the first operation of a process continues it |
+
+Later instants are kept on the heap above a mapped file. A new file is written once they have a tenth of its rows, or came from
+several commits. What goes wrong with a file costs the process its file, never its view.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from hudi_ops.config.table import TableConfig
+from hudi_ops.config.write_settings import ViewSettings
+from hudi_ops.errors import Corrupt
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.completed import changing
+from hudi_ops.timeline.log.commit_log import read_slot
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.columns.files import FileColumns
 from hudi_ops.view.columns.sync import synced
 from hudi_ops.view.columns.table_view import View
+from hudi_ops.view.stores.view_file import StoredView, UnusableFile
+from hudi_ops.view.stores.view_folder import ViewFolder, spilled
+
+logger = logging.getLogger(__name__)
+
+OVERLAY_MAX = 0.1
+"""Part of a file's rows that may lie on the heap above it."""
+
+APPLIED_MAX = 10
+"""Instants after which a shared file is written anew: archiving must not pass it, and each process reads those that it lacks."""
+
+_warned: set[Path] = set()
+"""Folders of which a warning was logged."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +56,67 @@ class _Kept:
     ahead: FileColumns
     computed: dict[str, Any]
 
+    @classmethod
+    def of(cls, view: View) -> _Kept:
+        return cls(view.config, view.timeline, view.files, view.replaced, view.ahead, view.computed)
 
-_views: WeakKeyDictionary[Storage, _Kept] = WeakKeyDictionary()
-"""The last view by storage. Views are never changed, so threads may share them; an older one would be correct, too."""
+    def view(self, commits: CommitReader) -> View:
+        return View(self.config, self.timeline, commits, self.files, self.replaced, self.ahead, self.computed)
+
+
+@dataclass
+class _Keeper:
+    """Last view of one storage.
+
+    Views are never changed, so threads may share them; an older one would be correct, too.
+
+    Attributes:
+        settings: where views are kept.
+        last: None: there is none.
+        file: what the last view is mapped from; None: it lies on the heap.
+        written: reading of the timeline at which the file was written.
+        source: how the last view was found: `kept`, `stored`, or `built`.
+        since: reading of the timeline from which it was continued.
+        why: why the next view must be built; empty: there was none.
+        may_open: whether stored files are opened; not after a file of the table was missing, until the next build.
+        may_write: whether files are written; not after that failed.
+    """
+
+    settings: ViewSettings = field(default_factory=ViewSettings)
+    last: _Kept | None = None
+    file: StoredView | None = None
+    written: Timeline | None = None
+    source: str = ""
+    since: Timeline | None = None
+    why: str = ""
+    may_open: bool = True
+    may_write: bool = True
+
+    def set(self, view: View, source: str, since: Timeline) -> None:
+        self.last, self.source, self.since, self.why = _Kept.of(view), source, since, ""
+
+    def clear(self, why: str) -> None:
+        self.last, self.file, self.why = None, None, why
+
+
+_keepers: WeakKeyDictionary[Storage, _Keeper] = WeakKeyDictionary()
+
+
+def _keeper(storage: Storage) -> _Keeper:
+    found = _keepers.get(storage)
+    if found is None:
+        found = _keepers[storage] = _Keeper()
+    return found
+
+
+def keep_views(storage: Storage, settings: ViewSettings) -> None:
+    """Set where the views of a table are kept, for all operations that use this storage."""
+    _keeper(storage).settings = settings
+
+
+def kept_settings(storage: Storage) -> ViewSettings:
+    """Return where the views of a table are kept."""
+    return _keeper(storage).settings
 
 
 def kept_view(storage: Storage, config: TableConfig, timeline: Timeline, commits: CommitReader) -> View | None:
@@ -38,27 +125,121 @@ def kept_view(storage: Storage, config: TableConfig, timeline: Timeline, commits
     Raises:
         Corrupt: commit metadata or the result of a clean cannot be read.
     """
-    last = _views.get(storage)
-    if last is None:
-        return None
-    view = View(last.config, last.timeline, commits, last.files, last.replaced, last.ahead, last.computed)
-    found = synced(view, storage, config, timeline)
-    if found is not None:
-        keep_view(storage, found)
-    else:
-        _views.pop(storage, None)
-    return found
+    keeper = _keeper(storage)
+    if (last := keeper.last) is not None:
+        found = synced(last.view(commits), storage, config, timeline)
+        if isinstance(found, View):
+            keeper.set(found, "kept", last.timeline)
+            return _filed(storage, found, commits)
+        logger.info("the view of %s is built anew: %s", config.name, found.why)
+        keeper.clear(found.why)
+    if keeper.settings.store == "disk" and config.layout == 2 and keeper.may_open:
+        return _opened(storage, config, timeline, commits)
+    return None
+
+
+def _opened(storage: Storage, config: TableConfig, timeline: Timeline, commits: CommitReader) -> View | None:
+    """Return the newest stored view that the timeline explains, continued to it."""
+    keeper, folder = _keeper(storage), view_folder(storage)
+    for stored in folder.stored(commits) if folder is not None else ():
+        since = stored.view.timeline
+        found = synced(stored.view, storage, config, timeline)
+        if isinstance(found, View):
+            keeper.file, keeper.written = stored, since
+            keeper.set(found, "stored", since)
+            if folder is not None:
+                folder.note("opened", applied=_applied(since, timeline))
+            return _filed(storage, found, commits)
+        keeper.why = found.why
+    return None
 
 
 def keep_view(storage: Storage, view: View) -> None:
-    """Keep a view that has all partitions of a table.
+    """Keep a view that was built of all partitions of a table.
 
     Views of version 6 are not kept: its log files grow.
     """
-    if view.config.layout == 2:
-        _views[storage] = _Kept(view.config, view.timeline, view.files, view.replaced, view.ahead, view.computed)
+    if view.config.layout != 2:
+        return
+    keeper = _keeper(storage)
+    why, keeper.may_open, keeper.file = keeper.why or "there was none", True, None
+    keeper.set(view, "built", view.timeline)
+    _filed(storage, view, view.commits)
+    if keeper.settings.store == "disk" and (folder := view_folder(storage)) is not None:
+        folder.note("built", why=why)
 
 
-def forget_view(storage: Storage) -> None:
-    """Forget the view of a table: a file of it is gone, so the next reader builds it anew."""
-    _views.pop(storage, None)
+def forget_view(storage: Storage, why: str = "a file was missing") -> None:
+    """Forget the view of a table, so that the next reader builds it anew."""
+    keeper = _keeper(storage)
+    keeper.clear(why)
+    keeper.may_open = False
+
+
+def view_source(storage: Storage) -> str:
+    """Return how the last view of a table was found; empty: there was none.
+
+    `built`, or `kept, 1 instant applied`, or `stored, 3 instants applied`.
+    """
+    keeper = _keeper(storage)
+    if keeper.last is None or keeper.since is None or keeper.source == "built":
+        return keeper.source if keeper.last is not None else ""
+    count = _applied(keeper.since, keeper.last.timeline)
+    return f"{keeper.source}, {count:,} instant{'' if count == 1 else 's'} applied"
+
+
+def view_folder(storage: Storage) -> ViewFolder | None:
+    """Return the files of a table's views; None: the table has no commit log.
+
+    Without one nothing tells the table from another one that was made at its place.
+    """
+    try:
+        first = read_slot(storage, 0)
+    except Corrupt:
+        return None
+    if first is None:
+        return None
+    return ViewFolder(_keeper(storage).settings.place, storage.uri, first.table_id)
+
+
+def _filed(storage: Storage, view: View, commits: CommitReader) -> View:
+    """Return a view, moved to a file if its store wants that and much lies on the heap."""
+    keeper = _keeper(storage)
+    if not _is_due(keeper, view):
+        return view
+    place = keeper.settings.place
+    try:
+        if keeper.settings.store == "spill":
+            stored = spilled(view, place, commits)
+        elif (folder := view_folder(storage)) is not None:
+            stored = folder.put(view, commits)
+        else:
+            return view
+    except (UnusableFile, OSError) as error:
+        keeper.may_write = False
+        if place not in _warned:
+            _warned.add(place)
+            logger.warning("views are kept in memory alone: %s cannot be used: %s", place, error)
+        return view
+    keeper.file, keeper.written = stored, view.timeline
+    mapped = replace(view, files=stored.view.files, ahead=stored.view.ahead, computed={})
+    keeper.last = _Kept.of(mapped)
+    return mapped
+
+
+def _is_due(keeper: _Keeper, view: View) -> bool:
+    """Return whether a view is written to a file: it has none, or much lies above it."""
+    settings, file = keeper.settings, keeper.file
+    if settings.store == "memory" or not keeper.may_write:
+        return False
+    if file is None:
+        return settings.store == "disk" or view.files.bytes > settings.memory_mb << 20
+    if file.overlay(view) > OVERLAY_MAX * file.view.files.count:
+        return True
+    newer = _applied(keeper.written, view.timeline) if keeper.written is not None else 0
+    return settings.store == "disk" and newer > APPLIED_MAX
+
+
+def _applied(before: Timeline, now: Timeline) -> int:
+    """Return the number of instants that completed between two readings of a timeline."""
+    return 0 if before is now else len(changing(now) - changing(before))

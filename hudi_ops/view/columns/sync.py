@@ -42,24 +42,31 @@ class _Unexpected(Exception):
     """A change that a sync does not know how to apply."""
 
 
-def synced(view: View, storage: Storage, config: TableConfig, timeline: Timeline) -> View | None:
-    """Return the view at a later reading of the timeline; None: it must be built anew.
+@dataclass(frozen=True)
+class BuildAnew:
+    """Answer of a sync that cannot continue a view; says why."""
+
+    why: str
+
+
+def synced(view: View, storage: Storage, config: TableConfig, timeline: Timeline) -> View | BuildAnew:
+    """Return the view at a later reading of the timeline, or why it must be built anew.
 
     A view whose commits cannot be read stays as it is.
 
     Raises:
-        Corrupt: commit metadata or the result of a clean cannot be read.
+        Corrupt: metadata of a commit cannot be read.
     """
     before, now = changing(view.timeline), changing(timeline)
-    if not _continues(view, config, timeline, before - now) or not _are_archived(view, timeline, before - now):
-        return None
+    if why := _why_not(view, config, timeline, before - now):
+        return BuildAnew(why)
     changes = _Changes(storage, timeline, view.commits)
     try:
         for instant in sorted(now - before, key=lambda one: (one.completion_time, one.time)):
             changes.apply(instant)
         ahead = changes.promote(view.ahead)
-    except _Unexpected:
-        return None
+    except _Unexpected as unexpected:
+        return BuildAnew(str(unexpected))
     if not now - before and not view.ahead.count:
         return replace(view, config=config, timeline=timeline)
     files = _changed(view.files, changes)
@@ -74,41 +81,45 @@ def synced(view: View, storage: Storage, config: TableConfig, timeline: Timeline
     )
 
 
-def _continues(view: View, config: TableConfig, timeline: Timeline, gone: Iterable[Instant]) -> bool:
-    """Return whether everything that happened since is on the timeline.
+def _why_not(view: View, config: TableConfig, timeline: Timeline, gone: Iterable[Instant]) -> str:
+    """Return why not everything that happened since is on the timeline; empty: it is.
 
     An instant below the start may have completed and been archived unseen: it was pending, or the start itself is new. What readers
     saw of an instant above the start is undone.
     """
     if config.layout == 1 or not _is_same_table(view.config, config):
-        return False
-    if any(one.time >= timeline.start for one in gone) or any(one.action == "restore" for one in timeline.pending):
-        return False
-    if timeline.start != view.timeline.start:
-        first = view.timeline.find(timeline.start)
-        if first is None or not first.is_completed:
-            return False
-    return not any(
-        one.time < timeline.start and timeline.find(one.time, one.kind) is None for one in view.timeline.pending
-    )
+        return "the table's settings changed"
+    if any(one.action == "restore" for one in timeline.pending):
+        return "a restore is pending"
+    if undone := min((one.time for one in gone if one.time >= timeline.start), default=""):
+        return f"{undone} left the timeline"
+    for one in view.timeline.pending:
+        if one.time < timeline.start and timeline.find(one.time, one.kind) is None:
+            return f"{one.time} was pending, and may have completed and been archived"
+    if timeline.start == view.timeline.start:
+        return ""
+    first = view.timeline.find(timeline.start)
+    if first is None or not first.is_completed:
+        return f"instants before {timeline.start} may have come and been archived"
+    return _why_not_archived(view, timeline, gone)
 
 
-def _are_archived(view: View, timeline: Timeline, gone: Iterable[Instant]) -> bool:
-    """Return whether the instants that are gone were archived, with nothing left open.
+def _why_not_archived(view: View, timeline: Timeline, gone: Iterable[Instant]) -> str:
+    """Return why an instant that is gone was perhaps not archived; empty: all were.
 
     An instant at the old start may have been undone instead. Of an archived one nothing tells any more which files it names.
     """
-    if timeline.start == view.timeline.start:
-        return True
     words, places = view.files.instants
     left = np.array([view.timeline.find(word) is not None and timeline.find(word) is None for word in words], bool)
     if (left[places] & view.files.unread).any():
-        return False
+        return "a commit was archived before its names were compared with the files"
     writes = {one.time for one in gone if one.is_write}
     try:
-        return all(view.commits.archived.completion_times(view.config.history_folder, writes).values())
-    except (Corrupt, Unavailable):
-        return False
+        found = view.commits.archived.completion_times(view.config.history_folder, writes)
+    except (Corrupt, Unavailable) as error:
+        return f"the history cannot be read: {error}"
+    unknown = sorted(time for time, completed in found.items() if not completed)
+    return f"{unknown[0]} left the timeline" if unknown else ""
 
 
 def _replaced(
@@ -162,20 +173,20 @@ class _Changes:
             Corrupt: its file cannot be read.
         """
         if instant.kind == "restore":
-            raise _Unexpected
+            raise _Unexpected(f"{instant.time} restored the table")
         if instant.kind == "clean":
             try:
                 result = read_result(self.storage, self.timeline, instant)
             except (Corrupt, Unsupported) as error:  # no reader of the newest state needs it
-                raise _Unexpected from error
+                raise _Unexpected(f"the result of clean {instant.time} cannot be read") from error
             if not isinstance(result, CleanResult):
-                raise _Unexpected
+                raise _Unexpected(f"the result of clean {instant.time} is gone")
             for path, names in result.named.items():
                 self.removed.setdefault(path, set()).update(names)
             return
         metadata = self.commits.metadata(self.timeline, instant)
         if metadata is None:
-            raise _Unexpected
+            raise _Unexpected(f"{instant.time} left the timeline")
         self._apply_write(instant, metadata)
 
     def _apply_write(self, instant: Instant, metadata: CommitMetadata) -> None:
@@ -187,12 +198,12 @@ class _Changes:
             parsed = parse_data_file(stat.file_name)
             folder = stat.path.lstrip("/").rpartition("/")[0]
             if parsed is None or folder != stat.partition_path:
-                raise _Unexpected
+                raise _Unexpected(f"{instant.time} names {stat.path}, which is no file of its partition")
             if parsed.instant == instant.time:
                 _add(self.added, folder, stat.file_name, self._size(stat))
                 continue
             if not parsed.is_log or parsed.instant < self.timeline.start:
-                raise _Unexpected
+                raise _Unexpected(f"{instant.time} names {stat.path}, a file of another instant")
             _add(self.ahead, folder, stat.file_name, self._size(stat))
 
     def promote(self, ahead: FileColumns) -> FileColumns:
@@ -213,7 +224,7 @@ class _Changes:
                 continue
             metadata = self.commits.metadata(self.timeline, resize)
             if metadata is None:
-                raise _Unexpected
+                raise _Unexpected(f"{word} left the timeline")
             made = metadata.made_groups
             for file in ahead.data_files(np.flatnonzero(places == words.index(word))):
                 if made is None or (file.partition_path, file.file_id) in made:
@@ -230,7 +241,7 @@ class _Changes:
             return size
         info = self.storage.head(stat.path.lstrip("/"))
         if info is None:
-            raise _Unexpected
+            raise _Unexpected(f"{stat.path} is gone")
         return info.size_bytes
 
 

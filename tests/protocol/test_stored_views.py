@@ -1,0 +1,264 @@
+"""Views in files: what a process finds in a folder, and what it does where a file or the folder may not be used (RFC-03, D.4 11).
+
+A process of its own is played by a storage of its own: views are kept by storage.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from unittest.mock import patch
+
+import pyarrow as pa
+import pytest
+
+from hudi_ops.config.tables_file import locate_table
+from hudi_ops.config.write_settings import ViewSettings
+from hudi_ops.errors import InvalidRequest
+from hudi_ops.read.plan import ReadRequest, plan_read
+from hudi_ops.services.inspect.stored_view import describe_view, drop_views, refresh_view
+from hudi_ops.testing.faults import FaultyStorage
+from hudi_ops.timeline.active import load_timeline
+from hudi_ops.timeline.settings.properties_file import load_config
+from hudi_ops.timeline.state import CommitReader
+from hudi_ops.verify.data.listing import check_view
+from hudi_ops.view.columns import kept
+from hudi_ops.view.columns.kept import keep_views, kept_view, view_source
+from hudi_ops.view.columns.slices import newest_slices
+from hudi_ops.view.stores import view_file
+from hudi_ops.view.stores.view_file import write_view
+from tests.definitions import create_table
+from tests.protocol.viewed_table import Played
+from tests.tables import DEFINITION, LOGGED_WITH_METADATA
+from tests.views import view_anew
+
+
+class Machine(Played):
+    """A table, and processes of one machine that share a folder of views."""
+
+    def __init__(self, folder: Path, definition: object = DEFINITION) -> None:
+        super().__init__(definition)  # type: ignore[arg-type]
+        self.folder = folder
+        kept._warned.clear()
+
+    def process(self, store: str = "disk") -> FaultyStorage:
+        """Return the storage of a new process."""
+        found = FaultyStorage(self.storage)
+        keep_views(found, ViewSettings.model_construct(store=store, memory_mb=1, folder=str(self.folder)))
+        return found
+
+    def plan(self, process: FaultyStorage | None = None) -> str:
+        """Plan a read in a process, a new one by default, compare its files; return how the view was found."""
+        process = process or self.process()
+        planned = plan_read(process, ReadRequest())
+        wanted = {one.base.path for one in newest_slices(view_anew(self.storage)).objects() if one.base is not None}
+        assert {task.path for task in planned.tasks} == wanted
+        return view_source(process)
+
+    def files(self) -> list[Path]:
+        """Return the stored views."""
+        return sorted(self.folder.glob("*.view"))
+
+
+def test_the_next_process_continues_the_stored_view(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "views")
+    assert machine.plan() == "built"
+    assert machine.plan() == "stored, 0 instants applied"
+    for _ in range(3):
+        machine.write()
+    assert machine.plan() == "stored, 3 instants applied"
+    assert machine.plan() == "stored, 0 instants applied", "much was new, so the view was stored again"
+    for _ in range(3):
+        machine.write()
+        machine.plan()
+    assert len(machine.files()) == 2, "older files go"
+    assert (machine.folder.stat().st_mode & 0o777, machine.files()[0].stat().st_mode & 0o777) == (0o700, 0o600)
+    found = describe_view(machine.process())
+    assert (found.store, found.builds, found.hits, found.stored[0].behind) == ("disk", 1, 6, 0)
+    assert check_view(machine.process()).is_same
+    assert len(drop_views(machine.process())) == 2
+    assert machine.plan() == "built"
+
+
+@pytest.mark.parametrize("count", [0, 1, 4])
+def test_the_first_plan_of_a_process_makes_few_storage_calls(tmp_path: Path, count: int) -> None:
+    """Goal: with a stored view k instants older, at most 8 + k calls, and no listing of a partition."""
+    machine = Machine(tmp_path / "views", LOGGED_WITH_METADATA)
+    plan_read(machine.process(), ReadRequest())
+    for _ in range(count):
+        machine.write()
+    process = machine.process()
+    plan_read(process, ReadRequest())
+    assert view_source(process) == f"stored, {count} instant{'' if count == 1 else 's'} applied"
+    print(f"{count} instants: {dict(Counter(call.partition(':')[0] for call in process.history))}")
+    assert len(process.history) <= 8 + count, process.history
+    assert not [call for call in process.history if "list" in call.partition(":")[0] and "part=" in call]
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def cut_by_one(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 1)
+
+
+def empty(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def flip(path: Path, part: float) -> None:
+    body = bytearray(path.read_bytes())
+    body[int(part * (len(body) - 1))] ^= 0x10
+    path.write_bytes(body)
+
+
+def open_to_others(path: Path) -> None:
+    path.chmod(0o622)
+
+
+def link(path: Path) -> None:
+    target = path.with_name("elsewhere")
+    path.rename(target)
+    path.symlink_to(target)
+
+
+DAMAGES: dict[str, Callable[[Path], None]] = {
+    **{one.__name__: one for one in (cut, cut_by_one, empty, open_to_others, link)},
+    **{f"flip {part}": lambda path, part=part: flip(path, part) for part in (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 1.0)},
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_file_that_may_not_be_used_is_named_and_built_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str
+) -> None:
+    machine = Machine(tmp_path / "views")
+    machine.plan()
+    (path,) = machine.files()
+    mapped = machine.process()
+    assert machine.plan(mapped) == "stored, 0 instants applied"
+    copy = path.with_name("copy")
+    shutil.copy(path, copy)
+    DAMAGES[damage](copy)  # the files of other processes are never written in place
+    copy.rename(path)
+    with caplog.at_level(logging.WARNING):
+        assert machine.plan() == "built"
+    (said,) = [one.getMessage() for one in caplog.records if "stored view" in one.getMessage()]
+    assert machine.files()[0].name[:40] in said
+    assert machine.plan() == "stored, 0 instants applied"
+    assert machine.plan(mapped) == "kept, 0 instants applied"
+
+
+def test_11_a_file_of_another_format_or_with_foreign_names_is_not_used(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "views")
+    with patch.object(view_file, "VERSION", 0):
+        assert machine.plan() == "built"
+    assert machine.plan() == "built"
+    (path,) = machine.files()
+    renamed = path.rename(path.with_name(path.name.replace(path.stem[-8:], "0" * 8)))
+    assert machine.plan() == "built", "its name is not that of its state"
+    renamed.unlink()
+    config = load_config(machine.storage)
+    view = kept_view(machine.process(), config, load_timeline(machine.storage, config), CommitReader(machine.storage))
+    assert view is not None
+    rows = view.files.rows
+    names = pa.array([f"../{name}" for name in rows["name"].to_pylist()])
+    foreign = type(view.files)(
+        view.files.partitions, view.files.offsets, (rows.set_column(1, rows.schema.field(1), names),)
+    )
+    digest = path.stem.rpartition("-")[2]
+    table_id = machine.table()._session.loader.load().log.table_id
+    write_view(str(path), view.with_files(foreign), table_id, digest)
+    assert machine.plan() == "built"
+
+
+def not_a_folder(folder: Path) -> None:
+    folder.write_text("")
+
+
+def below_a_file(folder: Path) -> None:
+    folder.parent.rmdir()
+    folder.parent.write_text("")
+
+
+def linked(folder: Path) -> None:
+    (target := folder.with_name("target")).mkdir()
+    folder.symlink_to(target)
+
+
+def writable_by_a_group(folder: Path) -> None:
+    folder.mkdir()
+    folder.chmod(0o770)
+
+
+@pytest.mark.parametrize("store", ["disk", "spill"])
+@pytest.mark.parametrize("spoil", [not_a_folder, below_a_file, linked, writable_by_a_group, None])
+def test_without_a_folder_a_view_is_kept_in_memory_with_one_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, spoil: Callable[[Path], None] | None, store: str
+) -> None:
+    (tmp_path / "of").mkdir()
+    machine = Machine(tmp_path / "of" / "views")
+    if spoil is not None:
+        spoil(machine.folder)
+    full = OSError(errno.ENOSPC, "No space left on device")
+    processes = [machine.process(store) for _ in range(2)]
+    for process in processes:
+        kept.kept_settings(process).__dict__["memory_mb"] = 0
+    with caplog.at_level(logging.WARNING), patch.object(view_file.pa, "OSFile", side_effect=full):
+        for process in processes:
+            assert machine.plan(process) == "built"
+            machine.write()
+            assert machine.plan(process) == "kept, 1 instant applied"
+    assert len([one for one in caplog.records if "kept in memory" in one.getMessage()]) == 1
+    assert not [*tmp_path.rglob("tmp-*")]
+
+
+def test_leftovers_of_a_process_that_died_go_after_a_day(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "views")
+    machine.plan()
+    old, young = machine.folder / "tmp-old", machine.folder / "tmp-young"
+    for path in (old, young):
+        path.write_bytes(b"ARROW")
+    os.utime(old, (1, 1))
+    machine.write()
+    machine.plan()
+    assert (old.exists(), young.exists()) == (False, True)
+
+
+def test_a_table_that_was_made_again_does_not_use_the_view_of_the_old_one(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "views")
+    machine.plan()
+    for info in list(machine.storage.list()):
+        machine.storage.delete(info.path)
+    create_table(machine.table()._session, DEFINITION)
+    machine.write()
+    assert machine.plan() == "built"
+
+
+def test_a_stored_view_with_a_lost_file_is_built_anew(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "views")
+    process = machine.process()
+    machine.plan(process)
+    kept.forget_view(process)
+    assert machine.plan(process) == "built"
+    assert machine.plan(process) == "kept, 0 instants applied"
+
+
+def test_a_refresh_needs_a_store_and_settings_are_checked(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "views")
+    with pytest.raises(InvalidRequest, match="store: disk"):
+        refresh_view(machine.process("memory"))
+    assert refresh_view(machine.process()) == view_anew(machine.storage).files.count
+    for wrong, field in ({"store": "tape"}, "store"), ({"memory_mb": 0}, "memory_mb"):
+        file = tmp_path / "tables.yaml"
+        file.write_text(
+            f"tables:\n  t: {{path: t, record_key: [id], view: {{{', '.join(f'{k}: {v}' for k, v in wrong.items())}}}}}\n"
+        )
+        with pytest.raises(InvalidRequest, match=rf"{file}[\s\S]*tables\.t\.view\.{field}"):
+            locate_table("t", file)
