@@ -18,7 +18,7 @@ from tests.bounds import bound
 from tests.services.histories.moves import Game
 from tests.services.histories.world import Rows, World
 from tests.tables import DEFINITION, LOGGED_WITH_METADATA, MERGE_ON_READ, WITH_METADATA
-from tests.views import assert_view_is_synced
+from tests.views import assert_cleans_equal_those_of_a_listing, assert_view_is_synced
 
 KINDS = {"cow": DEFINITION, "mor": MERGE_ON_READ, "cow-mdt": WITH_METADATA, "mor-mdt": LOGGED_WITH_METADATA}
 
@@ -27,11 +27,13 @@ class Viewed(World):
     """A world whose view is compared after every move."""
 
     synced = 0
+    dropped = 0
 
     def _settle(self, before: Rows, after: Rows, *, is_done: bool) -> None:
         super()._settle(before, after, is_done=is_done)
         if not self.restoring:
             self.synced += assert_view_is_synced(self.storage)
+            self.dropped += assert_cleans_equal_those_of_a_listing(self.storage, self.clock.now_ms())
 
 
 @pytest.mark.timeout(bound(600, 600, 7_200))
