@@ -1,9 +1,16 @@
-"""Compare the view that a process keeps with one built anew (RFC-03, invariant V1)."""
+"""Compare the view that a process keeps with one built anew (RFC-03, invariant V1), and the cleans that both choose."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from hudi_ops.config.requests import CleanRequest
+from hudi_ops.errors import Busy
 from hudi_ops.files.names import data_path
+from hudi_ops.services.clean.choose import choose
+from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
+from hudi_ops.testing.clock import ManualClock
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.content.plans import CleanPlan, CleanResult, read_plan, read_result
 from hudi_ops.timeline.settings.properties_file import load_config
@@ -13,6 +20,13 @@ from hudi_ops.view.columns.slices import newest_slices
 from hudi_ops.view.columns.table_view import View, view_of
 from hudi_ops.view.listing import StorageListing
 from hudi_ops.view.slices import is_partitioned
+from tests.tables import table_of
+
+CLEANS = tuple(
+    CleanRequest(dry_run=True, **fields)
+    for fields in ({"retain": 1}, {"retain": 4}, {"policy": "versions", "retain": 1}, {"policy": "hours", "retain": 1})
+)
+"""Requests whose choices are compared."""
 
 
 def view_anew(storage: Storage) -> View:
@@ -42,6 +56,26 @@ def assert_view_is_synced(storage: Storage) -> bool:
     assert {one.path for one in mine - fresh} <= _cleaned(storage, anew, is_completed=False)
     assert {one.path for one in fresh - mine if one.instant >= start} <= _cleaned(storage, anew, is_completed=True)
     return True
+
+
+def assert_cleans_equal_those_of_a_listing(storage: MemoryStorage, now_ms: int) -> int:
+    """Compare what cleans choose with their choice in a process that keeps no view; return the number of files to delete."""
+    dropped = 0
+    for request in CLEANS:
+        own, fresh = (_chosen(one, now_ms, request) for one in (storage, storage.copy()))
+        assert own == fresh, request
+        dropped += len(own[0])
+    return dropped
+
+
+def _chosen(storage: Storage, now_ms: int, request: CleanRequest) -> tuple[Any, ...]:
+    """Return the files to delete, and what else a clean chooses or says."""
+    session = table_of(storage, ManualClock(now_ms), "cleaner")._session
+    try:
+        found = choose(session, session.loader.load(), request)
+    except Busy as error:
+        return (), error.what
+    return found.dropped, found.kept, found.carried, found.newest, found.earliest, found.moves, found.partitions
 
 
 def _cleaned(storage: Storage, view: View, *, is_completed: bool) -> set[str]:

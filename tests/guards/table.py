@@ -547,6 +547,20 @@ GUARDS = [
         "services/restore/test_restore.py",
     ),
     _row(
+        "a clean lists a table without a metadata table",
+        "services/clean/choose.py",
+        "MetadataPartition.FILES not in config.metadata_partitions or ",
+        "",
+        "services/clean/test_incremental.py::test_a_file_that_apache_hudi_failed_to_delete_goes_with_the_next_clean",
+    ),
+    _row(
+        "a clean lists a table that another program writes",
+        "services/clean/choose.py",
+        " or not session.commits.is_ours_alone(timeline):",
+        ":",
+        "services/clean/test_incremental.py::test_a_file_that_apache_hudi_failed_to_delete_goes_with_the_next_clean",
+    ),
+    _row(
         "a clean's plan is decided only if no savepoint or clean came between",
         "services/clean/draft.py",
         "        refuse_changed(self.begun, state)\n",

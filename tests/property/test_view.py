@@ -22,7 +22,7 @@ from tests.bounds import bound
 from tests.services.histories.moves import Game
 from tests.services.histories.world import Rows, World
 from tests.tables import DEFINITION, LOGGED_WITH_METADATA, MERGE_ON_READ, WITH_METADATA
-from tests.views import assert_view_is_synced
+from tests.views import assert_cleans_equal_those_of_a_listing, assert_view_is_synced
 
 KINDS = {"cow": DEFINITION, "mor": MERGE_ON_READ, "cow-mdt": WITH_METADATA, "mor-mdt": LOGGED_WITH_METADATA}
 STORES = ("memory", "spill", "disk")
@@ -32,6 +32,7 @@ class Viewed(World):
     """A world whose view is compared after every move; with the store `disk`, each time as another process finds it."""
 
     synced = 0
+    dropped = 0
     settings = ViewSettings()
     _seen: Storage | None = None
 
@@ -45,6 +46,7 @@ class Viewed(World):
             self._seen = FaultyStorage(self.storage)
             keep_views(self._seen, self.settings)
         self.synced += assert_view_is_synced(self._seen)
+        self.dropped += assert_cleans_equal_those_of_a_listing(self._seen, self.clock.now_ms())
 
 
 @pytest.mark.timeout(bound(600, 600, 7_200))

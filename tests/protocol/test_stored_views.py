@@ -9,6 +9,8 @@ import errno
 import logging
 import os
 import shutil
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -36,6 +38,8 @@ from tests.definitions import create_table
 from tests.protocol.viewed_table import Played
 from tests.tables import DEFINITION, LOGGED_WITH_METADATA
 from tests.views import view_anew
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Machine(Played):
@@ -262,3 +266,15 @@ def test_a_refresh_needs_a_store_and_settings_are_checked(tmp_path: Path) -> Non
         )
         with pytest.raises(InvalidRequest, match=rf"{file}[\s\S]*tables\.t\.view\.{field}"):
             locate_table("t", file)
+
+
+@pytest.mark.parametrize("store", ["spill", "disk"])
+def test_a_view_of_a_million_slices_takes_little_memory(tmp_path: Path, store: str) -> None:
+    command = [sys.executable, "-m", "tests.protocol.view_memory", store, "1000000", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    grown = json.loads(done.stdout)
+    print(store, grown)
+    assert grown["build"] <= 512
+    assert grown["syncs and partitions"] <= 64
+    assert grown["whole table"] <= 256

@@ -1,6 +1,6 @@
 """Choose the files that a clean deletes, with the reason to delete or keep each listed file.
 
-Only partitions in which a slice may have been superseded since the last clean are listed, outside the lock.
+Only partitions in which a slice may have been superseded since the last clean are looked at, outside the lock.
 
 Source: docs/protocol.md §20, steps 2, 3, 8 and 9.
 """
@@ -19,6 +19,8 @@ from hudi_ops.files.names import data_path, parse_data_file
 from hudi_ops.index.ring_files import OldRings, RingReader, old_rings
 from hudi_ops.metadata.reader.listing import open_listing
 from hudi_ops.metadata.reader.table import MetadataTable
+from hudi_ops.metadata.records.partitions import MetadataPartition
+from hudi_ops.read.current_view import current_view, view_for
 from hudi_ops.read.prune import with_metadata
 from hudi_ops.services.base.choice import SHOWN_MAX, Choice, Reason, Strategy, Verdict
 from hudi_ops.services.clean.earlier import Earlier, earlier_cleans
@@ -29,8 +31,9 @@ from hudi_ops.timeline.content.plans import FilesByPartition
 from hudi_ops.timeline.names import ms_of_instant
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.columns.files import FileColumns, none_of
-from hudi_ops.view.columns.table_view import view_of
+from hudi_ops.view.columns.table_view import View, view_of
 from hudi_ops.view.file_group import DataFile
+from hudi_ops.view.moment import Moment
 
 RETAINED, NEWEST, LIMIT, UNCOMMITTED = "retained", "newest slice", "beyond the limit of files", "not committed"
 """Reasons for which a file stays, besides those of `keepers`."""
@@ -70,8 +73,8 @@ class CleanChoice(Choice):
         keepers: savepoints, pending plans and holds that keep files.
         dropped: files to delete, the longest superseded first.
         kept: files that stay, by reason.
-        carried: held-back files whose savepoints still name them: their partitions were not listed.
-        partitions: number of partitions that were listed; None: all.
+        carried: held-back files whose savepoints still name them: their partitions were not looked at.
+        partitions: number of partitions that were looked at; None: all.
         moves: whether a clean without files is due, to move the earliest retained instant.
         rings: old ring files that the clean deletes, too.
         newest: number of files of newest slices that are not in `kept`.
@@ -166,7 +169,7 @@ def choose(session: Session, state: TableState, request: CleanRequest) -> CleanC
 
     Raises:
         Busy: a clean or a restore is pending, or a pending plan cannot be read.
-        Conflict: a savepoint was deleted while it was read.
+        Conflict: a savepoint was deleted while it was read, or a file was removed while the table was listed.
         Corrupt: a file of the timeline cannot be read.
     """
     if not request.dry_run:
@@ -179,8 +182,11 @@ def choose(session: Session, state: TableState, request: CleanRequest) -> CleanC
     choice.earliest = earliest_retained(choice.policy, state, session.ctx.clock.now_ms(), holds, choice.earlier.floor)
     partitions = _partitions(session, state, choice, request)
     choice.partitions = None if partitions is None else len(partitions)
-    listed, are_named = _listed(session, state, partitions)
-    past = past_slices(view_of(state.config, state.timeline, session.commits, listed, are_named=are_named))
+    view = None if request.full or request.files else _kept_view(session, state, partitions)
+    if view is None:
+        listed, are_named = _listed(session, state, partitions)
+        view = view_of(state.config, state.timeline, session.commits, listed, are_named=are_named)
+    past = past_slices(view)
     if request.files:
         _judge(choice, past.all())
         _only(choice, request.files, listed)
@@ -241,6 +247,22 @@ def _partitions(
 
 def _folder(path: str) -> str:
     return path.rpartition("/")[0]
+
+
+def _kept_view(session: Session, state: TableState, partitions: Collection[str] | None) -> View | None:
+    """Return the view of partitions if it has the files that a listing shows; None: list them.
+
+    The metadata table of a table that only this library writes has the files that writes name, without those that cleans name. A
+    listing of storage also shows files that a clean failed to delete, and files that tasks left of archived instants: by the view
+    they would stay for ever. For a few partitions no view of the whole table is built.
+    """
+    ctx, config, timeline = session.ctx, state.config, state.timeline
+    if MetadataPartition.FILES not in config.metadata_partitions or not session.commits.is_ours_alone(timeline):
+        return None
+    if partitions is None:
+        return current_view(ctx.storage, config, timeline, session.commits, ctx.local_engine, is_writing=True)
+    view = view_for(Moment(ctx.storage, config, timeline, session.commits), "auto") if partitions else None
+    return view.of_partitions(partitions) if view is not None else None
 
 
 def _listed(session: Session, state: TableState, partitions: Collection[str] | None) -> tuple[FileColumns, bool]:

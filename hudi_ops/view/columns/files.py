@@ -57,11 +57,13 @@ class FileColumns(Mapping[str, list[DataFile]]):
         partitions: sorted paths; a partition may have no files.
         offsets: first row of each partition, and the number of rows.
         chunks: rows with the columns of `ROWS`, one for each file; parts of other values, which are not copied.
+        is_mapped: most chunks lie in a file. Later values take them from there, and not from a copy on the heap.
     """
 
     partitions: tuple[str, ...]
     offsets: Longs
     chunks: tuple[pa.RecordBatch, ...]
+    is_mapped: bool = False
 
     @classmethod
     def of(cls, partitions: Sequence[str], counts: Longs, names: pa.StringArray, sizes: pa.Int64Array) -> FileColumns:
@@ -76,18 +78,20 @@ class FileColumns(Mapping[str, list[DataFile]]):
         if len(names) <= FEW:
             return cls._of_few(tuple(partitions), counts.tolist(), names.to_pylist(), sizes.to_pylist())
         found, parsed = parse_names(names)
+        is_all = len(found) == len(names)
         taken = pa.array(found)
-        columns = {
+        columns: dict[str, pa.Array] = {
             "partition": pa.array(np.repeat(np.arange(len(partitions)), counts)[found]),
             "file_id": parsed.file_id,
-            "name": names.take(taken),
+            "name": names if is_all else names.take(taken),
             "instant": parsed.instant,
             "kind": pa.array(parsed.kind),
-            "size": sizes.take(taken),
+            "size": sizes if is_all else sizes.take(taken),
             "author": parsed.author,
             "unread": pa.array(np.zeros(len(parsed), bool)),
         }
-        return cls._sorted(tuple(partitions), pa.RecordBatch.from_pydict(columns))
+        del parsed
+        return cls._sorted(tuple(partitions), columns)
 
     @classmethod
     def _of_few(
@@ -117,11 +121,16 @@ class FileColumns(Mapping[str, list[DataFile]]):
         return cls.of(paths, np.array(list(map(len, files)), np.int64), names, sizes)
 
     @classmethod
-    def _sorted(cls, partitions: tuple[str, ...], rows: pa.RecordBatch) -> FileColumns:
-        """Sort rows whose column `partition` has the positions of their partitions."""
-        rows = rows.take(pc.sort_indices(rows, sort_keys=_SORTED_BY))
-        counts = np.bincount(rows["partition"].to_numpy(), minlength=len(partitions))
-        return cls(partitions, offsets_of(counts), (rows.select(ROWS.names).cast(ROWS),))
+    def _sorted(cls, partitions: tuple[str, ...], columns: dict[str, pa.Array]) -> FileColumns:
+        """Sort columns, of which `partition` has the positions of the rows' partitions; empties the mapping."""
+        counts = np.bincount(columns["partition"].to_numpy(), minlength=len(partitions))
+        order = pc.sort_indices(pa.RecordBatch.from_pydict(columns), sort_keys=_SORTED_BY)
+        del columns["partition"]
+        if not (np.diff(order.to_numpy().astype(np.int64)) == 1).all():  # a listing is sorted already
+            for name in ROWS.names:  # one after another: both copies of a large column are held for a moment only
+                columns[name] = columns.pop(name).take(order)
+        rows = pa.RecordBatch.from_arrays([columns.pop(one.name).cast(one.type) for one in ROWS], schema=ROWS)
+        return cls(partitions, offsets_of(counts), (rows,))
 
     @cached_property
     def rows(self) -> pa.RecordBatch:
@@ -218,9 +227,10 @@ class FileColumns(Mapping[str, list[DataFile]]):
             has_old = at < len(self.partitions) and self.partitions[at] == path
             low = int(self.offsets[at + 1 if has_old else at])
         chunks += self._pieces(low, self.count)
-        if len(chunks) > CHUNKS_MAX:
+        if len(chunks) > CHUNKS_MAX and not self.is_mapped:
             chunks = [pa.concat_batches(chunks)]
-        return FileColumns(partitions, offsets_of([counts[path] for path in partitions]), tuple(chunks))
+        offsets = offsets_of([counts[path] for path in partitions])
+        return FileColumns(partitions, offsets, tuple(chunks), self.is_mapped)
 
     def _pieces(self, low: int, high: int) -> Iterator[pa.RecordBatch]:
         """Yield the chunks of rows from `low` below `high`."""
@@ -239,7 +249,12 @@ class FileColumns(Mapping[str, list[DataFile]]):
     @cached_property
     def _parts(self) -> tuple[pa.RecordBatch, ...]:
         """Rows in one piece if they are, so that nothing holds the pieces; else the chunks."""
-        return (self.rows,) if "rows" in vars(self) else self.chunks
+        return (self.rows,) if "rows" in vars(self) and not self.is_mapped else self.chunks
+
+    def batches(self, rows_max: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in parts of up to `rows_max`; only one of them is copied at a time."""
+        for low in range(0, self.count, rows_max):
+            yield pa.concat_batches(list(self._pieces(low, min(low + rows_max, self.count))))
 
     def filter(self, kept: Flags) -> FileColumns:
         """Return the rows that are `kept`, of all partitions."""
@@ -269,7 +284,8 @@ class FileColumns(Mapping[str, list[DataFile]]):
             np.array([places[path] for path in each.partitions], np.int64)[each.partition_of] for each in (own, others)
         ]
         rows = pa.concat_batches([own.rows, others.rows])
-        return FileColumns._sorted(partitions, rows.append_column("partition", pa.array(np.concatenate(of_partition))))
+        columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+        return FileColumns._sorted(partitions, {**columns, "partition": pa.array(np.concatenate(of_partition))})
 
     def paths(self) -> pa.StringArray:
         """Return the path of each file below the table's root."""

@@ -12,6 +12,7 @@ import os
 import stat
 import struct
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -32,6 +33,9 @@ from hudi_ops.view.columns.table_view import View
 
 VERSION = 1
 """Version of the format; a file of another version is not used."""
+
+BATCH_ROWS = 1 << 16
+"""Rows of a record batch: what is copied at a time when a file is written."""
 
 _END = struct.Struct("<QI4s")
 _MARK = b"HOPV"
@@ -76,18 +80,19 @@ def write_view(path: str, view: View, table_id: str, digest: str) -> None:
     Raises:
         OSError: the disk is full, or similar.
     """
-    body = {
-        "files": view.files.rows,
-        "partitions": _partitions(view.files),
-        "ahead": view.ahead.rows,
-        "ahead partitions": _partitions(view.ahead),
-        "replaced": _replaced(view),
+    body: dict[str, tuple[pa.Schema, Iterable[pa.RecordBatch]]] = {
+        "files": (ROWS, view.files.batches(BATCH_ROWS)),
+        "partitions": (_PARTITIONS, [_partitions(view.files)]),
+        "ahead": (ROWS, view.ahead.batches(BATCH_ROWS)),
+        "ahead partitions": (_PARTITIONS, [_partitions(view.ahead)]),
+        "replaced": (_REPLACED, [_replaced(view)]),
     }
     with pa.OSFile(path, "wb") as sink:
         bounds = [0]
-        for rows in body.values():
-            with pa.ipc.new_stream(sink, rows.schema) as stream:
-                stream.write_batch(rows)
+        for schema, batches in body.values():
+            with pa.ipc.new_stream(sink, schema) as stream:
+                for rows in batches:
+                    stream.write_batch(rows)
             sink.write(bytes(-sink.tell() % 64))  # mapped columns are aligned
             bounds.append(sink.tell())
         said = {
@@ -164,30 +169,29 @@ def _refuse_others(found: os.stat_result, is_kind: Any, kind: str) -> None:
 
 
 def _view_of(whole: pa.Buffer, said: dict[str, Any], commits: CommitReader) -> View:
-    def rows(section: str, schema: pa.Schema) -> pa.RecordBatch:
+    def batches(section: str, schema: pa.Schema) -> list[pa.RecordBatch]:
         low, high = said["sections"][section]
         with pa.ipc.open_stream(pa.BufferReader(whole.slice(low, high - low))) as stream:
-            found = stream.read_next_batch()
-        if found.schema != schema:
-            raise ValueError(f"{section} has other columns")
-        return found
+            if stream.schema != schema:
+                raise ValueError(f"{section} has other columns")
+            return list(stream)
 
     config = TableConfig.from_properties(said["config"])
     instants = tuple(_instant_of(one) for one in said["instants"])
     timeline = Timeline(said["timeline"]["folder"], said["timeline"]["layout"], instants)
-    replaced = rows("replaced", _REPLACED).to_pydict()
+    replaced = pa.Table.from_batches(batches("replaced", _REPLACED), _REPLACED).to_pydict()
     groups = zip(replaced["path"], replaced["file_id"], strict=True)
     return View(
         config,
         timeline,
         commits,
-        _files_of(rows("files", ROWS), rows("partitions", _PARTITIONS)),
+        _files_of(batches("files", ROWS), batches("partitions", _PARTITIONS)[0]),
         dict(zip(groups, replaced["by"], strict=True)),
-        _files_of(rows("ahead", ROWS), rows("ahead partitions", _PARTITIONS)),
+        _files_of(batches("ahead", ROWS), batches("ahead partitions", _PARTITIONS)[0]),
     )
 
 
-def _files_of(rows: pa.RecordBatch, partitions: pa.RecordBatch) -> FileColumns:
+def _files_of(chunks: list[pa.RecordBatch], partitions: pa.RecordBatch) -> FileColumns:
     """Return files with their partitions.
 
     Raises:
@@ -195,14 +199,14 @@ def _files_of(rows: pa.RecordBatch, partitions: pa.RecordBatch) -> FileColumns:
     """
     paths = tuple(partitions["path"].to_pylist())
     offsets = offsets_of(partitions["files"].to_numpy())
-    if offsets[-1] != rows.num_rows or list(paths) != sorted(set(paths)):
+    if offsets[-1] != sum(chunk.num_rows for chunk in chunks) or list(paths) != sorted(set(paths)):
         raise ValueError("partitions do not fit the files")
     if any(path.startswith("/") or ".." in path.split("/") for path in paths):
         raise ValueError("a partition lies outside of the table")
-    names = rows["name"]
-    if names.null_count or pc.any(pc.match_substring(names, "/")).as_py():
-        raise ValueError("a file lies outside of its partition")
-    return FileColumns(paths, offsets, (rows,) if rows.num_rows else ())
+    for names in (chunk["name"] for chunk in chunks):
+        if names.null_count or pc.any(pc.match_substring(names, "/")).as_py():
+            raise ValueError("a file lies outside of its partition")
+    return FileColumns(paths, offsets, tuple(chunks), is_mapped=True)
 
 
 def _partitions(files: FileColumns) -> pa.RecordBatch:

@@ -21,7 +21,9 @@ from hudi_ops.services.clean.service import CLEAN
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault, FaultyStorage
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.plans import CleanResult, read_result
+from hudi_ops.timeline.names import instant_of_ms
 from hudi_ops.verify import verify_table
 from tests.bounds import SOAK
 from tests.fault_plans import MoveBefore
@@ -34,7 +36,9 @@ from tests.tables import (
     LOGGED_WITH_METADATA,
     MERGE_ON_READ,
     START_MS,
+    TIMELINE,
     WITH_METADATA,
+    by_key,
     made,
     rows,
     table_of,
@@ -117,6 +121,27 @@ CALLS = 114
 """Storage calls of planning and executing a clean of 12 files in 4 partitions: 111, with 10 partitions or 1,000."""
 
 
+def test_a_process_reads_the_metadata_table_once_unless_a_full_clean_is_asked_for() -> None:
+    table = judged(WITH_METADATA, 4)
+    faulty = FaultyStorage(table.storage)
+    cleaner = table_of(faulty, table.clock, "cleaner")
+
+    def explained(**policy: bool) -> tuple[dict[str, int], list[str]]:
+        begun = len(faulty.history)
+        counts = cleaner.clean.plan(retain=2, dry_run=True, **policy).counts
+        calls = faulty.history[begun:]
+        return counts, [*listed(calls), *(one for one in calls if ".hoodie/metadata" in one)]
+
+    assert explained()[1]
+    table.write(0, 1)
+    counts, looks = explained()
+    assert counts["planned"] > 0
+    assert looks == []
+    found, looks = explained(full=True)
+    assert found == counts
+    assert looks != []
+
+
 def test_held_back_files_are_named_and_looked_at_again() -> None:
     table = judged(MERGE_ON_READ, 3)
     held = table.write(*range(4))
@@ -176,6 +201,23 @@ def test_a_clean_of_apache_hudi_in_between_loses_no_name() -> None:
     table.write(0)
     assert table.table.clean.run(retain=1).deleted >= first.held_back
     leaves_nothing(table, retain=1)
+
+
+@pytest.mark.parametrize("definition", [DEFINITION, WITH_METADATA], ids=["plain", "metadata-behind"])
+def test_a_file_that_apache_hudi_failed_to_delete_goes_with_the_next_clean(definition) -> None:
+    """The view that the process keeps lacks the file, which the other clean names; storage has it."""
+    table = judged(definition, 4)
+    assert by_key(table.table) == table.rows, "the process keeps a view"
+    old = min(table.files(), key=lambda path: path.rpartition("_")[2])
+    body = table.storage.get(old)
+    hudi_clean(table.storage, table.clock, [old], earliest=min(table.past), told="failed")
+    table.storage.put(old, body)
+    if definition.metadata:
+        begun, done = (instant_of_ms(table.clock.now_ms()) for _ in range(2))
+        write = CommitMetadata(operation="INSERT")
+        table.storage.put(f"{TIMELINE}/{begun}_{done}.commit", write.to_bytes())
+    chosen = table.table.clean.plan(retain=1, dry_run=True).verdicts
+    assert old.rpartition("/")[2] in {one.file for one in chosen if one.reason == "planned"}
 
 
 def test_a_writer_that_slept_below_the_earliest_is_found_by_its_completion() -> None:
