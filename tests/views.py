@@ -8,9 +8,9 @@ from hudi_ops.config.requests import CleanRequest
 from hudi_ops.errors import Busy
 from hudi_ops.files.names import data_path
 from hudi_ops.services.clean.choose import choose
-from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.testing.clock import ManualClock
+from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.content.plans import CleanPlan, CleanResult, read_plan, read_result
 from hudi_ops.timeline.settings.properties_file import load_config
@@ -58,11 +58,11 @@ def assert_view_is_synced(storage: Storage) -> bool:
     return True
 
 
-def assert_cleans_equal_those_of_a_listing(storage: MemoryStorage, now_ms: int) -> int:
+def assert_cleans_equal_those_of_a_listing(storage: Storage, now_ms: int) -> int:
     """Compare what cleans choose with their choice in a process that keeps no view; return the number of files to delete."""
     dropped = 0
     for request in CLEANS:
-        own, fresh = (_chosen(one, now_ms, request) for one in (storage, storage.copy()))
+        own, fresh = (_chosen(one, now_ms, request) for one in (storage, FaultyStorage(storage)))
         assert own == fresh, request
         dropped += len(own[0])
     return dropped
