@@ -122,7 +122,7 @@ class FileColumns(Mapping[str, list[DataFile]]):
 
     @classmethod
     def _sorted(cls, partitions: tuple[str, ...], columns: dict[str, pa.Array]) -> FileColumns:
-        """Sort columns, of which `partition` has the positions of the rows' partitions; empties the mapping."""
+        """Sort columns, and empty their mapping; `partition` has the positions of the rows' partitions."""
         counts = np.bincount(columns["partition"].to_numpy(), minlength=len(partitions))
         order = pc.sort_indices(pa.RecordBatch.from_pydict(columns), sort_keys=_SORTED_BY)
         del columns["partition"]
