@@ -13,6 +13,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,42 @@ class Peer:
             "archived": client.getArchivedTimeline().countInstants(),
         }
 
+    def do_view(self, path: str, partitions: list[str], before: list[str], metadata: bool) -> dict[str, Any]:
+        """Slices and replaced groups of partitions by `FileSystemViewManager`: the newest, and those before instants or on them.
+
+        `merged` are the slices of a snapshot read; those of `slices` begin at pending compactions, whose groups are `compacting`.
+        """
+        hudi, client = self.jvm.org.apache.hudi.common, self._meta_client(path)
+        context = hudi.engine.HoodieLocalEngineContext(client.getStorageConf())
+        manager = hudi.table.view.FileSystemViewManager.createViewManagerWithTableMetadata(
+            context,
+            hudi.config.HoodieMetadataConfig.newBuilder().enable(metadata).build(),
+            hudi.table.view.FileSystemViewStorageConfig.newBuilder().build(),
+            hudi.config.HoodieCommonConfig.newBuilder().build(),
+        )
+        try:
+            view = manager.getFileSystemView(client)
+            last = view.getLastInstant().get().requestedTime()
+            return {
+                "slices": _slices(view.getLatestFileSlices, partitions),
+                "merged": _slices(view.getLatestMergedFileSlicesBeforeOrOn, partitions, last),
+                "replaced": _groups(view.getAllReplacedFileGroups(path) for path in partitions),
+                "compacting": [
+                    [one.getValue().getPartitionPath(), one.getValue().getFileId(), one.getKey()]
+                    for one in view.getPendingCompactionOperations().iterator()
+                ],
+                "before": {
+                    time: {
+                        "slices": _slices(view.getLatestFileSlicesBeforeOrOn, partitions, time, True),
+                        "merged": _slices(view.getLatestMergedFileSlicesBeforeOrOn, partitions, time),
+                        "replaced": _groups(view.getReplacedFileGroupsBeforeOrOn(time, path) for path in partitions),
+                    }
+                    for time in before
+                },
+            }
+        finally:
+            manager.close()
+
     def do_bucket_id(self, keys: list[str], fields: str, buckets: int) -> list[int]:
         """Buckets of record keys by Apache Hudi's own `BucketIdentifier`."""
         identifier = self.jvm.org.apache.hudi.index.bucket.BucketIdentifier
@@ -231,6 +268,23 @@ class Peer:
         with pa.OSFile(out, "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
         return {"rows": table.num_rows}
+
+
+def _slices(ask: Callable[..., Any], partitions: list[str], *terms: Any) -> list[Any]:
+    """Return partition, file id, base instant, base file and sorted log files of the slices of a stream for each partition."""
+    found = []
+    for slice_ in (one for path in partitions for one in ask(path, *terms).iterator()):
+        base = slice_.getBaseFile()
+        logs = sorted(log.getFileName() for log in slice_.getLogFiles().iterator())
+        name = base.get().getFileName() if base.isPresent() else None
+        found.append([slice_.getPartitionPath(), slice_.getFileId(), slice_.getBaseInstantTime(), name, logs])
+    return found
+
+
+def _groups(streams: Iterable[Any]) -> list[Any]:
+    """Return partition and file id of the groups of streams."""
+    groups = (one for stream in streams for one in stream.iterator())
+    return [[one.getPartitionPath(), one.getFileGroupId().getFileId()] for one in groups]
 
 
 def describe(error: Exception) -> dict[str, str]:

@@ -11,7 +11,7 @@ from hudi_ops import Table
 from tests.tables import VERSIONED, versioned
 
 
-def made(folder: Path, kind: Any, metadata: bool) -> tuple[Table, Path]:
+def made(folder: Path, kind: Any, metadata: bool, version: int = 9) -> tuple[Table, Path]:
     """A table with one partition and three versions of its rows."""
     path = folder / "table"
     table = Table.create(
@@ -24,6 +24,7 @@ def made(folder: Path, kind: Any, metadata: bool) -> tuple[Table, Path]:
         table_type=kind,
         buckets=1,
         metadata=metadata,
+        version=version,
     )
     for version in (1, 2, 3):
         table.ingest(versioned(0, 6, version))
