@@ -26,8 +26,8 @@ def made(folder: Path, kind: Any, metadata: bool, version: int = 9) -> tuple[Tab
         metadata=metadata,
         version=version,
     )
-    for version in (1, 2, 3):
-        table.ingest(versioned(0, 6, version))
+    for number in (1, 2, 3):
+        table.ingest(versioned(0, 6, number))
     return table, path
 
 

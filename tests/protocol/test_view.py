@@ -24,6 +24,7 @@ from hudi_ops.view.columns.sync import synced
 from hudi_ops.view.columns.table_view import View, view_of
 from tests.definitions import Definition, create_table
 from tests.fault_plans import DiesBefore
+from tests.protocol.view_memory import stand_ins
 from tests.protocol.viewed_table import Played
 from tests.tables import (
     BY_HAND,
@@ -38,20 +39,26 @@ from tests.tables import (
 from tests.views import assert_view_is_synced, view_anew
 
 
+@pytest.mark.parametrize("others", [10, 1_000, 100_000])
 @pytest.mark.parametrize("definition", [DEFINITION, MERGE_ON_READ, LOGGED_WITH_METADATA], ids=["cow", "mor", "mor-mdt"])
-def test_a_sync_reads_what_completed_and_lists_nothing(definition: Definition) -> None:
+def test_a_sync_lists_the_timeline_once_and_reads_what_completed(definition: Definition, others: int) -> None:
+    """Goal: no partition is listed, however many other files the table has."""
     played = Played(definition)
     for count in (1, 3):
         before = played.view()
+        before = before.with_files(before.files.added(stand_ins(others)))
         written = [played.write() for _ in range(count)]
+        config = load_config(played.storage)
         counted = FaultyStorage(played.storage)
-        config, timeline = load_config(played.storage), load_timeline(played.storage, load_config(played.storage))
+        timeline = load_timeline(counted, config)
         found = synced(replace(before, commits=CommitReader(counted)), counted, config, timeline)
         assert isinstance(found, View)
         calls = [call.partition(":") for call in counted.history]
-        assert newest_slices(found).objects() == newest_slices(view_anew(played.storage)).objects()
-        assert [operation for operation, _, _ in calls] == ["get"] * count
-        assert {time for time in written for _, _, path in calls if time in path} == {*written}
+        assert [operation for operation, _, _ in calls] == ["list_folder"] + ["get"] * count
+        assert {time for time in written for _, _, path in calls[1:] if time in path} == {*written}
+        anew = view_anew(played.storage)
+        assert newest_slices(found.of_partitions(anew.files.partitions)).objects() == newest_slices(anew).objects()
+        assert found.files.count == anew.files.count + others
 
 
 def test_5_an_instant_that_completes_after_the_listing_belongs_to_the_next_sync() -> None:

@@ -60,14 +60,15 @@ def growth(found: dict[str, float], step: str) -> Iterator[None]:
     found[step] = round((max(peak, anonymous_kib()) - before) / 1024, 1)
 
 
-def listed(slices: int) -> FileColumns:
-    """Return a listing with one base file for each slice."""
+def stand_ins(slices: int) -> FileColumns:
+    """Return a listing with one base file for each slice, of an archived commit."""
     numbers = pc.cast(pa.array(np.arange(slices)), pa.string())
     padded = pc.utf8_lpad(numbers, 12, "0")
     head, tail = pa.scalar("5d3f2c1a-8b6e-4f7d-9a2b-"), pa.scalar("-0_1-2-3_20200101000000000.parquet")
     names = pc.binary_join_element_wise(head, padded, tail, "")
-    partitions = [f"part={number:06d}" for number in range(slices // IN_PARTITION)]
+    partitions = [f"part={number:06d}" for number in range(-(-slices // IN_PARTITION))]
     counts = np.full(len(partitions), IN_PARTITION, np.int64)
+    counts[-1] = slices - IN_PARTITION * (len(partitions) - 1)
     return FileColumns.of(partitions, counts, names, pa.array(np.full(slices, 1_000_000, np.int64)))
 
 
@@ -84,7 +85,7 @@ def measure(store: str, slices: int, folder: Path) -> dict[str, float]:
     keep_views(storage, ViewSettings(store=store, folder=str(folder / "views")))
     config = load_config(storage)
     with growth(found, "build"):
-        view = view_of(config, load_timeline(storage, config), CommitReader(storage), listed(slices), are_named=True)
+        view = view_of(config, load_timeline(storage, config), CommitReader(storage), stand_ins(slices), are_named=True)
         keep_view(storage, view)
         del view
     pa.default_memory_pool().release_unused()
