@@ -126,6 +126,8 @@ class FileColumns(Mapping[str, list[DataFile]]):
     @cached_property
     def rows(self) -> pa.RecordBatch:
         """All rows in one piece."""
+        if len(self.chunks) == 1:
+            return self.chunks[0]
         return pa.concat_batches(self.chunks) if self.chunks else pa.RecordBatch.from_pylist([], ROWS)
 
     @property
@@ -280,11 +282,17 @@ class FileColumns(Mapping[str, list[DataFile]]):
         wanted = pa.array(paths, pa.string())
         return frozenset(wanted.filter(pc.is_in(wanted, own)).to_pylist())
 
+    def named(self, rows: Longs) -> list[tuple[str, str]]:
+        """Return partition path and name of rows."""
+        places = self.partition_of[rows].tolist()
+        names = self.rows["name"].take(pa.array(rows)).to_pylist()
+        return [(self.partitions[at], name) for at, name in zip(places, names, strict=True)]
+
     def data_files(self, rows: Longs | None = None) -> list[DataFile]:
         """Return rows as objects; None: all."""
         taken = self.rows if rows is None else self.rows.take(pa.array(rows))
         places = self.partition_of if rows is None else self.partition_of[rows]
-        prefixes = [data_path(path, "") for path in self.partitions]
+        prefixes = {at: data_path(self.partitions[at], "") for at in np.unique(places).tolist()}
         return [
             DataFile(self.partitions[at], prefixes[at] + name, file_id, instant, size, kind != BASE)
             for at, file_id, name, instant, kind, size in zip(
