@@ -253,7 +253,10 @@ class FileColumns(Mapping[str, list[DataFile]]):
     def marked(self, unread: Flags) -> FileColumns:
         """Return the same files with another column `unread`."""
         at = ROWS.get_field_index("unread")
-        return FileColumns(self.partitions, self.offsets, (self.rows.set_column(at, ROWS.field(at), pa.array(unread)),))
+        rows = self.rows.set_column(at, ROWS.field(at), pa.array(unread))
+        found = FileColumns(self.partitions, self.offsets, (rows,))
+        vars(found).update({name: value for name, value in vars(self).items() if name in _OF_ROWS})
+        return found
 
     def added(self, others: FileColumns) -> FileColumns:
         """Return these files and others, which replace those of the same path."""

@@ -243,8 +243,9 @@ def _newest_bases(of: View, rows: Longs, count: int) -> Longs:
     Commits are read from the newest file of a group on, until one names its file.
     """
     files, ranks = of.files, of.files.instants[1]
-    # Of several base files of a group the one that is assigned last stays: the newest, and of these the first by name.
-    rows = rows[np.lexsort((-rows, ranks[rows], files.groups[rows]))]
+    if (np.diff(files.groups[rows]) == 0).any():
+        # Of several base files of a group the one that is assigned last stays: the newest, and of these the first by name.
+        rows = rows[np.lexsort((-rows, ranks[rows], files.groups[rows]))]
     while True:
         newest = np.full(count, NO_BASE, np.int64)
         newest[files.groups[rows]] = rows
