@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 LOW, HIGH, NULLS, VALUES, NANS = "low.", "high.", "nulls.", "values.", "nans."
 """Prefixes of column names in a table of bounds; they differ, so no two columns get one name."""
@@ -42,12 +43,8 @@ class ColumnBounds:
     @classmethod
     def exactly(cls, values: pa.Array, is_known: pa.Array) -> ColumnBounds:
         """Return the bounds of a column with one value per unit; unknown where `is_known` is false."""
-        null_at, value_at = values.is_null().to_pylist(), values.is_valid().to_pylist()
-        known = is_known.to_pylist()
-        flags = [
-            pa.array([flag if is_so else None for flag, is_so in zip(at, known, strict=True)], pa.bool_())
-            for at in (null_at, value_at)
-        ]
+        unknown = pa.scalar(None, pa.bool_())
+        flags = (pc.if_else(is_known, flag, unknown) for flag in (values.is_null(), values.is_valid()))
         return cls(values, values, *flags)
 
 

@@ -47,8 +47,8 @@ from hudi_ops.timeline.names import WRITE_ACTIONS
 from hudi_ops.timeline.settings.settings_check import open_config
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.changes import CompletedWrite, changed_slices, resizes_named
+from hudi_ops.view.columns.slices import SliceColumns, with_all_columns
 from hudi_ops.view.schema import row_schema, table_schema
-from hudi_ops.view.slices import Slice, with_all_columns
 
 
 @dataclass(frozen=True)
@@ -267,9 +267,10 @@ def _plan_files(storage: Storage, opened: Opened, request: ReadRequest, writes: 
     touched = sorted({one.partition_path for one in slices})
     keep, _ = wanted.partitions(config)
     kept = list(compress(touched, keep(touched))) if keep is not None and touched else touched
-    read = [*with_all_columns(config, [one for one in slices if one.partition_path in frozenset(kept)])]
+    are_kept = frozenset(kept)
+    read = with_all_columns(config, SliceColumns.of_slices([one for one in slices if one.partition_path in are_kept]))
 
-    def narrowed(metadata: MetadataTable | None) -> tuple[list[Slice], LeftOut]:
+    def narrowed(metadata: MetadataTable | None) -> tuple[SliceColumns, LeftOut]:
         sought = wanted.sought(config, is_newest=False)
         return by_statistics(metadata, read, sought, LeftOut()) if metadata is not None else (read, LeftOut())
 
@@ -279,7 +280,7 @@ def _plan_files(storage: Storage, opened: Opened, request: ReadRequest, writes: 
     read, left_out = with_metadata(storage, config, opened.timeline, asked, narrowed, archived=archived)
     instants = BlockInstants.of(config, opened.timeline, only=frozenset(one.time for one in writes))
     tasks = wanted.tasks(storage, config, read, instants)
-    skipped = tuple(one for one in touched if one not in frozenset(kept))
+    skipped = tuple(one for one in touched if one not in are_kept)
     return ReadPlan(config.name, wanted.output, tasks, request.limit, tuple(kept), skipped, left_out)
 
 

@@ -85,7 +85,7 @@ def built_view(moment: Moment, listing: Listing) -> View:
     """
     listed = listing.walk().files
     view = moment.view(listed, listing.source)
-    moment.refuse_lost(listed, listing.source, lambda: newest_slices(view).objects())
+    moment.refuse_lost(listed, listing.source, lambda: newest_slices(view))
     if moment.with_logs:
         keep_view(moment.storage, view)
     return view

@@ -18,8 +18,7 @@ from hudi_ops.files.base.base_file import stored_schema
 from hudi_ops.files.base.row_groups import Constants
 from hudi_ops.files.log.merge_rules import MergeRules
 from hudi_ops.files.log.visible_blocks import BlockInstants
-from hudi_ops.files.slice.file_scan import FileTask, selected
-from hudi_ops.files.slice.slice_scan import SliceTask
+from hudi_ops.files.slice.file_scan import selected
 from hudi_ops.kernels.condition import Condition, both, computed, possible_units
 from hudi_ops.metadata.reader.listing import ListingChoice, listing_choice, open_listing
 from hudi_ops.metadata.reader.table import MetadataTable
@@ -42,11 +41,12 @@ from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.settings.settings_check import open_config
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.columns.files import FileColumns
+from hudi_ops.view.columns.read_tasks import ReadTasks
+from hudi_ops.view.columns.slices import SliceColumns, with_all_columns
 from hudi_ops.view.listing import Keep, Listing
 from hudi_ops.view.moment import Moment
 from hudi_ops.view.partition_values import PartitionPaths
 from hudi_ops.view.schema import row_schema, table_schema
-from hudi_ops.view.slices import Slice, with_all_columns
 
 _LIMIT_MAX = 2**63 - 1
 logger = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ class ReadPlan:
 
     Attributes:
         schema: schema of the returned rows.
-        tasks: one for each file group, by partition and file id.
+        tasks: one for each file group, by partition and file id; each is made when it is taken.
         limit: largest number of rows to return; None: all.
         partitions: partition paths whose files are read.
         partitions_skipped: partitions, and folders with all partitions below, that the condition excludes.
@@ -116,7 +116,7 @@ class ReadPlan:
 
     table: str
     schema: pa.Schema
-    tasks: tuple[FileTask | SliceTask, ...]
+    tasks: ReadTasks
     limit: int | None = None
     partitions: tuple[str, ...] = ()
     partitions_skipped: tuple[str, ...] = ()
@@ -169,35 +169,28 @@ class Wanted:
         """Schema of the returned rows."""
         return pa.schema([self.schema.field(name) for name in self.columns])
 
-    def tasks(
-        self, storage: Storage, config: TableConfig, slices: Sequence[Slice], instants: BlockInstants
-    ) -> tuple[FileTask | SliceTask, ...]:
-        """Return the read task of each slice with files, in order.
+    def tasks(self, storage: Storage, config: TableConfig, slices: SliceColumns, instants: BlockInstants) -> ReadTasks:
+        """Return the read task of each slice, in order.
 
         Raises:
             Unsupported: a slice has log files, and this library does not know how to merge them.
             Corrupt: the path of a partition does not tell the columns that no file holds.
         """
         constants = self._constants(config, slices)
-        rules = MergeRules.of(config, self._plain) if any(one.logs for one in slices) else None
-        found: list[FileTask | SliceTask] = []
-        for one in slices:
-            base, logs = one.base, tuple((log.path, log.size_bytes) for log in one.logs)
-            wanted = (self.needed, self.columns, self.condition, self.keys, constants[one.partition_path])
-            if logs and rules is not None:
-                path, size_bytes = (base.path, base.size_bytes) if base is not None else (None, 0)
-                found.append(SliceTask(storage, path, size_bytes, logs, rules, instants, *wanted))
-            elif base is not None:
-                found.append(FileTask(storage, base.path, base.size_bytes, *wanted))
-        return tuple(found)
+        rules = MergeRules.of(config, self._plain) if len(slices.logs) else None
+        wanted = (self.needed, self.columns, self.condition, self.keys, constants)
+        return ReadTasks(storage, slices, rules, instants, *wanted)
 
-    def _constants(self, config: TableConfig, slices: Sequence[Slice]) -> dict[str, Constants]:
-        """Return for each partition the needed columns that only its path holds."""
-        paths, names = PartitionPaths.of(config, self.schema), frozenset(self.needed.names)
-        partitions = dict.fromkeys(one.partition_path for one in slices)
-        if names.isdisjoint(config.dropped_columns):
-            return dict.fromkeys(partitions, ())
-        return {path: tuple((n, v) for n, v in paths.values(path).items() if n in names) for path in partitions}
+    def _constants(self, config: TableConfig, slices: SliceColumns) -> dict[str, Constants]:
+        """Return for each partition the needed columns that only its path holds.
+
+        It is empty if there are no such columns.
+        """
+        names = {*self.needed.names} & {*config.dropped_columns}
+        if not names:
+            return {}
+        paths = PartitionPaths.of(config, self.schema)
+        return {path: tuple((n, v) for n, v in paths.values(path).items() if n in names) for path in slices.partitions}
 
     @property
     def _plain(self) -> pa.Schema:
@@ -284,21 +277,21 @@ def plan_read(
         elif request.listing == "auto" and request.as_of is None and not sought.asks:
             listing = ViewListing(built_view(moment, listing), listing.source)
 
-        def visible(listed: FileColumns) -> Sequence[Slice]:
+        def visible(listed: FileColumns) -> SliceColumns:
             if isinstance(listing, ViewListing):
-                return moment.slices_of(listing.view.with_files(listed), are_listed=view is None)
-            return moment.slices(listed, listing.source)
+                found = moment.slices_of(listing.view.with_files(listed), are_listed=view is None)
+            else:
+                found = moment.slices(listed, listing.source)
+            return with_all_columns(config, found)
 
-        return choose_slices(
-            listing, lambda listed: with_all_columns(config, visible(listed)), sought, metadata, why_unused
-        )
+        return choose_slices(listing, visible, sought, metadata, why_unused)
 
     archived = opened.commits.archived
     chosen = with_metadata(storage, config, opened.timeline, request.listing, choose, archived=archived)
     slices, is_whole = chosen.slices, request.as_of is None
     if request.query == "read_optimized":
-        is_whole = is_whole and not any(one.logs for one in slices)
-        slices = tuple(replace(one, logs=()) for one in slices)
+        is_whole = is_whole and not len(slices.logs)
+        slices = slices.bases_alone()
     tasks = wanted.tasks(storage, config, slices, BlockInstants.of(config, opened.timeline, request.as_of))
     whole = opened if is_whole else None
     return ReadPlan(

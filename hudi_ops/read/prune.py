@@ -38,9 +38,9 @@ from hudi_ops.timeline.log.entries import Properties
 from hudi_ops.timeline.log.unique_keys import why_doubtful
 from hudi_ops.timeline.settings.properties_file import folded_slot
 from hudi_ops.timeline.state import CommitReader
-from hudi_ops.view.columns.files import FileColumns
+from hudi_ops.view.columns.files import FileColumns, Flags
+from hudi_ops.view.columns.slices import NO_BASE, SliceColumns
 from hudi_ops.view.listing import Keep, Listing
-from hudi_ops.view.slices import Slice
 
 logger = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ class Chosen:
         left_out: how much each index left out.
     """
 
-    slices: tuple[Slice, ...]
+    slices: SliceColumns
     partitions: tuple[str, ...]
     skipped: tuple[str, ...]
     left_out: LeftOut
@@ -144,7 +144,7 @@ class Chosen:
 
 def choose_slices(
     listing: Listing,
-    visible: Callable[[FileColumns], Sequence[Slice]],
+    visible: Callable[[FileColumns], SliceColumns],
     sought: Sought,
     metadata: MetadataTable | None,
     why_unused: Callable[[], str],
@@ -165,7 +165,7 @@ def choose_slices(
     asks_statistics = located is None or len(located) > FEW_GROUPS
     partitions = _Partitions(sought, current if asks_statistics else None, located)
     walked = listing.walk(partitions.keep if partitions.asks else None, may_prune_folders=sought.may_prune_folders)
-    slices = list(visible(walked.files))
+    slices = visible(walked.files)
     left_out = LeftOut(
         listing.source,
         partitions_by_statistics=len(partitions.by_statistics & set(walked.skipped)),
@@ -174,8 +174,8 @@ def choose_slices(
         located_by=located_by,
     )
     if located is not None:
-        seen = {(one.partition_path, one.file_id) for one in slices}
-        strange = [one for one in located if one not in seen and one[0] not in partitions.skipped]
+        are_located, missing = slices.are_of(located)
+        strange = [one for one in missing if one[0] not in partitions.skipped]
         if strange:
             logger.warning(
                 "the record index names file groups that are not there, the first %s: it is not used", strange[0]
@@ -183,13 +183,13 @@ def choose_slices(
             chosen = choose_slices(listing, visible, replace(sought, keys=None, values={}), metadata, why_unused)
             why = f"it names file group {strange[0][1]} of partition {strange[0][0] or '.'}, which is not there"
             return replace(chosen, left_out=replace(chosen.left_out, record_index_unused=why))
-        slices, dropped = _split(slices, [(one.partition_path, one.file_id) in located for one in slices])
-        left_out = replace(left_out, groups_by_record_index=len(dropped), base_files=_bases(dropped))
+        slices, dropped = _split(slices, are_located)
+        left_out = replace(left_out, groups_by_record_index=len(dropped), base_files=dropped.base_count)
     elif metadata is not None and sought.keys is not None:
         slices, left_out = _by_bloom_filters(metadata, slices, sought.keys, left_out)
     if metadata is not None and asks_statistics:
         slices, left_out = by_statistics(metadata, slices, sought, left_out)
-    return Chosen(tuple(slices), tuple(walked.files), walked.skipped, left_out)
+    return Chosen(slices, walked.files.partitions, walked.skipped, left_out)
 
 
 def why_index_unused(storage: Storage, config: TableConfig, timeline: Timeline, commits: CommitReader) -> str:
@@ -228,23 +228,26 @@ def why_values_unused(timeline: Timeline, commits: CommitReader) -> str:
 
 
 def by_statistics(
-    metadata: MetadataTable, slices: Sequence[Slice], sought: Sought, left_out: LeftOut
-) -> tuple[list[Slice], LeftOut]:
+    metadata: MetadataTable, slices: SliceColumns, sought: Sought, left_out: LeftOut
+) -> tuple[SliceColumns, LeftOut]:
     """Leave out the slices without a file that can hold a wanted row, by `column_stats`.
 
     Each row of a slice is complete in one of its files. A file without statistics keeps its slice.
     """
     condition, partition = sought.bounded, MetadataPartition.COLUMN_STATS
-    if condition is None or not slices or not _speaks(metadata, partition, condition):
-        return list(slices), left_out
-    files = [file for one in slices for file in (*((one.base,) if one.base is not None else ()), *one.logs)]
-    owner = np.repeat(np.arange(len(slices)), [(one.base is not None) + len(one.logs) for one in slices])
+    if condition is None or not len(slices) or not _speaks(metadata, partition, condition):
+        return slices, left_out
+    files = slices.files.named(slices.rows)
+    owner = np.concatenate([
+        np.flatnonzero(slices.bases != NO_BASE),
+        np.repeat(np.arange(len(slices)), slices.log_counts),
+    ])
     may_hold = possible_files(metadata, condition, files, sought.schema, unasked=sought.told_by_path)
     is_kept = np.zeros(len(slices), bool)
     is_kept[owner[may_hold]] = True
-    kept, dropped = _split(slices, is_kept.tolist())
+    kept, dropped = _split(slices, is_kept)
     count = left_out.groups_by_statistics + len(dropped)
-    return kept, replace(left_out, groups_by_statistics=count, base_files=left_out.base_files + _bases(dropped))
+    return kept, replace(left_out, groups_by_statistics=count, base_files=left_out.base_files + dropped.base_count)
 
 
 def with_metadata(
@@ -356,21 +359,17 @@ def _is_above(path: str, partitions: Iterable[str]) -> bool:
 
 
 def _by_bloom_filters(
-    metadata: MetadataTable, slices: Sequence[Slice], keys: Sequence[str], left_out: LeftOut
-) -> tuple[list[Slice], LeftOut]:
+    metadata: MetadataTable, slices: SliceColumns, keys: Sequence[str], left_out: LeftOut
+) -> tuple[SliceColumns, LeftOut]:
     """Leave out slices whose bloom filter excludes all keys; slices with log files are kept."""
-    files = [one.base for one in slices if one.base is not None and not one.logs]
-    if not files or not metadata.holds(MetadataPartition.BLOOM_FILTERS):
-        return list(slices), left_out
-    excluded = {file.path for file, may in zip(files, files_for_keys(metadata, files, keys), strict=True) if not may}
-    is_kept = [one.base is None or bool(one.logs) or one.base.path not in excluded for one in slices]
+    alone = np.flatnonzero((slices.bases != NO_BASE) & (slices.log_counts == 0))
+    if not len(alone) or not metadata.holds(MetadataPartition.BLOOM_FILTERS):
+        return slices, left_out
+    is_kept = np.ones(len(slices), bool)
+    is_kept[alone] = files_for_keys(metadata, slices.files.named(slices.bases[alone]), keys)
     kept, dropped = _split(slices, is_kept)
-    return kept, replace(left_out, groups_by_bloom_filters=len(dropped), base_files=_bases(dropped))
+    return kept, replace(left_out, groups_by_bloom_filters=len(dropped), base_files=dropped.base_count)
 
 
-def _split(slices: Sequence[Slice], is_kept: Sequence[bool]) -> tuple[list[Slice], list[Slice]]:
-    return list(compress(slices, is_kept)), list(compress(slices, (not one for one in is_kept)))
-
-
-def _bases(slices: Sequence[Slice]) -> int:
-    return sum(one.base is not None for one in slices)
+def _split(slices: SliceColumns, is_kept: Flags) -> tuple[SliceColumns, SliceColumns]:
+    return slices.filter(is_kept), slices.filter(~is_kept)

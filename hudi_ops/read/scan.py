@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from hudi_ops.formats.html_table import html_table
 from hudi_ops.read.checkpoints import checkpoint_of_all
 from hudi_ops.read.lost_files import vanished
 from hudi_ops.read.plan import ReadPlan
+from hudi_ops.view.columns.read_tasks import ReadTask
 
 if TYPE_CHECKING:
     import duckdb
@@ -122,10 +123,9 @@ class Scan:
         return html_table(f"{type(self).__name__} of {self._plan.table}", {**self._facts(), **columns})
 
     def _facts(self) -> dict[str, int]:
-        size_bytes = sum(task.size_bytes for task in self.tasks)
         facts = {"columns": len(self.schema), "partitions": len(self._plan.partitions), "file groups": len(self.tasks)}
         limit = {"limit": self._plan.limit} if self._plan.limit is not None else {}
-        return {**facts, "bytes": size_bytes, **limit}
+        return {**facts, "bytes": self._plan.tasks.size_bytes, **limit}
 
     @property
     def schema(self) -> pa.Schema:
@@ -133,8 +133,11 @@ class Scan:
         return self._plan.schema
 
     @property
-    def tasks(self) -> tuple[FileTask | SliceTask, ...]:
-        """The files and slices to read, for engines that run them elsewhere; without the limit."""
+    def tasks(self) -> Sequence[FileTask | SliceTask]:
+        """The files and slices to read, for engines that run them elsewhere; without the limit.
+
+        They are a sequence whose items are made when they are taken.
+        """
         return self._plan.tasks
 
     def to_batches(self, progress: TellProgress | None = None) -> Iterator[pa.RecordBatch]:
@@ -274,21 +277,21 @@ class Scan:
 
     def _gone(self, error: NotFound) -> HudiOpsError:
         again = "read again; the cleaner removed an old slice. If it repeats, run `hudi-ops verify`"
-        return vanished(self._plan.tasks[0].storage, error, again, self._plan.table)
+        return vanished(self._plan.tasks.storage, error, again, self._plan.table)
 
     def _stream(
         self, batch_rows: int | None, threads: int, progress: TellProgress | None = None
     ) -> Iterator[pa.RecordBatch]:
-        total_bytes = sum(task.size_bytes for task in self._plan.tasks)
-        tally = Tally(progress, "file groups", len(self._plan.tasks), total_bytes) if progress is not None else None
+        tasks = self._plan.tasks
+        tally = Tally(progress, "file groups", len(tasks), tasks.size_bytes) if progress is not None else None
 
-        def produce(task: FileTask | SliceTask) -> Iterator[pa.RecordBatch]:
+        def produce(task: ReadTask) -> Iterator[pa.RecordBatch]:
             yield from open_scan(task, streaming=True).batches(batch_rows)
             if tally is not None:
                 tally.add(task.size_bytes)
 
         with _Vanishing(self._gone):
-            yield from in_order(produce, self._plan.tasks, threads=threads, ahead=_BATCHES_AHEAD)
+            yield from in_order(produce, tasks, threads=threads, ahead=_BATCHES_AHEAD)
 
 
 @dataclass(frozen=True)
@@ -316,15 +319,15 @@ class _Vanishing:
             raise self._gone(error) from error
 
 
-def _read_whole(task: FileTask | SliceTask) -> pa.Table:
+def _read_whole(task: ReadTask) -> pa.Table:
     return open_scan(task, streaming=False).table()
 
 
-def _count(task: FileTask | SliceTask) -> int:
+def _count(task: ReadTask) -> int:
     return open_scan(task, streaming=True).count()
 
 
-def _look(task: FileTask | SliceTask) -> _Looked:
+def _look(task: ReadTask) -> _Looked:
     scan = open_scan(task, streaming=True)
     logs, log_bytes = (len(task.logs), task.log_bytes) if isinstance(task, SliceTask) else (0, 0)
     has_base = not isinstance(task, SliceTask) or task.base is not None

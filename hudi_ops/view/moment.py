@@ -9,7 +9,7 @@ compared with the commits that name files. Only `_read_unlisted` reads further c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
 
@@ -26,7 +26,7 @@ from hudi_ops.timeline.state import CommitReader
 from hudi_ops.timeline.writer_times import WriterTimes
 from hudi_ops.view.cleaned_files import files_of_cleans
 from hudi_ops.view.columns.files import FileColumns
-from hudi_ops.view.columns.slices import newest_slices, visible_slices
+from hudi_ops.view.columns.slices import SliceColumns, newest_slices, visible_slices
 from hudi_ops.view.columns.table_view import View, view_of
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.listing import Keep, Source
@@ -58,7 +58,7 @@ class Moment:
     with_logs: bool = True
     is_writing: bool = False
 
-    def slices(self, listed: FileColumns, source: Source) -> list[Slice]:
+    def slices(self, listed: FileColumns, source: Source) -> SliceColumns:
         """Return the slices that readers see of files listed by `source`: `storage` or `metadata`.
 
         Raises:
@@ -71,7 +71,7 @@ class Moment:
         self.refuse_lost(listed, source, lambda: found)
         return found
 
-    def slices_of(self, view: View, *, are_listed: bool) -> list[Slice]:
+    def slices_of(self, view: View, *, are_listed: bool) -> SliceColumns:
         """Return the slices that readers see of a view, which may be one of some partitions.
 
         `are_listed`: its files were listed, so those that a clean names are still there. A kept view may have files of a clean that
@@ -84,7 +84,7 @@ class Moment:
         """
         if self.as_of is not None:
             self._refuse_cleaned(view.files, self.as_of, are_listed=are_listed)
-        return newest_slices(view, self.as_of).objects()
+        return newest_slices(view, self.as_of)
 
     def view(self, listed: FileColumns, source: Source) -> View:
         """Return the view of listed files, up to the moment; raise as `slices` does."""
@@ -95,7 +95,7 @@ class Moment:
         are_named = source == "metadata" and self.commits.is_ours_alone(self.timeline)
         return view_of(self.config, self.timeline, self.commits, listed, are_named=are_named)
 
-    def refuse_lost(self, listed: FileColumns, source: Source, found: Callable[[], Sequence[Slice]]) -> None:
+    def refuse_lost(self, listed: FileColumns, source: Source, found: Callable[[], Iterable[Slice]]) -> None:
         """Refuse a listing of storage that lacks a file which a completed write names.
 
         Raises:
@@ -147,7 +147,7 @@ class Moment:
         kept = dict(zip(others, self.wanted(others), strict=True)) if self.wanted is not None and others else {}
         return {path: one for path, one in removed.items() if kept.get(one[0].partition_path, True)}
 
-    def _refuse_lost(self, listed: FileColumns, found: Sequence[Slice]) -> None:
+    def _refuse_lost(self, listed: FileColumns, found: Iterable[Slice]) -> None:
         if not any(
             POINTER_KEY in said.extra
             for one in self.timeline.newest_first
@@ -176,12 +176,11 @@ class Moment:
     def _writes(self) -> Iterator[Instant]:
         return (one for one in self.timeline.completed_writes if self.as_of is None or one.time <= self.as_of)
 
-    def _missing(self, listed: FileColumns, found: Sequence[Slice]) -> Iterator[tuple[str, Instant]]:
+    def _missing(self, listed: FileColumns, found: Iterable[Slice]) -> Iterator[tuple[str, Instant]]:
         """Yield files of the slices that commits name but the listing lacks, each with its writer."""
         present = frozenset(listed.paths().to_pylist())
         hidden = self._hidden()
-        bases = {(one.partition_path, one.file_id): one.base.instant for one in found if one.base is not None}
-        named: list[tuple[str, Instant, str, bool]] = []
+        named: list[tuple[str, Instant, tuple[str, str], bool]] = []
         for path, one in self.commits.made_beside(self.timeline, present):
             partition, _, name = path.rpartition("/")
             file = parse_data_file(name)
@@ -191,10 +190,17 @@ class Moment:
             if self.as_of is not None and one.time > self.as_of:
                 continue
             if (partition in listed or (self.is_whole and self.wanted is None)) and (self.with_logs or not file.is_log):
-                named.append((path, one, bases.get((partition, file.file_id), ""), file.is_log))
+                named.append((path, one, (partition, file.file_id), file.is_log))
+        if not named:
+            return
+        instants = {one.key: one.base.instant for one in found if one.base is not None}
+        bases = [instants.get(group, "") for _, _, group, _ in named]
         times = WriterTimes(self.timeline, self.config.history_folder, self.commits.archived)
-        upon = times.lie_upon([(one.time, base) for _, one, base, _ in named])
-        needed = [lies if is_log else one.time > base for lies, (_, one, base, is_log) in zip(upon, named, strict=True)]
+        upon = times.lie_upon([(one.time, base) for (_, one, _, _), base in zip(named, bases, strict=True)])
+        needed = [
+            lies if is_log else one.time > base
+            for lies, base, (_, one, _, is_log) in zip(upon, bases, named, strict=True)
+        ]
         yield from ((path, one) for path, one, _, _ in compress(named, needed))
 
     def _hidden(self) -> set[tuple[str, str]]:

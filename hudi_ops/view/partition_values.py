@@ -10,8 +10,9 @@ Source: docs/format.md §6.6, §6.10.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -119,12 +120,11 @@ class PartitionPaths:
         return texts
 
     def _field_bounds(self, place: int, levels: Sequence[Sequence[str]]) -> ColumnBounds:
-        kind, width = self.kinds[place], len(self.spec.fields)
-        folders = [found[place] if place < len(found) <= width else None for found in levels]
-        read = {folder: self._value(place, folder) for folder in set(folders) if folder is not None}
-        scalars = [read[folder] if folder is not None else None for folder in folders]
-        values = pa.array([None if one is None else one.as_py() for one in scalars], kind)
-        return ColumnBounds.exactly(values, pa.array([one is not None for one in scalars], pa.bool_()))
+        width = len(self.spec.fields)
+        folders = [found[place] if place < len(found) <= width else "" for found in levels]
+        read = self._values(place, {*folders} - {""})
+        values = pa.array([read.get(folder) for folder in folders], self.kinds[place])
+        return ColumnBounds.exactly(values, pa.array([folder in read for folder in folders], pa.bool_()))
 
     def _filled_bounds(self, name: str, kind: pa.DataType, paths: Sequence[str]) -> ColumnBounds:
         """Return exact bounds for partitions, and unknown ones for folders above partitions."""
@@ -137,31 +137,46 @@ class PartitionPaths:
         known = pa.array([name in one for one in values], pa.bool_())
         return ColumnBounds.exactly(pa.array([one.get(name) for one in values], kind), known)
 
-    def _value(self, place: int, folder: str) -> pa.Scalar | None:
-        """Return the value in a folder's name, a null scalar for null; None: unknown."""
+    def _values(self, place: int, folders: Iterable[str]) -> dict[str, Any]:
+        """Return the values in folders' names, as far as they are known."""
         field, kind = self.spec.fields[place], self.kinds[place]
-        text = folder
-        if self.spec.hive_style:
-            if not folder.startswith(f"{field}="):
-                return None
-            text = folder[len(field) + 1 :]
-        if text in {DEFAULT_PARTITION, _OLD_DEFAULT_PARTITION}:
-            # Apache Hudi stores empty texts there, too, so the value is known to be null only for other types.
-            return None if _is_text(kind) or text == _OLD_DEFAULT_PARTITION else pa.scalar(None, kind)
-        if _is_text(kind) and text and "%" not in text:
-            return pa.scalar(text, kind)
+        is_text, prefix = _is_text(kind), f"{field}=" if self.spec.hive_style else ""
+        found: dict[str, Any] = {}
+        unread: dict[str, str] = {}
+        for folder in folders:
+            text = folder[len(prefix) :]
+            if not folder.startswith(prefix) or text == _OLD_DEFAULT_PARTITION:
+                continue
+            if text == DEFAULT_PARTITION:
+                # Apache Hudi stores empty texts there, too, so the value is known to be null only for other types.
+                if not is_text:
+                    found[folder] = None
+            elif is_text and text and "%" not in text:
+                found[folder] = text
+            else:
+                unread[folder] = text
         if self.spec.url_encode:
-            text = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
-        return self._same_on_return(field, text, kind, folder)
+            unread = {
+                folder: _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text) for folder, text in unread.items()
+            }
+        return found | self._same_on_return(field, kind, unread)
 
-    def _same_on_return(self, field: str, text: str, kind: pa.DataType, folder: str) -> pa.Scalar | None:
+    def _same_on_return(self, field: str, kind: pa.DataType, texts: Mapping[str, str]) -> dict[str, Any]:
+        """Return the values of texts that are printed as the folders by which they are given."""
+        if not texts:
+            return {}
         try:
-            value = pa.scalar(text).cast(kind)
+            values = pa.array(texts.values(), pa.string()).cast(kind)
             spec = PartitionSpec((field,), self.spec.hive_style, self.spec.url_encode)
-            (printed,) = partition_paths(pa.table({field: pa.array([value.as_py()], kind)}), spec).to_pylist()
+            printed = partition_paths(pa.table({field: values}), spec).to_pylist()
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, OverflowError, HudiOpsError):
-            return None  # not a text of this type: the folder says nothing about the value
-        return value if printed == folder else None
+            if len(texts) == 1:
+                return {}  # not a text of this type: the folder says nothing about the value
+            half = len(texts) // 2
+            parts = dict(islice(texts.items(), half)), dict(islice(texts.items(), half, None))
+            return {folder: one for part in parts for folder, one in self._same_on_return(field, kind, part).items()}
+        made = zip(texts, values.to_pylist(), printed, strict=True)
+        return {folder: value for folder, value, path in made if path == folder}
 
 
 def _place(fields: Sequence[str], name: str) -> int | None:

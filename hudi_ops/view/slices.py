@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
 from hudi_ops.config.table import TableConfig
-from hudi_ops.errors import Unsupported
-from hudi_ops.files.names import METADATA_BOOTSTRAP, log_order, parse_data_file
+from hudi_ops.files.names import log_order, parse_data_file
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.state import CommitReader
@@ -82,26 +81,3 @@ def merge_key(path: str) -> tuple[str, int, str, bool]:
     last = path.rpartition("/")[2]
     name = parse_data_file(last)
     return log_order(name) if name is not None else ("", 0, last, False)
-
-
-def with_all_columns(config: TableConfig, slices: Sequence[Slice]) -> Sequence[Slice]:
-    """Return slices whose files hold all columns of their rows.
-
-    Raises:
-        Unsupported: a base file is the skeleton of a bootstrap, which has the meta columns alone.
-
-    Source: docs/format.md §6.1.
-    """
-    bare = next((one.base for one in slices if one.base is not None and one.base.instant == METADATA_BOOTSTRAP), None)
-    if bare is not None:
-        raise Unsupported(
-            f"{bare.path} has the meta columns alone: a bootstrap of Apache Hudi left the other columns in the source's files",
-            table=config.name,
-            instant=bare.instant,
-            expected="base files with all columns",
-            found=f"a metadata-only bootstrap of {config.raw.get('hoodie.bootstrap.base.path') or 'an unknown folder'}",
-            next_step="read the table with Apache Hudi; or have it rewrite these files (clustering, or an upsert of their rows) or "
-            "bootstrap the table anew with full records (hoodie.bootstrap.mode.selector)",
-            file=bare.path,
-        )
-    return slices

@@ -20,11 +20,10 @@ from hudi_ops.kernels.bounds import ColumnBounds, bounds_table
 from hudi_ops.kernels.condition import Condition, possible_units
 from hudi_ops.metadata.prune.grouped_bounds import greatest_of, least_of
 from hudi_ops.metadata.reader.table import MetadataTable
-from hudi_ops.metadata.records.keys import column_hash, column_stats_key, partition_stats_key
+from hudi_ops.metadata.records.keys import bloom_filter_key, column_hash, partition_stats_key
 from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition
 from hudi_ops.metadata.records.records import Records
 from hudi_ops.metadata.records.stored_ranges import StoredRanges
-from hudi_ops.view.file_group import DataFile
 
 LOOKED_UP_MAX = 5000
 """More records than these are read by column rather than by key."""
@@ -39,7 +38,7 @@ _Flags = npt.NDArray[np.bool_]
 def possible_files(
     metadata: MetadataTable,
     condition: Condition,
-    files: Sequence[DataFile],
+    files: Sequence[tuple[str, str]],
     schema: pa.Schema,
     looked_up_max: int = LOOKED_UP_MAX,
     *,
@@ -47,15 +46,14 @@ def possible_files(
 ) -> _Flags:
     """Return which files may hold a row that passes, by `column_stats`.
 
-    A file without a record may.
+    `files` are partition paths and names. A file without a record may.
 
     `schema` includes meta columns. At most `looked_up_max` records are looked up by key; of more, all of their columns are read.
     Statistics of `unasked` columns are ignored.
     """
-    keys = {
-        column: [column_stats_key(column, file.partition_path, file.name) for file in files]
-        for column in _bounded(condition, schema, unasked)
-    }
+    asked = _bounded(condition, schema, unasked)
+    places = [bloom_filter_key(*file) for file in files] if asked else []
+    keys = {column: [column_hash(column) + place for place in places] for column in asked}
     return _possible(metadata, MetadataPartition.COLUMN_STATS, condition, schema, keys, len(files), looked_up_max)
 
 

@@ -17,7 +17,6 @@ from hudi_ops.metadata.records.bloom_filters import decoded_filters
 from hudi_ops.metadata.records.keys import bloom_filter_key, record_keys_of
 from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition
 from hudi_ops.metadata.records.record_index import decoded_locations
-from hudi_ops.view.file_group import DataFile
 
 logger = logging.getLogger(__name__)
 
@@ -42,14 +41,16 @@ def keys_of_values(metadata: MetadataTable, index: str, values: Sequence[str]) -
     return tuple(found.unique().to_pylist())
 
 
-def files_for_keys(metadata: MetadataTable, files: Sequence[DataFile], keys: Sequence[str]) -> npt.NDArray[np.bool_]:
+def files_for_keys(
+    metadata: MetadataTable, files: Sequence[tuple[str, str]], keys: Sequence[str]
+) -> npt.NDArray[np.bool_]:
     """Return which base files may hold one of these keys, by `bloom_filters`.
 
-    A file without a filter may.
+    `files` are partition paths and names. A file without a filter may.
     """
     partition = MetadataPartition.BLOOM_FILTERS
     where = f"{FOLDER}/{partition.value}"
-    wanted = pa.array([bloom_filter_key(file.partition_path, file.name) for file in files], pa.string())
+    wanted = pa.array([bloom_filter_key(*file) for file in files], pa.string())
     found = decoded_filters(metadata.lookup(partition, wanted), where)
     asked = pa.array(keys, pa.string())
     answers = [

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from itertools import compress
 from typing import Literal, get_args
 
+import pyarrow as pa
+
 from hudi_ops.config.table import TableConfig
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import InvalidRequest, Unsupported
@@ -29,6 +31,10 @@ WHOLE_BYTES = 256 << 10
 
 _LOOKED_UP_MAX = 0.5
 """Share of all partitions; if more of them are wanted, everything is read, which is no more work than looking for them."""
+
+
+_MANY = 10_000
+"""After a listing of more files the unused memory of Arrow is returned to the system."""
 
 
 class MetadataListing:
@@ -63,6 +69,9 @@ class MetadataListing:
             partitions = self._listed([]).partitions
             kept = _kept(partitions, keep)
             found = self._listed(kept if len(kept) <= _LOOKED_UP_MAX * len(partitions) else None)
+        if found.count > _MANY:
+            # Records and temporary columns took several times the memory of the result; Arrow would keep it for later.
+            pa.default_memory_pool().release_unused()
         return Walked(found.of_partitions(kept), tuple(sorted(set(partitions) - set(kept))))
 
     @property

@@ -273,7 +273,10 @@ class FileColumns(Mapping[str, list[DataFile]]):
     def marked(self, unread: Flags) -> FileColumns:
         """Return the same files with another column `unread`."""
         at = ROWS.get_field_index("unread")
-        return FileColumns(self.partitions, self.offsets, (self.rows.set_column(at, ROWS.field(at), pa.array(unread)),))
+        rows = self.rows.set_column(at, ROWS.field(at), pa.array(unread))
+        found = FileColumns(self.partitions, self.offsets, (rows,))
+        vars(found).update({name: value for name, value in vars(self).items() if name in _OF_ROWS})
+        return found
 
     def added(self, others: FileColumns) -> FileColumns:
         """Return these files and others, which replace those of the same path."""
@@ -303,11 +306,17 @@ class FileColumns(Mapping[str, list[DataFile]]):
         wanted = pa.array(paths, pa.string())
         return frozenset(wanted.filter(pc.is_in(wanted, own)).to_pylist())
 
+    def named(self, rows: Longs) -> list[tuple[str, str]]:
+        """Return partition path and name of rows."""
+        places = self.partition_of[rows].tolist()
+        names = self.rows["name"].take(pa.array(rows)).to_pylist()
+        return [(self.partitions[at], name) for at, name in zip(places, names, strict=True)]
+
     def data_files(self, rows: Longs | None = None) -> list[DataFile]:
         """Return rows as objects; None: all."""
         taken = self.rows if rows is None else self.rows.take(pa.array(rows))
         places = self.partition_of if rows is None else self.partition_of[rows]
-        prefixes = [data_path(path, "") for path in self.partitions]
+        prefixes = {at: data_path(self.partitions[at], "") for at in np.unique(places).tolist()}
         return [
             DataFile(self.partitions[at], prefixes[at] + name, file_id, instant, size, kind != BASE)
             for at, file_id, name, instant, kind, size in zip(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import overload
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from hudi_ops.config.table import TableConfig
+from hudi_ops.errors import Unsupported
+from hudi_ops.files.names import METADATA_BOOTSTRAP
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.timeline.writer_times import WriterTimes
@@ -23,10 +26,15 @@ from hudi_ops.view.slices import Slice, merge_order
 NO_BASE = -1
 """Base file of a slice that has log files alone."""
 
+PART = 1024
+"""Slices that an iteration makes at a time."""
 
-@dataclass(frozen=True)
-class SliceColumns:
+
+@dataclass(frozen=True, eq=False)
+class SliceColumns(Sequence[Slice]):
     """Newest visible slices, by partition path and file id.
+
+    As a sequence it has the slices as objects; they are made anew for each caller.
 
     Attributes:
         files: what the rows below are rows of.
@@ -41,6 +49,23 @@ class SliceColumns:
     bases: Longs
     offsets: Longs
     logs: Longs
+
+    @classmethod
+    def of_slices(cls, slices: Sequence[Slice]) -> SliceColumns:
+        """Return slices as columns; each has a file."""
+        held = [(*((one.base,) if one.base is not None else ()), *one.logs) for one in slices]
+        listed: dict[str, list[DataFile]] = {}
+        for of_slice in held:
+            listed.setdefault(of_slice[0].path.rpartition("/")[0], []).extend(of_slice)
+        files = FileColumns.of_files(listed)
+        rows = {path: row for row, path in enumerate(files.paths().to_pylist())}
+        return cls(
+            files,
+            np.array([rows[of_slice[0].path] for of_slice in held], np.int64),
+            np.array([rows[one.base.path] if one.base is not None else NO_BASE for one in slices], np.int64),
+            offsets_of([len(one.logs) for one in slices]),
+            np.array([rows[log.path] for one in slices for log in one.logs], np.int64),
+        )
 
     def __len__(self) -> int:
         return len(self.firsts)
@@ -71,11 +96,69 @@ class SliceColumns:
         """Return the paths of all files of the slices."""
         return frozenset(self.files.paths().take(pa.array(self.rows)).to_pylist())
 
+    @property
+    def base_count(self) -> int:
+        """Number of base files."""
+        return int(np.count_nonzero(self.bases != NO_BASE))
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files of the slices."""
+        return int(self.files.sizes[self.rows].sum())
+
+    @property
+    def partitions(self) -> list[str]:
+        """Paths of the slices' partitions, sorted."""
+        return [self.files.partitions[at] for at in np.unique(self.files.partition_of[self.firsts]).tolist()]
+
+    def are_of(self, groups: Iterable[tuple[str, str]]) -> tuple[Flags, list[tuple[str, str]]]:
+        """Return which slices are those of some groups, and the groups without one.
+
+        A group is (partition path, file id).
+        """
+        found = np.zeros(len(self), bool)
+        missing: list[tuple[str, str]] = []
+        for path, ids in _by_partition(groups).items():
+            at = self.files.find(path)
+            low, high = np.searchsorted(self.firsts, self.files.offsets[at : at + 2]).tolist() if at >= 0 else (0, 0)
+            own = self.files.rows["file_id"].take(pa.array(self.firsts[low:high]))
+            places = pc.index_in(pa.array(ids, pa.string()), own)
+            found[low + places.drop_null().to_numpy()] = True
+            missing += [
+                (path, file_id) for file_id, place in zip(ids, places.to_pylist(), strict=True) if place is None
+            ]
+        return found, missing
+
     def filter(self, kept: Flags) -> SliceColumns:
         """Return the slices that are `kept`."""
-        of_logs = np.repeat(kept, self.log_counts)
-        counts = self.log_counts[kept]
-        return SliceColumns(self.files, self.firsts[kept], self.bases[kept], offsets_of(counts), self.logs[of_logs])
+        return self if kept.all() else self._take(np.flatnonzero(kept))
+
+    def bases_alone(self) -> SliceColumns:
+        """Return the slices that have a base file, without their log files."""
+        kept = self.bases != NO_BASE
+        offsets = np.zeros(int(kept.sum()) + 1, np.int64)
+        return SliceColumns(self.files, self.firsts[kept], self.bases[kept], offsets, self.logs[:0])
+
+    def _take(self, places: Longs) -> SliceColumns:
+        counts = self.log_counts[places]
+        offsets = offsets_of(counts)
+        of_logs = np.repeat(self.offsets[places] - offsets[:-1], counts) + np.arange(offsets[-1])
+        return SliceColumns(self.files, self.firsts[places], self.bases[places], offsets, self.logs[of_logs])
+
+    @overload
+    def __getitem__(self, at: int) -> Slice: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> SliceColumns: ...
+
+    def __getitem__(self, at: int | slice) -> Slice | SliceColumns:
+        if isinstance(at, slice):
+            return self._take(np.arange(len(self))[at])
+        return self._take(np.array([range(len(self))[at]])).objects()[0]
+
+    def __iter__(self) -> Iterator[Slice]:
+        for low in range(0, len(self), PART):
+            yield from self[low : low + PART].objects()
 
     def objects(self) -> list[Slice]:
         """Return the slices as objects, with log files in merge order."""
@@ -160,8 +243,9 @@ def _newest_bases(of: View, rows: Longs, count: int) -> Longs:
     Commits are read from the newest file of a group on, until one names its file.
     """
     files, ranks = of.files, of.files.instants[1]
-    # Of several base files of a group the one that is assigned last stays: the newest, and of these the first by name.
-    rows = rows[np.lexsort((-rows, ranks[rows], files.groups[rows]))]
+    if (np.diff(files.groups[rows]) == 0).any():
+        # Of several base files of a group the one that is assigned last stays: the newest, and of these the first by name.
+        rows = rows[np.lexsort((-rows, ranks[rows], files.groups[rows]))]
     while True:
         newest = np.full(count, NO_BASE, np.int64)
         newest[files.groups[rows]] = rows
@@ -172,19 +256,50 @@ def _newest_bases(of: View, rows: Longs, count: int) -> Longs:
         rows = rows[~np.isin(rows, unnamed)]
 
 
+def with_all_columns(config: TableConfig, slices: SliceColumns) -> SliceColumns:
+    """Return slices whose files hold all columns of their rows.
+
+    Raises:
+        Unsupported: a base file is the skeleton of a bootstrap, which has the meta columns alone.
+
+    Source: docs/format.md §6.1.
+    """
+    words, places = slices.files.instants
+    bases = slices.bases[slices.bases != NO_BASE]
+    is_bare = places[bases] == (words.index(METADATA_BOOTSTRAP) if METADATA_BOOTSTRAP in words else -1)
+    if is_bare.any():
+        (bare,) = slices.files.data_files(bases[is_bare][:1])
+        raise Unsupported(
+            f"{bare.path} has the meta columns alone: a bootstrap of Apache Hudi left the other columns in the source's files",
+            table=config.name,
+            instant=bare.instant,
+            expected="base files with all columns",
+            found=f"a metadata-only bootstrap of {config.raw.get('hoodie.bootstrap.base.path') or 'an unknown folder'}",
+            next_step="read the table with Apache Hudi; or have it rewrite these files (clustering, or an upsert of their rows) or "
+            "bootstrap the table anew with full records (hoodie.bootstrap.mode.selector)",
+            file=bare.path,
+        )
+    return slices
+
+
 def hidden(files: FileColumns, replaced: Mapping[tuple[str, str], str], as_of: str | None) -> Flags:
     """Return the rows of groups that a replace commit hides."""
     found = np.zeros(files.count, bool)
-    by_partition: dict[str, list[str]] = {}
-    for (partition, file_id), by in replaced.items():
-        if as_of is None or by <= as_of:
-            by_partition.setdefault(partition, []).append(file_id)
-    for partition, ids in by_partition.items():
+    groups = (group for group, by in replaced.items() if as_of is None or by <= as_of)
+    for partition, ids in _by_partition(groups).items():
         at = files.find(partition)
         if at >= 0:
             low, high = int(files.offsets[at]), int(files.offsets[at + 1])
             own = files.rows["file_id"].slice(low, high - low)
             found[low:high] = pc.is_in(own, pa.array(ids, pa.string())).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _by_partition(groups: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return file ids by partition path."""
+    found: dict[str, list[str]] = {}
+    for partition, file_id in groups:
+        found.setdefault(partition, []).append(file_id)
     return found
 
 

@@ -58,6 +58,8 @@ class View:
         """
         found = np.ones(len(rows), bool)
         asked = self.files.unread[rows]
+        if not asked.any():
+            return found
         instants = [self.timeline.find(word) for word in self.files.instants[0]]
         found[asked] = _are_named(self.files, self.timeline, self.commits, instants, rows[asked])
         return found
@@ -180,8 +182,10 @@ def _are_doubled(listed: FileColumns, places: Longs) -> Flags:
     found = np.zeros(listed.count, bool)
     bases = np.flatnonzero(listed.kinds == BASE)
     keys = listed.groups[bases] * (int(places.max(initial=0)) + 1) + places[bases]
-    _, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
-    found[bases] = counts[inverse] > 1
+    in_order = np.sort(keys)
+    twice = in_order[1:][in_order[1:] == in_order[:-1]]
+    if len(twice):
+        found[bases] = np.isin(keys, twice)
     return found
 
 

@@ -61,10 +61,14 @@ def with_stats(*stats: FileStatistics, version: int = 9) -> MetadataTable:
     return metadata_with(MetadataPartition.COLUMN_STATS, column_stats_records(stats, version=version), version=version)
 
 
+def named(files: Sequence[DataFile]) -> list[tuple[str, str]]:
+    return [(one.partition_path, one.name) for one in files]
+
+
 def may_hold(
     metadata: MetadataTable, condition: Condition, kind: pa.DataType, files: Sequence[DataFile] = (BASE,)
 ) -> list[bool]:
-    return possible_files(metadata, condition, files, pa.schema([("x", kind)])).tolist()
+    return possible_files(metadata, condition, named(files), pa.schema([("x", kind)])).tolist()
 
 
 def may_lie(metadata: MetadataTable, condition: Condition, kind: pa.DataType, *paths: str) -> list[bool]:
@@ -196,7 +200,7 @@ def test_many_files_are_read_by_column():
     metadata = with_stats(*(facts(one, ranged(at, at, INT)) for at, one in enumerate(files)))
     schema = pa.schema([("x", INT)])
     for most in (40, 39):
-        found = possible_files(metadata, compared("x", "=", 7), files, schema, most)
+        found = possible_files(metadata, compared("x", "=", 7), named(files), schema, most)
         assert found.tolist() == [at == 7 for at in range(40)]
 
 
@@ -253,4 +257,4 @@ def test_conditions_on_several_columns_are_held_against_all_of_them():
         (either(unknown, outside), True),
         (both(unknown, outside), False),
     ):
-        assert possible_files(metadata, condition, [BASE], schema).tolist() == [kept]
+        assert possible_files(metadata, condition, named([BASE]), schema).tolist() == [kept]

@@ -35,7 +35,7 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.log.commit_log import POINTER_KEY, Pointer
-from hudi_ops.view import slices
+from hudi_ops.view.columns import slices
 from tests.definitions import Definition
 from tests.protocol.foreign_table import make_foreign, set_properties
 from tests.tables import (

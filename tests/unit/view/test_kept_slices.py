@@ -103,7 +103,7 @@ class Table:
     def fresh(self) -> list[Slice]:
         timeline = load_timeline(self.storage.copy(), CONFIG)
         files = StorageListing(self.storage, is_partitioned=True).files(PARTITIONS)
-        return Moment(self.storage, CONFIG, timeline, self.plain, is_writing=True).slices(files, "storage")
+        return Moment(self.storage, CONFIG, timeline, self.plain, is_writing=True).slices(files, "storage").objects()
 
     def move(self) -> None:
         chance = self.chance
