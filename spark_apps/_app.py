@@ -31,9 +31,9 @@ from hudi_ops.engine.progress import Progress, ProgressLines
 from hudi_ops.engine.protocol import Engine, I, Produced, R, Scattered
 from hudi_ops.engine.stopping import StopSignal
 from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt, HudiOpsError, Internal, InvalidRequest
+from hudi_ops.read.current_view import storage_at
 from hudi_ops.redaction import RedactingFormatter
 from hudi_ops.services.cancel.abort import CancelResult
-from hudi_ops.storage.open import open_storage
 from hudi_ops.table.plans import ASKED
 from hudi_ops.table.services import ServiceApi
 from hudi_ops.verify import Report, verify_table
@@ -165,7 +165,7 @@ class Job:
         """
         self.stop.check("the table was verified")
         request, name = self.request, self.location.name
-        storage = open_storage(self.location.path)
+        storage = storage_at(self.location)
         report = verify_table(
             storage, deep=request.deep, index=request.index, sample=request.sample, progress=self.look
         )

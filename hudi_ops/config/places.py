@@ -31,9 +31,13 @@ def folder(name: str) -> Path:
 
 
 def cache_folder() -> Path:
-    """Return the folder of what may be made again, of this user: $XDG_CACHE_HOME/hudi-ops."""
-    given = os.environ.get("XDG_CACHE_HOME")
-    return (Path(given) if given else Path("~/.cache").expanduser()) / "hudi-ops"
+    """Return the folder of what may be made again, of this user: $XDG_CACHE_HOME/hudi-ops.
+
+    Raises:
+        RuntimeError: the variable is not set, and the user has no home.
+    """
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(given) if given.startswith("/") else Path("~/.cache").expanduser()) / "hudi-ops"
 
 
 def home() -> Path:

@@ -286,8 +286,11 @@ def plan_read(
 
         return choose_slices(listing, visible, sought, metadata, why_unused)
 
-    archived = opened.commits.archived
-    chosen = with_metadata(storage, config, opened.timeline, request.listing, choose, archived=archived)
+    if view is not None and not sought.asks:
+        chosen = choose(None)  # nothing is asked of the metadata table
+    else:
+        archived = opened.commits.archived
+        chosen = with_metadata(storage, config, opened.timeline, request.listing, choose, archived=archived)
     slices, is_whole = chosen.slices, request.as_of is None
     if request.query == "read_optimized":
         is_whole = is_whole and not len(slices.logs)

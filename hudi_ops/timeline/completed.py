@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.instant import Instant
 
-_CHANGING = frozenset({"commit", "deltacommit", "replacecommit", "clean", "restore"})
+CHANGING = frozenset({"commit", "deltacommit", "replacecommit", "clean", "restore"})
 """Rollbacks are left out: a rollback of a completed write changes the digest, since the write's instant is missing."""
 
 
 def changing(timeline: Timeline) -> frozenset[Instant]:
     """Return the completed instants that may have changed files."""
-    return frozenset(instant for instant in timeline if instant.is_completed and instant.kind in _CHANGING)
+    return frozenset(instant for instant in timeline if instant.is_completed and instant.kind in CHANGING)
 
 
 def digest_of(instants: Iterable[Instant]) -> str:

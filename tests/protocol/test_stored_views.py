@@ -6,12 +6,14 @@ A process of its own is played by a storage of its own: views are kept by storag
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import logging
 import os
 import shutil
 import subprocess
 import sys
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +24,7 @@ import pytest
 
 from hudi_ops.config.tables_file import locate_table
 from hudi_ops.config.write_settings import ViewSettings
-from hudi_ops.errors import InvalidRequest
+from hudi_ops.errors import InvalidRequest, Unavailable
 from hudi_ops.read.plan import ReadRequest, plan_read
 from hudi_ops.services.inspect.stored_view import describe_view, drop_views, refresh_view
 from hudi_ops.testing.faults import FaultyStorage
@@ -33,11 +35,13 @@ from hudi_ops.verify.data.listing import check_view
 from hudi_ops.view.columns import kept
 from hudi_ops.view.columns.kept import keep_views, kept_view, view_source
 from hudi_ops.view.columns.slices import newest_slices
+from hudi_ops.view.columns.table_view import View
 from hudi_ops.view.stores import view_file
 from hudi_ops.view.stores.view_file import write_view
 from tests.definitions import create_table
+from tests.fault_plans import MoveBefore
 from tests.protocol.viewed_table import Played
-from tests.tables import DEFINITION, LOGGED_WITH_METADATA
+from tests.tables import BY_HAND, DEFINITION, LOGGED_WITH_METADATA, by_key, rows, table_of
 from tests.views import view_anew
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,14 +81,16 @@ def test_the_next_process_continues_the_stored_view(tmp_path: Path) -> None:
     for _ in range(3):
         machine.write()
     assert machine.plan() == "stored, 3 instants applied"
-    assert machine.plan() == "stored, 0 instants applied", "much was new, so the view was stored again"
+    assert machine.plan() == "stored, 3 instants applied", "little is new, so the view is not stored again"
     for _ in range(3):
-        machine.write()
+        for _ in range(11):
+            machine.write()
         machine.plan()
+        assert machine.plan() == "stored, 0 instants applied"
     assert len(machine.files()) == 2, "older files go"
     assert (machine.folder.stat().st_mode & 0o777, machine.files()[0].stat().st_mode & 0o777) == (0o700, 0o600)
     found = describe_view(machine.process())
-    assert (found.store, found.builds, found.hits, found.stored[0].behind) == ("disk", 1, 6, 0)
+    assert (found.store, found.builds, found.hits, found.stored[0].behind) == ("disk", 1, 9, 0)
     assert check_view(machine.process()).is_same
     assert len(drop_views(machine.process())) == 2
     assert machine.plan() == "built"
@@ -154,7 +160,7 @@ def test_a_file_that_may_not_be_used_is_named_and_built_anew(
     copy.rename(path)
     with caplog.at_level(logging.WARNING):
         assert machine.plan() == "built"
-    (said,) = [one.getMessage() for one in caplog.records if "stored view" in one.getMessage()]
+    (said,) = [one.getMessage() for one in caplog.records if "is not used" in one.getMessage()]
     assert machine.files()[0].name[:40] in said
     assert machine.plan() == "stored, 0 instants applied"
     assert machine.plan(mapped) == "kept, 0 instants applied"
@@ -222,19 +228,37 @@ def test_without_a_folder_a_view_is_kept_in_memory_with_one_warning(
             machine.write()
             assert machine.plan(process) == "kept, 1 instant applied"
     assert len([one for one in caplog.records if "kept in memory" in one.getMessage()]) == 1
-    assert not [*tmp_path.rglob("tmp-*")]
+    assert not [*tmp_path.rglob(".hudi-ops-view-*")]
 
 
 def test_leftovers_of_a_process_that_died_go_after_a_day(tmp_path: Path) -> None:
     machine = Machine(tmp_path / "views")
     machine.plan()
-    old, young = machine.folder / "tmp-old", machine.folder / "tmp-young"
-    for path in (old, young):
+    other = f"{'0' * 32}-v1-{'0' * 64}.view"
+    names = (".hudi-ops-view-old", ".hudi-ops-view-young", other, "tmp-of-others", "of-others.view")
+    for path in (machine.folder / name for name in names):
         path.write_bytes(b"ARROW")
-    os.utime(old, (1, 1))
-    machine.write()
-    machine.plan()
-    assert (old.exists(), young.exists()) == (False, True)
+        if "young" not in path.name:
+            os.utime(path, (1, 1))
+    (machine.folder / ".hudi-ops-view-folder").mkdir()
+    drop_views(machine.process())
+    assert machine.plan() == "built"
+    left = {path.name for path in machine.folder.iterdir()} - {path.name for path in machine.files()}
+    assert {one for one in left if not one.endswith(".events")} == {*names[1:2], *names[3:4], ".hudi-ops-view-folder"}
+    assert (machine.folder / "of-others.view").exists()
+    assert not (machine.folder / other).exists()
+
+
+def test_a_clock_that_went_back_removes_no_new_file(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "views")
+    for number in range(3):
+        machine.plan()
+        for path in machine.files():
+            os.utime(path, (2**32 - number, 2**32 - number))
+        for _ in range(11):
+            machine.write()
+    assert machine.plan() == "stored, 11 instants applied"
+    assert machine.plan() == "stored, 0 instants applied"
 
 
 def test_a_table_that_was_made_again_does_not_use_the_view_of_the_old_one(tmp_path: Path) -> None:
@@ -252,8 +276,67 @@ def test_a_stored_view_with_a_lost_file_is_built_anew(tmp_path: Path) -> None:
     process = machine.process()
     machine.plan(process)
     kept.forget_view(process)
+    assert machine.plan() == "built", "no process opens it again"
+    assert machine.plan(process) == "stored, 0 instants applied"
+
+
+@pytest.mark.parametrize("store", ["memory", "disk"])
+def test_a_write_that_came_and_was_archived_unseen_is_not_missed(tmp_path: Path, store: str) -> None:
+    """A writer slept before it showed its instant; a later one completed, and a view was kept then."""
+    machine = Machine(tmp_path / "views", LOGGED_WITH_METADATA)
+    machine.write()
+    reader = machine.process(store)
+
+    def meanwhile() -> None:
+        machine.write()
+        plan_read(reader, ReadRequest())
+
+    slow = FaultyStorage(machine.storage, MoveBefore(".deltacommit.requested", meanwhile))
+    machine.clock.advance_ms(1000)
+    written = table_of(slow, machine.clock, "slow", upkeep=BY_HAND).ingest(rows(("kw", "p7", 777, 777, None))).instant
+    assert written is not None
+    for _ in range(9):
+        machine.write()
+    for keep in range(12, 2, -1):
+        machine.table().archive.run(keep_min=keep, keep_max=keep)
+        timeline = load_timeline(machine.storage, load_config(machine.storage))
+        if timeline.find(written) is None:
+            break
+    for process in (reader, machine.process(store)):
+        assert by_key(table_of(process, machine.clock, "reader"))["kw"] == 777
+        assert newest_slices(view_anew(machine.storage)).paths() == newest_slices(kept_at(process)).paths()
+
+
+def kept_at(process: FaultyStorage) -> View:
+    """Return the view that a process keeps, synced."""
+    config = load_config(process)
+    found = kept_view(process, config, load_timeline(process, config), CommitReader(process))
+    assert found is not None
+    return found
+
+
+def test_views_keep_no_storage_alive(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "views")
+    left = []
+    for _ in range(3):
+        process = machine.process()
+        plan_read(process, ReadRequest())
+        left.append(weakref.ref(process))
+    del process
+    gc.collect()
+    assert [one() for one in left] == [None] * 3
+
+
+def test_without_a_home_a_view_is_kept_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(tmp_path / "views")
+    process = FaultyStorage(machine.storage)
+    keep_views(process, ViewSettings(store="disk", folder="~nosuchuser/views"))
     assert machine.plan(process) == "built"
-    assert machine.plan(process) == "kept, 0 instants applied"
+    machine.write()
+    assert machine.plan(process) == "kept, 1 instant applied"
+    machine.folder.write_text("")
+    with pytest.raises(Unavailable, match="could not be stored"):
+        refresh_view(machine.process())
 
 
 def test_a_refresh_needs_a_store_and_settings_are_checked(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from hudi_ops.services.base.pending import Service, next_pending
 from hudi_ops.services.base.publish import publish_plan
 from hudi_ops.services.base.result import PlanResult
 from hudi_ops.timeline.state import TableState
-from hudi_ops.view.columns.kept import view_source
+from hudi_ops.view.columns.kept import clear_view_source, view_source
 
 TRIES_MAX = 3
 """Most tries to make a plan while other processes take everything that it chose."""
@@ -32,6 +32,7 @@ def preview(session: Session, service: Service, request: Any, state: TableState 
     state = state or session.loader.load()
     service.refuse_table(state)
     state, ended = service.preview_prepare(session, state)
+    clear_view_source(session.ctx.storage)
     result = _result(session, service, state, service.choose(session, state, request), dry_run=True)
     return replace(result, ended_first=ended)
 
@@ -55,6 +56,7 @@ def plan(session: Session, service: Service, request: Any, *, waits: bool = True
     service.refuse_table(session.loader.load())
     ended = service.prepare(session, [undone.instant for undone in recover(session)])
     session.is_clean = False  # until a write has ended well
+    clear_view_source(session.ctx.storage)
     for tried in range(TRIES_MAX):
         state = session.loader.load()
         session.silent.refuse(state)  # the plan could not be executed

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from hudi_ops.clock import Clock, SystemClock, iso_of_ms
-from hudi_ops.errors import InvalidRequest
+from hudi_ops.errors import InvalidRequest, Unavailable
 from hudi_ops.read.current_view import current_view
 from hudi_ops.read.plan import Opened
 from hudi_ops.services.base.result import Result
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.completed import changing, state_digest
-from hudi_ops.view.columns.kept import forget_view, kept_settings, view_folder
+from hudi_ops.view.columns.kept import forget_view, is_stored, kept_settings, view_folder
 from hudi_ops.view.columns.sync import synced
 from hudi_ops.view.columns.table_view import View
 from hudi_ops.view.stores.view_file import UnusableFile
@@ -85,7 +85,7 @@ def describe_view(storage: Storage, clock: Clock | None = None) -> ViewState:
     return ViewState(
         opened.config.name,
         settings.store,
-        str(settings.place),
+        str(folder.folder) if folder is not None else "",
         state_digest(folder.table_id, opened.timeline) if folder is not None else "",
         tuple(_files(storage, opened, folder, clock or SystemClock())) if folder is not None else (),
         counts["opened"],
@@ -124,13 +124,23 @@ def refresh_view(storage: Storage) -> int:
     """Build the view of a table anew, and store it; return its number of files.
 
     Raises:
-        InvalidRequest: the store is not `disk`, or the table has no commit log.
+        InvalidRequest: the store is not `disk`, the table has no commit log, or is of version 6.
+        Unavailable: the folder cannot be used.
         Corrupt: a file of the timeline cannot be read, or a data file is lost.
     """
     opened = Opened.of(storage)
     _refuse_unstored(storage, opened)
     forget_view(storage, "a refresh was requested")
-    return current_view(storage, opened.config, opened.timeline, opened.commits).files.count
+    files = current_view(storage, opened.config, opened.timeline, opened.commits).files.count
+    if not is_stored(storage):
+        raise Unavailable(
+            "its view was built, and could not be stored",
+            table=opened.config.name,
+            expected=f"a folder for this user alone, with room: {kept_settings(storage).place}",
+            found="see the warning above",
+            next_step="make room, or set `view.folder` in tables.yaml",
+        )
+    return files
 
 
 def drop_views(storage: Storage) -> tuple[str, ...]:
@@ -154,6 +164,8 @@ def _refuse_unstored(storage: Storage, opened: Opened) -> None:
             next_step="set `view: {store: disk}` for the table in tables.yaml",
             **found,
         )
+    if opened.config.layout == 1:
+        raise InvalidRequest("views of tables of version 6 are not stored: their log files grow", **found)
     if view_folder(storage) is None:
         raise InvalidRequest(
             "it has no commit log, so that nothing tells its stored view from that of another table",

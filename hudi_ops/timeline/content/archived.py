@@ -158,6 +158,19 @@ class ArchivedTimes:
             self._known |= {(folder, time): found.get(time, "") for time in new}
         return {time: self._known[folder, time] for time in wanted}
 
+    def completed_since(self, folder: str, time: str) -> dict[tuple[str, str], str]:
+        """Return the archived instants that completed at a time or after it, with completion times.
+
+        Keys are request time and completed word.
+
+        Raises:
+            Corrupt: the history cannot be read.
+            Unavailable: it is rewritten faster than it can be read.
+        """
+        read = _read_history(self.storage, folder, pc.field("completionTime") >= time, with_content=False)
+        self._known |= {(folder, one.time): one.completion_time for one in read if one.action in WRITE_ACTIONS}
+        return {(one.time, one.action): one.completion_time for one in read}
+
 
 def _requested_at(times: frozenset[str]) -> pc.Expression:
     return pc.field("instantTime").isin(sorted(times))

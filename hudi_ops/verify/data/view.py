@@ -5,7 +5,7 @@ from __future__ import annotations
 from hudi_ops.errors import Corrupt
 from hudi_ops.verify.report import Findings
 from hudi_ops.verify.subject import Subject
-from hudi_ops.view.columns.kept import kept_view
+from hudi_ops.view.columns.kept import kept_settings, kept_view
 from hudi_ops.view.columns.slices import newest_slices
 
 
@@ -24,11 +24,10 @@ def check_kept_view(subject: Subject, findings: Findings) -> None:
     findings.looked("files of the view", len(kept))
     bases = {one.base.path for one in subject.slices if one.base is not None}
     listed = bases | {log.path for one in subject.slices for log in one.logs}
+    is_shared = kept_settings(subject.storage).store == "disk"
+    next_step = "`hudi-ops view TABLE refresh`" if is_shared else "start the process that reads the table again"
     for path in sorted((kept - listed) & subject.sizes.keys()):
-        _differs(findings, "the file-system view shows this file, but readers of a listing do not", path)
+        what = "the file-system view shows this file, but readers of a listing do not"
+        findings.error("view-differs", what, path, next_step)
     for path in sorted(listed - kept):
-        _differs(findings, "the file-system view lacks this file", path)
-
-
-def _differs(findings: Findings, what: str, path: str) -> None:
-    findings.error("view-differs", what, path, "`hudi-ops view TABLE refresh`")
+        findings.error("view-differs", "the file-system view lacks this file", path, next_step)

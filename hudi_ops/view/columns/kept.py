@@ -6,14 +6,15 @@
 | `spill` | as `memory`; above `memory_mb` in a private file that is mapped |
 | `disk` | in a file that all processes of the machine share, mapped; the first operation of a process continues it |
 
-Later instants are kept on the heap above a mapped file. A new file is written once they have a tenth of its rows, or came from
-several commits. What goes wrong with a file costs the process its file, never its view.
+Later instants are kept on the heap above a mapped file, until there are many. What goes wrong with a file costs the process its
+file, never its view.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from weakref import WeakKeyDictionary
 
 from hudi_ops.config.table import TableConfig
 from hudi_ops.config.write_settings import ViewSettings
-from hudi_ops.errors import Corrupt
+from hudi_ops.errors import HudiOpsError
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.completed import changing
@@ -30,19 +31,19 @@ from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.columns.files import FileColumns
 from hudi_ops.view.columns.sync import synced
 from hudi_ops.view.columns.table_view import View
-from hudi_ops.view.stores.view_file import StoredView, UnusableFile
+from hudi_ops.view.stores.view_file import MappedFile, UnusableFile
 from hudi_ops.view.stores.view_folder import ViewFolder, spilled
 
 logger = logging.getLogger(__name__)
 
-OVERLAY_MAX = 0.1
-"""Part of a file's rows that may lie on the heap above it."""
+CHANGED_MAX, CHANGED_MIN = 0.1, 1000
+"""Part and number of a shared file's rows that must be new before it is written anew."""
 
 APPLIED_MAX = 10
 """Instants after which a shared file is written anew: archiving must not pass it, and each process reads those that it lacks."""
 
-_warned: set[Path] = set()
-"""Folders of which a warning was logged."""
+_warned: set[str] = set()
+"""Tables of which a warning was logged."""
 
 
 @dataclass(frozen=True)
@@ -75,21 +76,21 @@ class _Keeper:
         last: None: there is none.
         file: what the last view is mapped from; None: it lies on the heap.
         written: reading of the timeline at which the file was written.
-        source: how the last view was found: `kept`, `stored`, or `built`.
+        source: how the last view was found: `kept`, `stored`, or `built`; empty: nothing asked since `clear_view_source`.
         since: reading of the timeline from which it was continued.
         why: why the next view must be built; empty: there was none.
-        may_open: whether stored files are opened; not after a file of the table was missing, until the next build.
+        refused: stored files that could not be continued; others are tried.
         may_write: whether files are written; not after that failed.
     """
 
     settings: ViewSettings = field(default_factory=ViewSettings)
     last: _Kept | None = None
-    file: StoredView | None = None
+    file: MappedFile | None = None
     written: Timeline | None = None
     source: str = ""
     since: Timeline | None = None
     why: str = ""
-    may_open: bool = True
+    refused: frozenset[Path] = frozenset()
     may_write: bool = True
 
     def set(self, view: View, source: str, since: Timeline) -> None:
@@ -133,7 +134,7 @@ def kept_view(storage: Storage, config: TableConfig, timeline: Timeline, commits
             return _filed(storage, found, commits)
         logger.info("the view of %s is built anew: %s", config.name, found.why)
         keeper.clear(found.why)
-    if keeper.settings.store == "disk" and config.layout == 2 and keeper.may_open:
+    if keeper.settings.store == "disk" and config.layout == 2:
         return _opened(storage, config, timeline, commits)
     return None
 
@@ -141,16 +142,18 @@ def kept_view(storage: Storage, config: TableConfig, timeline: Timeline, commits
 def _opened(storage: Storage, config: TableConfig, timeline: Timeline, commits: CommitReader) -> View | None:
     """Return the newest stored view that the timeline explains, continued to it."""
     keeper, folder = _keeper(storage), view_folder(storage)
-    for stored in folder.stored(commits) if folder is not None else ():
+    if folder is None or keeper.refused.issuperset(files := folder.files()):
+        return None
+    for stored in folder.stored(commits):
         since = stored.view.timeline
         found = synced(stored.view, storage, config, timeline)
         if isinstance(found, View):
-            keeper.file, keeper.written = stored, since
+            keeper.file, keeper.written = stored.file, since
             keeper.set(found, "stored", since)
-            if folder is not None:
-                folder.note("opened", applied=_applied(since, timeline))
+            folder.note("opened", applied=_applied(since, timeline))
             return _filed(storage, found, commits)
         keeper.why = found.why
+    keeper.refused = frozenset(files)
     return None
 
 
@@ -162,7 +165,7 @@ def keep_view(storage: Storage, view: View) -> None:
     if view.config.layout != 2:
         return
     keeper = _keeper(storage)
-    why, keeper.may_open, keeper.file = keeper.why or "there was none", True, None
+    why, keeper.file = keeper.why or "there was none", None
     keeper.set(view, "built", view.timeline)
     _filed(storage, view, view.commits)
     if keeper.settings.store == "disk" and (folder := view_folder(storage)) is not None:
@@ -170,10 +173,22 @@ def keep_view(storage: Storage, view: View) -> None:
 
 
 def forget_view(storage: Storage, why: str = "a file was missing") -> None:
-    """Forget the view of a table, so that the next reader builds it anew."""
+    """Forget the view of a table, also the stored ones, so that the next reader builds it anew."""
     keeper = _keeper(storage)
     keeper.clear(why)
-    keeper.may_open = False
+    if keeper.settings.store == "disk" and (folder := view_folder(storage)) is not None:
+        with suppress(OSError):
+            folder.drop()
+
+
+def clear_view_source(storage: Storage) -> None:
+    """Begin an operation: `view_source` tells of the views that are asked from now on."""
+    _keeper(storage).source = ""
+
+
+def is_stored(storage: Storage) -> bool:
+    """Return whether the last view of a table lies in a file."""
+    return _keeper(storage).file is not None
 
 
 def view_source(storage: Storage) -> str:
@@ -182,8 +197,8 @@ def view_source(storage: Storage) -> str:
     `built`, or `kept, 1 instant applied`, or `stored, 3 instants applied`.
     """
     keeper = _keeper(storage)
-    if keeper.last is None or keeper.since is None or keeper.source == "built":
-        return keeper.source if keeper.last is not None else ""
+    if keeper.last is None or keeper.since is None or keeper.source in {"", "built"}:
+        return keeper.source
     count = _applied(keeper.since, keeper.last.timeline)
     return f"{keeper.source}, {count:,} instant{'' if count == 1 else 's'} applied"
 
@@ -194,12 +209,11 @@ def view_folder(storage: Storage) -> ViewFolder | None:
     Without one nothing tells the table from another one that was made at its place.
     """
     try:
-        first = read_slot(storage, 0)
-    except Corrupt:
+        place, first = _keeper(storage).settings.place, read_slot(storage, 0)
+    except (RuntimeError, HudiOpsError) as error:
+        logger.warning("views of %s are kept in memory alone: %s", storage.uri, error)
         return None
-    if first is None:
-        return None
-    return ViewFolder(_keeper(storage).settings.place, storage.uri, first.table_id)
+    return ViewFolder(place, storage.uri, first.table_id) if first is not None else None
 
 
 def _filed(storage: Storage, view: View, commits: CommitReader) -> View:
@@ -207,21 +221,21 @@ def _filed(storage: Storage, view: View, commits: CommitReader) -> View:
     keeper = _keeper(storage)
     if not _is_due(keeper, view):
         return view
-    place = keeper.settings.place
     try:
         if keeper.settings.store == "spill":
-            stored = spilled(view, place, commits)
+            stored = spilled(view, keeper.settings.place, commits)
         elif (folder := view_folder(storage)) is not None:
             stored = folder.put(view, commits)
         else:
             return view
-    except (UnusableFile, OSError) as error:
+    except (UnusableFile, OSError, RuntimeError) as error:
         keeper.may_write = False
-        if place not in _warned:
-            _warned.add(place)
-            logger.warning("views are kept in memory alone: %s cannot be used: %s", place, error)
+        if storage.uri not in _warned:
+            _warned.add(storage.uri)
+            next_step = "Next: make the folder writable for this user alone, or set `view.folder`"
+            logger.warning("views of %s are kept in memory alone: %s. %s", storage.uri, error, next_step)
         return view
-    keeper.file, keeper.written = stored, view.timeline
+    keeper.file, keeper.written = stored.file, view.timeline
     mapped = replace(view, files=stored.view.files, ahead=stored.view.ahead, computed={})
     keeper.last = _Kept.of(mapped)
     return mapped
@@ -232,12 +246,12 @@ def _is_due(keeper: _Keeper, view: View) -> bool:
     settings, file = keeper.settings, keeper.file
     if settings.store == "memory" or not keeper.may_write:
         return False
-    if file is None:
-        return settings.store == "disk" or view.files.bytes > settings.memory_mb << 20
-    if file.overlay(view) > OVERLAY_MAX * file.view.files.count:
+    if settings.store == "spill":
+        return (file.overlay_bytes(view.files) if file is not None else view.files.bytes) > settings.memory_mb << 20
+    if file is None or keeper.written is None:
         return True
-    newer = _applied(keeper.written, view.timeline) if keeper.written is not None else 0
-    return settings.store == "disk" and newer > APPLIED_MAX
+    changed = abs(view.files.count - file.rows)
+    return changed > max(CHANGED_MIN, CHANGED_MAX * file.rows) or _applied(keeper.written, view.timeline) > APPLIED_MAX
 
 
 def _applied(before: Timeline, now: Timeline) -> int:

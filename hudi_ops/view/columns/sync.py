@@ -27,7 +27,7 @@ from hudi_ops.errors import Corrupt, Unavailable, Unsupported
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
-from hudi_ops.timeline.completed import changing
+from hudi_ops.timeline.completed import CHANGING, changing
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.content.plans import CleanResult, read_result
 from hudi_ops.timeline.instant import Instant
@@ -84,8 +84,7 @@ def synced(view: View, storage: Storage, config: TableConfig, timeline: Timeline
 def _why_not(view: View, config: TableConfig, timeline: Timeline, gone: Iterable[Instant]) -> str:
     """Return why not everything that happened since is on the timeline; empty: it is.
 
-    An instant below the start may have completed and been archived unseen: it was pending, or the start itself is new. What readers
-    saw of an instant above the start is undone.
+    What readers saw of an instant above the start is undone.
     """
     if config.layout == 1 or not _is_same_table(view.config, config):
         return "the table's settings changed"
@@ -96,30 +95,29 @@ def _why_not(view: View, config: TableConfig, timeline: Timeline, gone: Iterable
     for one in view.timeline.pending:
         if one.time < timeline.start and timeline.find(one.time, one.kind) is None:
             return f"{one.time} was pending, and may have completed and been archived"
-    if timeline.start == view.timeline.start:
-        return ""
-    first = view.timeline.find(timeline.start)
-    if first is None or not first.is_completed:
-        return f"instants before {timeline.start} may have come and been archived"
-    return _why_not_archived(view, timeline, gone)
+    return "" if timeline.start == view.timeline.start else _why_not_archived(view, timeline, gone)
 
 
 def _why_not_archived(view: View, timeline: Timeline, gone: Iterable[Instant]) -> str:
-    """Return why an instant that is gone was perhaps not archived; empty: all were.
+    """Return why the history does not explain a later start; empty: it does.
 
-    An instant at the old start may have been undone instead. Of an archived one nothing tells any more which files it names.
+    An instant at the old start may have been undone, and not archived. Of an archived one nothing tells any more which files it
+    names. Other instants may have come and been archived unseen, also with a request time below those that the view knows: a
+    writer may sleep before it shows its instant. These completed after the view's instants did.
     """
     words, places = view.files.instants
     left = np.array([view.timeline.find(word) is not None and timeline.find(word) is None for word in words], bool)
     if (left[places] & view.files.unread).any():
         return "a commit was archived before its names were compared with the files"
-    writes = {one.time for one in gone if one.is_write}
     try:
-        found = view.commits.archived.completion_times(view.config.history_folder, writes)
+        archived = view.commits.archived.completed_since(view.config.history_folder, view.timeline.first_completion)
     except (Corrupt, Unavailable) as error:
         return f"the history cannot be read: {error}"
-    unknown = sorted(time for time, completed in found.items() if not completed)
-    return f"{unknown[0]} left the timeline" if unknown else ""
+    seen = {(one.time, one.kind) for one in view.timeline if one.is_completed}
+    if unseen := sorted(one for one in archived if one[1] in CHANGING and one not in seen):
+        return f"{unseen[0][1]} {unseen[0][0]} was archived, and may have completed unseen"
+    undone = sorted(one.time for one in gone if one.is_write and (one.time, one.kind) not in archived)
+    return f"{undone[0]} left the timeline" if undone else ""
 
 
 def _replaced(

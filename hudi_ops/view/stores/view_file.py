@@ -23,7 +23,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hudi_ops.config.table import TableConfig
-from hudi_ops.errors import HudiOpsError
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import State
@@ -48,30 +47,43 @@ class UnusableFile(Exception):
 
 
 @dataclass(frozen=True)
+class MappedFile:
+    """Place of a mapped file in memory.
+
+    Attributes:
+        start: address of the first byte.
+        length_bytes: size of the file.
+        rows: number of data files in it.
+    """
+
+    start: int
+    length_bytes: int
+    rows: int
+
+    def overlay_bytes(self, files: FileColumns) -> int:
+        """Return the bytes of later columns that lie on the heap."""
+        return sum(chunk.nbytes for chunk in files.chunks if not self._has(chunk))
+
+    def _has(self, chunk: pa.RecordBatch) -> bool:
+        values = chunk.column("name").buffers()[2]
+        return values is None or self.start <= values.address < self.start + self.length_bytes
+
+
+@dataclass(frozen=True)
 class StoredView:
     """View of a file; its columns are mapped, and take no memory of the heap.
 
     Attributes:
         view: as of the timeline when it was written.
         table_id: id of the table in its commit log.
-        digest: names the state of the table; see `view_digest`.
-        start: address of the first mapped byte.
-        length_bytes: size of the file.
+        digest: names the state of the table; see `state_digest`.
+        file: where it is mapped.
     """
 
     view: View
     table_id: str
     digest: str
-    start: int
-    length_bytes: int
-
-    def overlay(self, view: View) -> int:
-        """Return the number of rows of a later view that do not lie in this file."""
-        return sum(chunk.num_rows for chunk in view.files.chunks if not self._has(chunk))
-
-    def _has(self, chunk: pa.RecordBatch) -> bool:
-        values = chunk.column("name").buffers()[2]
-        return values is None or self.start <= values.address < self.start + self.length_bytes
+    file: MappedFile
 
 
 def write_view(path: str, view: View, table_id: str, digest: str) -> None:
@@ -139,14 +151,17 @@ def open_view(path: str, commits: CommitReader) -> StoredView:
         raise UnusableFile("it was cut, or is no file of a view")
     if zlib.crc32(memoryview(whole)[:end]) != checksum:
         raise UnusableFile("its checksum does not match: bytes were changed")
-    said = json.loads(whole.slice(end - length, length).to_pybytes())
-    if said.get("version") != VERSION:
-        raise UnusableFile(f"it has format {said.get('version')}, not {VERSION}")
     try:
+        said = json.loads(whole.slice(end - length, length).to_pybytes())
+        if said["version"] != VERSION:
+            raise UnusableFile(f"it has format {said['version']}, not {VERSION}")
         view = _view_of(whole, said, commits)
-    except (KeyError, ValueError, TypeError, pa.ArrowException, HudiOpsError) as error:
-        raise UnusableFile(f"its content is not that of a view: {error}") from error
-    return StoredView(view, said["table_id"], said["digest"], whole.address, whole.size)
+        table_id, digest = str(said["table_id"]), str(said["digest"])
+    except UnusableFile:
+        raise
+    except Exception as error:  # whatever such bytes do: the view is built anew
+        raise UnusableFile(f"its content is not that of a view: {type(error).__name__}: {error}") from error
+    return StoredView(view, table_id, digest, MappedFile(whole.address, whole.size, view.files.count))
 
 
 def check_folder(folder: Path) -> None:
@@ -203,7 +218,9 @@ def _files_of(chunks: list[pa.RecordBatch], partitions: pa.RecordBatch) -> FileC
         raise ValueError("partitions do not fit the files")
     if any(path.startswith("/") or ".." in path.split("/") for path in paths):
         raise ValueError("a partition lies outside of the table")
-    for names in (chunk["name"] for chunk in chunks):
+    for chunk in chunks:
+        chunk.validate(full=True)
+        names = chunk["name"]
         if names.null_count or pc.any(pc.match_substring(names, "/")).as_py():
             raise ValueError("a file lies outside of its partition")
     return FileColumns(paths, offsets, tuple(chunks), is_mapped=True)

@@ -10,6 +10,8 @@ import hashlib
 import json
 import logging
 import os
+import re
+import stat
 import tempfile
 import time
 from collections.abc import Iterator
@@ -38,10 +40,14 @@ FILES_KEPT = 2
 LEFTOVER_S = 24 * 3600
 """Age after which a temporary file of a dead process is removed."""
 
+UNUSED_S = 30 * 24 * 3600
+"""Age after which a file is removed: its table has not changed since, or is gone."""
+
 EVENTS_MAX_BYTES = 1 << 16
 """Size of a table's list of events above which it begins anew."""
 
-_TEMPORARY = "tmp-"
+_TEMPORARY = ".hudi-ops-view-"
+_OWN = re.compile(r"[0-9a-f]{32}(?:-v\d+-[0-9a-f]{64}\.view|\.events)")
 
 
 @dataclass(frozen=True)
@@ -90,7 +96,7 @@ class ViewFolder:
             except FileNotFoundError:
                 continue  # another process removed it: newer ones came
             except (UnusableFile, OSError, ValueError) as error:
-                logger.warning("the stored view %s is not used: %s. It is built anew", path, error)
+                logger.warning("the view of %s is built anew: %s is not used: %s", self.uri, path, error)
                 continue
             yield found
 
@@ -113,32 +119,27 @@ class ViewFolder:
             UnusableFile: other users may change the folder.
             OSError: the folder cannot be made or written, or the disk is full.
         """
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        check_folder(self.folder)
+        _make(self.folder)
         digest = state_digest(self.table_id, view.timeline)
+        path, before = self.path(digest), self.files()
         with _temporary(self.folder) as name:
             write_view(name, view, self.table_id, digest)
             found = open_view(name, commits)
-            os.replace(name, self.path(digest))  # noqa: PTH105 - `name` is a text
-        self._remove_old()
+            newest_ns = max((one.stat().st_mtime_ns for one in before), default=0)
+            if newest_ns >= Path(name).stat().st_mtime_ns:  # the clock went back
+                os.utime(name, ns=(newest_ns + 1, newest_ns + 1))
+            os.replace(name, path)  # noqa: PTH105 - `name` is a text
+        for old in [one for one in before if one != path][FILES_KEPT - 1 :]:
+            old.unlink(missing_ok=True)
+        _sweep(self.folder)
         return found
 
     def drop(self) -> list[Path]:
-        """Remove the table's files, and its list of events; return the files."""
+        """Remove the table's stored views; return their paths."""
         found = self.files()
-        for path in (*found, self._events_path):
+        for path in found:
             path.unlink(missing_ok=True)
         return found
-
-    def _remove_old(self) -> None:
-        for path in self.files()[FILES_KEPT:]:
-            path.unlink(missing_ok=True)
-        before = time.time() - LEFTOVER_S
-        with os.scandir(self.folder) as entries:
-            for entry in entries:
-                with suppress(FileNotFoundError):
-                    if entry.name.startswith(_TEMPORARY) and entry.stat(follow_symlinks=False).st_mtime < before:
-                        Path(entry.path).unlink()
 
     @property
     def _events_path(self) -> Path:
@@ -174,11 +175,31 @@ def spilled(view: View, folder: Path, commits: CommitReader) -> StoredView:
         UnusableFile: other users may change the folder.
         OSError: the folder cannot be made or written, or the disk is full.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    check_folder(folder)
+    _make(folder)
+    _sweep(folder)
     with _temporary(folder) as name:
         write_view(name, view, "", "")
         return open_view(name, commits)
+
+
+def _make(folder: Path) -> None:
+    """Make a folder for this user alone, and refuse one that others can change."""
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    check_folder(folder)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what dead processes left, and files of tables that have not changed for long."""
+    now = time.time()
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            age_s = LEFTOVER_S if entry.name.startswith(_TEMPORARY) else UNUSED_S
+            if age_s == LEFTOVER_S or _OWN.fullmatch(entry.name):
+                with suppress(OSError):
+                    found = entry.stat(follow_symlinks=False)
+                    if stat.S_ISREG(found.st_mode) and found.st_mtime < now - age_s:
+                        Path(entry.path).unlink()
 
 
 @contextmanager
