@@ -57,7 +57,7 @@ def test_two_ingests_interrupted_once_end_as_one_after_the_other() -> None:
     refuse_unreached(["outcome ok"], explored.marks)
     assert explored.schedules + explored.pruned >= floor
     assert explored.states >= 5
-    assert threading.active_count() == threads, "an actor started a thread"
+    assert threading.active_count() <= threads, "an actor started a thread"
 
 
 def test_equal_schedules_of_real_ingests_leave_equal_bytes() -> None:

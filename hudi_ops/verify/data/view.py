@@ -12,7 +12,8 @@ from hudi_ops.view.columns.slices import newest_slices
 def check_kept_view(subject: Subject, findings: Findings) -> None:
     """Compare the newest slices of the kept or stored view with those of the listing.
 
-    A table without such a view passes. Missing files are reported by other checks, and so are unreadable commits.
+    A table without such a view passes. Files that are missing, or that no instant names, are reported by other checks, and so are
+    unreadable commits.
     """
     try:
         view = kept_view(subject.storage, subject.config, subject.timeline, subject.commits)
@@ -29,5 +30,5 @@ def check_kept_view(subject: Subject, findings: Findings) -> None:
     for path in sorted((kept - listed) & subject.sizes.keys()):
         what = "the file-system view shows this file, but readers of a listing do not"
         findings.error("view-differs", what, path, next_step)
-    for path in sorted(listed - kept):
+    for path in sorted((listed - kept) & subject.named.keys()):
         findings.error("view-differs", "the file-system view lacks this file", path, next_step)

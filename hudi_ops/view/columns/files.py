@@ -122,7 +122,7 @@ class FileColumns(Mapping[str, list[DataFile]]):
 
     @classmethod
     def _sorted(cls, partitions: tuple[str, ...], columns: dict[str, pa.Array]) -> FileColumns:
-        """Sort columns, and empty their mapping; `partition` has the positions of the rows' partitions."""
+        """Sort columns, and empty their mapping; `partition` has the position of each row's."""
         counts = np.bincount(columns["partition"].to_numpy(), minlength=len(partitions))
         order = pc.sort_indices(pa.RecordBatch.from_pydict(columns), sort_keys=_SORTED_BY)
         del columns["partition"]

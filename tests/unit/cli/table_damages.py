@@ -344,6 +344,7 @@ DAMAGES: dict[str, Damage] = {
 
 
 NOT_FOLLOWED: dict[str, str] = {
+    "view-differs": "needs a fault of this library: a view holds what the instants of the timeline name",
     "after-fate": "a writer broke the protocol of the commit log: the table is kept as it is and reported",
     "archive-begun": "ends with the next archive, which needs more writes than the table has",
     "archive-blocked": "needs twice as many writes as archiving keeps, and what keeps them is for a person to end",
