@@ -25,16 +25,23 @@ _SCHEMA = pa.schema({"id": pa.string(), "part": pa.string()})
 _BODY = b"x"
 
 
-def make_table(path: Path, files: int, commits: int = 1) -> Table:
+def make_table(path: Path, files: int, commits: int = 1, table_type: str = "cow") -> Table:
     """Make a table of `files` stand-ins, written by `commits` commits with partitions of their own."""
     made = Table.create(
-        str(path), name="many", record_key=["id"], schema=_SCHEMA, partition_by=["part"], buckets=100, metadata=False
+        str(path),
+        name="many",
+        record_key=["id"],
+        schema=_SCHEMA,
+        partition_by=["part"],
+        buckets=100,
+        table_type=table_type,
+        metadata=False,
     )
     session = Session(made.context)
     partitions = -(-files // FILES_A_PARTITION)
     for number in range(commits):
         first, last = (partitions * at // commits * FILES_A_PARTITION for at in (number, number + 1))
-        attempt = begin(session.ctx, session.loader, "commit")
+        attempt = begin(session.ctx, session.loader, "commit" if table_type == "cow" else "deltacommit")
         stats = _put_files(path, range(first, min(last, files)), attempt.instant)
         with session.keep(attempt.instant):
             complete_write(session, attempt, Write(operation="BULK_INSERT", stats=stats))
