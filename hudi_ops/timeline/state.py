@@ -98,7 +98,7 @@ class CommitReader:
 
     def _named_in(self, path: str) -> frozenset[str]:
         if path not in self._named and path in self._read:
-            self._named[path] = frozenset(stat.path.lstrip("/") for stat in self._read[path].stats)
+            self._named[path] = frozenset(named.lstrip("/") for named in self._read[path].paths)
         return self._named.get(path, frozenset())
 
     def writers(self) -> Mapping[str, Instant]:
@@ -113,13 +113,21 @@ class CommitReader:
         self._fresh.clear()
         return self._made
 
-    def made_beside(self, timeline: Timeline, present: Set[str]) -> Iterator[tuple[str, Instant]]:
+    def made_beside(
+        self, timeline: Timeline, present: Set[str], partitions: Set[str] | None = None
+    ) -> Iterator[tuple[str, Instant]]:
         """Yield the files of completed writes that are not `present`, with their writers.
 
         Only writes whose metadata was read before are considered; no storage call. The instant in a file's name is its writer.
+
+        Args:
+            timeline: tells which writes are completed.
+            present: paths of files.
+            partitions: only files of these; None: of all.
         """
         made = self.writers()
-        for file in sorted(made.keys() - present):
+        wanted = made if partitions is None else (file for file in made if file.rpartition("/")[0] in partitions)
+        for file in sorted(set(wanted) - present):
             writer = made.get(file)
             found = timeline.find(writer.time, writer.kind) if writer is not None else None
             if writer is None:

@@ -181,7 +181,8 @@ class Moment:
         present = frozenset(listed.paths().to_pylist())
         hidden = self._hidden()
         named: list[tuple[str, Instant, tuple[str, str], bool]] = []
-        for path, one in self.commits.made_beside(self.timeline, present):
+        partitions = None if self.is_whole and self.wanted is None else frozenset(listed.partitions)
+        for path, one in self.commits.made_beside(self.timeline, present, partitions):
             partition, _, name = path.rpartition("/")
             file = parse_data_file(name)
             # A log file written ahead of a resize carries the instant of the resize: no reader sees it before the resize completes.
@@ -189,7 +190,7 @@ class Moment:
                 continue
             if self.as_of is not None and one.time > self.as_of:
                 continue
-            if (partition in listed or (self.is_whole and self.wanted is None)) and (self.with_logs or not file.is_log):
+            if self.with_logs or not file.is_log:
                 named.append((path, one, (partition, file.file_id), file.is_log))
         if not named:
             return

@@ -38,6 +38,7 @@ from hudi_ops.view.columns.slices import newest_slices
 from hudi_ops.view.columns.table_view import View
 from hudi_ops.view.stores import view_file
 from hudi_ops.view.stores.view_file import write_view
+from tests import tables
 from tests.definitions import create_table
 from tests.fault_plans import MoveBefore
 from tests.protocol.viewed_table import Played
@@ -184,8 +185,7 @@ def test_11_a_file_of_another_format_or_with_foreign_names_is_not_used(tmp_path:
         view.files.partitions, view.files.offsets, (rows.set_column(1, rows.schema.field(1), names),)
     )
     digest = path.stem.rpartition("-")[2]
-    table_id = machine.table()._session.loader.load().log.table_id
-    write_view(str(tmp_path / "made"), view.with_files(foreign), table_id, digest)
+    write_view(str(tmp_path / "made"), view.with_files(foreign), digest)
     (tmp_path / "made").replace(path)
     assert machine.plan() == "built"
 
@@ -269,6 +269,16 @@ def test_a_table_that_was_made_again_does_not_use_the_view_of_the_old_one(tmp_pa
     create_table(machine.table()._session, DEFINITION)
     machine.write()
     assert machine.plan() == "built"
+
+
+def test_a_table_with_the_same_instants_does_not_use_the_view_of_another(tmp_path: Path) -> None:
+    first = Machine(tmp_path / "views")
+    with patch.object(tables, "table_of", lambda *given, **named: table_of(*given[:2], "another", *given[3:], **named)):
+        second = Machine(tmp_path / "views")
+    assert first.process().uri == second.process().uri
+    first.plan()
+    assert second.plan() == "built"
+    assert len(first.files()) == 2
 
 
 def test_a_stored_view_with_a_lost_file_is_built_anew(tmp_path: Path) -> None:

@@ -71,6 +71,7 @@ _NUMBERS_ALONE = (
     *((record, frozenset({_STATS})) for record in _RECORDS),
     ("HoodieWriteStat", frozenset({"path", *(_SNAKE_TO_FORMAT[name] for name in _COUNTED)})),
 )
+_PATHS_ALONE = (*_NUMBERS_ALONE[:-1], ("HoodieWriteStat", frozenset({"path"})))
 _NUMBERS = [f.name for f in fields(WriteStat) if str(f.type).startswith("int")]
 _TEXTS = [f.name for f in fields(WriteStat) if str(f.type).startswith("str")]
 # As Apache Hudi writes them: statistics that do not apply to a base file written at once are zero, not null.
@@ -129,6 +130,17 @@ class StoredStats(Sequence[WriteStat]):
             {name: [stat.get(_SNAKE_TO_FORMAT[name]) or 0 for stat in stats] for name in _COUNTED},
         )
 
+    @cached_property
+    def paths(self) -> tuple[str, ...]:
+        """Paths of the statistics' files; the rest of them is not decoded for these."""
+        stored = self._stored
+        if stored is None:
+            return tuple(stat.path for stat in self._stats)
+        if "numbers" in vars(self):
+            return self.numbers.paths
+        written = (avro.read_one(*stored, only=_PATHS_ALONE).get(_STATS) or {}).values()
+        return tuple(stat.get("path") or "" for held in written for stat in held)
+
     @property
     def _held(self) -> tuple[WriteStat, ...]:
         stored = self._stored
@@ -172,6 +184,11 @@ class CommitMetadata:
     extra: Mapping[str, str] = field(default_factory=dict)
     replaced: Mapping[str, tuple[str, ...]] | None = None
     compacted: bool = False
+
+    @property
+    def paths(self) -> Sequence[str]:
+        """Paths of the files that the statistics name."""
+        return self.stats.paths if isinstance(self.stats, StoredStats) else [stat.path for stat in self.stats]
 
     @property
     def is_merge(self) -> bool:

@@ -329,6 +329,9 @@ class FileColumns(Mapping[str, list[DataFile]]):
             raise KeyError(path)
         return sorted(self.of_partitions([path]).data_files(), key=attrgetter("path"))
 
+    def __contains__(self, path: object) -> bool:
+        return isinstance(path, str) and self.find(path) >= 0
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.partitions)
 

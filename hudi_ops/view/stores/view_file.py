@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from hudi_ops.config.table import TableConfig
 from hudi_ops.timeline.active import Timeline
@@ -75,18 +74,16 @@ class StoredView:
 
     Attributes:
         view: as of the timeline when it was written.
-        table_id: id of the table in its commit log.
         digest: names the state of the table; see `state_digest`.
         file: where it is mapped.
     """
 
     view: View
-    table_id: str
     digest: str
     file: MappedFile
 
 
-def write_view(path: str, view: View, table_id: str, digest: str) -> None:
+def write_view(path: str, view: View, digest: str) -> None:
     """Write a view to a file that exists and is empty.
 
     Raises:
@@ -109,7 +106,6 @@ def write_view(path: str, view: View, table_id: str, digest: str) -> None:
             bounds.append(sink.tell())
         said = {
             "version": VERSION,
-            "table_id": table_id,
             "digest": digest,
             "sections": dict(zip(body, pairwise(bounds), strict=True)),
             "config": view.config.raw,
@@ -156,12 +152,12 @@ def open_view(path: str, commits: CommitReader) -> StoredView:
         if said["version"] != VERSION:
             raise UnusableFile(f"it has format {said['version']}, not {VERSION}")
         view = _view_of(whole, said, commits)
-        table_id, digest = str(said["table_id"]), str(said["digest"])
+        digest = str(said["digest"])
     except UnusableFile:
         raise
     except Exception as error:  # whatever such bytes do: the view is built anew
         raise UnusableFile(f"its content is not that of a view: {type(error).__name__}: {error}") from error
-    return StoredView(view, table_id, digest, MappedFile(whole.address, whole.size, view.files.count))
+    return StoredView(view, digest, MappedFile(whole.address, whole.size, view.files.count))
 
 
 def check_folder(folder: Path) -> None:
@@ -221,9 +217,19 @@ def _files_of(chunks: list[pa.RecordBatch], partitions: pa.RecordBatch) -> FileC
     for chunk in chunks:
         chunk.validate(full=True)
         names = chunk["name"]
-        if names.null_count or pc.any(pc.match_substring(names, "/")).as_py():
+        if names.null_count or b"/" in _text_of(names):
             raise ValueError("a file lies outside of its partition")
     return FileColumns(paths, offsets, tuple(chunks), is_mapped=True)
+
+
+def _text_of(values: pa.StringArray) -> bytes:
+    """Return the bytes of all values, one after another."""
+    _, offsets, text = values.buffers()
+    if offsets is None or text is None or not len(values):
+        return b""
+    bounds = np.frombuffer(offsets, np.int32)
+    low, high = int(bounds[values.offset]), int(bounds[values.offset + len(values)])
+    return bytes(text.slice(low, high - low))
 
 
 def _partitions(files: FileColumns) -> pa.RecordBatch:

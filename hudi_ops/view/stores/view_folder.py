@@ -104,12 +104,12 @@ class ViewFolder:
         """Open one of the table's files.
 
         Raises:
-            UnusableFile: it is damaged, or of another table or state.
+            UnusableFile: it is damaged, or of another state.
             OSError: it cannot be read.
         """
         found = open_view(str(path), commits)
-        if found.table_id != self.table_id or path != self.path(found.digest):
-            raise UnusableFile("it is of another table or state")
+        if path != self.path(found.digest):
+            raise UnusableFile("it is of another state")
         return found
 
     def put(self, view: View, commits: CommitReader) -> StoredView:
@@ -123,7 +123,7 @@ class ViewFolder:
         digest = state_digest(self.table_id, view.timeline)
         path, before = self.path(digest), self.files()
         with _temporary(self.folder) as name:
-            write_view(name, view, self.table_id, digest)
+            write_view(name, view, digest)
             found = open_view(name, commits)
             newest_ns = max((one.stat().st_mtime_ns for one in before), default=0)
             if newest_ns >= Path(name).stat().st_mtime_ns:  # the clock went back
@@ -178,7 +178,7 @@ def spilled(view: View, folder: Path, commits: CommitReader) -> StoredView:
     _make(folder)
     _sweep(folder)
     with _temporary(folder) as name:
-        write_view(name, view, "", "")
+        write_view(name, view, "")
         return open_view(name, commits)
 
 
