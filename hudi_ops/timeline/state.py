@@ -118,20 +118,14 @@ class CommitReader:
     ) -> Iterator[tuple[str, Instant]]:
         """Yield the files of completed writes that are not `present`, with their writers.
 
-        Only writes whose metadata was read before are considered; no storage call. The instant in a file's name is its writer.
-
-        Args:
-            timeline: tells which writes are completed.
-            present: paths of files.
-            partitions: only files of these; None: of all.
+        Only writes whose metadata was read before are considered. A file's name has its writer. `partitions` None: all.
         """
         made = self.writers()
-        wanted = made if partitions is None else (file for file in made if file.rpartition("/")[0] in partitions)
-        for file in sorted(set(wanted) - present):
-            writer = made.get(file)
-            found = timeline.find(writer.time, writer.kind) if writer is not None else None
-            if writer is None:
+        others = made.keys() - present
+        for file in sorted(f for f in others if partitions is None or f.rpartition("/")[0] in partitions):
+            if (writer := made.get(file)) is None:
                 continue  # its write was forgotten in this loop
+            found = timeline.find(writer.time, writer.kind)
             if found is not None and found.is_completed and found.file_name == writer.file_name:
                 yield file, found
             elif writer.time < timeline.start:  # archived, and its file cleaned: forgotten
