@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from hudi_ops.config.places import cache_folder
 from hudi_ops.config.requests import PathText
@@ -99,6 +99,13 @@ class ViewSettings(BaseModel):
         min_length=1,
         description="Folder of the files, for one user alone. Default: $XDG_CACHE_HOME/hudi-ops/views.",
     )
+
+    @field_validator("folder")
+    @classmethod
+    def _is_local(cls, folder: str | None) -> str | None:
+        if folder is not None and "://" in folder:
+            raise ValueError("must be a folder of this machine: files in it are mapped into memory")
+        return folder
 
     @property
     def place(self) -> Path:

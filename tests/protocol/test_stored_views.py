@@ -354,7 +354,8 @@ def test_a_refresh_needs_a_store_and_settings_are_checked(tmp_path: Path) -> Non
     with pytest.raises(InvalidRequest, match="store: disk"):
         refresh_view(machine.process("memory"))
     assert refresh_view(machine.process()) == view_anew(machine.storage).files.count
-    for wrong, field in ({"store": "tape"}, "store"), ({"memory_mb": 0}, "memory_mb"):
+    wrongs = ({"store": "tape"}, "store"), ({"memory_mb": 0}, "memory_mb"), ({"folder": "s3://b/views"}, "folder")
+    for wrong, field in wrongs:
         file = tmp_path / "tables.yaml"
         file.write_text(
             f"tables:\n  t: {{path: t, record_key: [id], view: {{{', '.join(f'{k}: {v}' for k, v in wrong.items())}}}}}\n"

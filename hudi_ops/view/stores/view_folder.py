@@ -75,18 +75,19 @@ class ViewFolder:
 
     def files(self) -> list[Path]:
         """Return the table's files, the newest first; none without a folder that may be used."""
-        try:
-            check_folder(self.folder)
-            found = [(entry.stat(follow_symlinks=False).st_mtime_ns, entry.name) for entry in self._entries()]
-        except (UnusableFile, OSError):
-            return []
-        return [self.folder / name for _, name in sorted(found, reverse=True)]
+        return [self.folder / name for _, name in self._written()]
 
-    def _entries(self) -> Iterator[os.DirEntry[str]]:
-        with os.scandir(self.folder) as entries:
-            for entry in entries:
-                if entry.name.startswith(f"{self.prefix}-v{VERSION}-") and entry.name.endswith(".view"):
-                    yield entry
+    def _written(self) -> list[tuple[int, str]]:
+        """Return time in ns and name of the table's files, the newest first."""
+        found = []
+        with suppress(UnusableFile, OSError):
+            check_folder(self.folder)
+            with os.scandir(self.folder) as entries:
+                for entry in entries:
+                    if entry.name.startswith(f"{self.prefix}-v{VERSION}-") and entry.name.endswith(".view"):
+                        with suppress(FileNotFoundError):  # another process removed it
+                            found.append((entry.stat(follow_symlinks=False).st_mtime_ns, entry.name))
+        return sorted(found, reverse=True)
 
     def stored(self, commits: CommitReader) -> Iterator[StoredView]:
         """Yield the table's views, the newest first; a file that cannot be opened is logged."""
@@ -121,16 +122,16 @@ class ViewFolder:
         """
         _make(self.folder)
         digest = state_digest(self.table_id, view.timeline)
-        path, before = self.path(digest), self.files()
+        path, before = self.path(digest), self._written()
         with _temporary(self.folder) as name:
             write_view(name, view, digest)
             found = open_view(name, commits)
-            newest_ns = max((one.stat().st_mtime_ns for one in before), default=0)
+            newest_ns = before[0][0] if before else 0
             if newest_ns >= Path(name).stat().st_mtime_ns:  # the clock went back
                 os.utime(name, ns=(newest_ns + 1, newest_ns + 1))
             os.replace(name, path)  # noqa: PTH105 - `name` is a text
-        for old in [one for one in before if one != path][FILES_KEPT - 1 :]:
-            old.unlink(missing_ok=True)
+        for old in [one for _, one in before if one != path.name][FILES_KEPT - 1 :]:
+            (self.folder / old).unlink(missing_ok=True)
         _sweep(self.folder)
         return found
 
