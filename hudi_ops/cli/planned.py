@@ -129,6 +129,13 @@ def refuse_mixed(mode: Mode, request: ServiceRequest) -> None:
         )
 
 
+def tell_measures(result: PlanResult) -> None:
+    """Print what the table's health measures of the service's work."""
+    said = [f"{name} {value:,.3g}" for name, value in result.measures.items() if value is not None]
+    if said:
+        write(f"  measured: {', '.join(said)}; `hudi-ops health {result.table}` compares them with their targets")
+
+
 def tell_rewrite(action: str) -> Callable[[PlanResult, bool], None]:
     """Return a function that prints a plan to rewrite file groups, and its cost."""
 
@@ -141,6 +148,7 @@ def tell_rewrite(action: str) -> Callable[[PlanResult, bool], None]:
             write(f"  {_cost_text(result.estimate)}, as estimated")
         for ended in result.ended_plans:
             write(f"  cancelled plan {ended}, which works on the same file groups and has a lower priority")
+        tell_measures(result)
         shown = result.verdicts if every else result.planned
         if shown:
             head = ["partition", "file group", "logs", "log size", "base size", "becomes", "why"]

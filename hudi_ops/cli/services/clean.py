@@ -9,7 +9,7 @@ import typer
 from hudi_ops.cli.arguments import AcceptFutureOption, JsonOption, TableArgument
 from hudi_ops.cli.options import with_options
 from hudi_ops.cli.output import counted, sized, write, write_table
-from hudi_ops.cli.planned import Mode, ModeArgument, ServiceCommand, note_text
+from hudi_ops.cli.planned import Mode, ModeArgument, ServiceCommand, note_text, tell_measures
 from hudi_ops.config.requests import CleanRequest, merged
 from hudi_ops.errors import InvalidRequest
 
@@ -101,6 +101,7 @@ def _tell_plan(result: PlanResult, every: bool) -> None:
     if every:
         counts = ", ".join(f"{count:,} {reason}" for reason, count in result.counts.items() if count)
         write(f"  files: {counts or 'none'}")
+    tell_measures(result)
 
 
 def _row(one: Verdict) -> list[object]:

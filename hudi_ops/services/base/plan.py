@@ -34,7 +34,7 @@ def preview(session: Session, service: Service, request: Any, state: TableState 
     state, ended = service.preview_prepare(session, state)
     clear_view_source(session.ctx.storage)
     result = _result(session, service, state, service.choose(session, state, request), dry_run=True)
-    return replace(result, ended_first=ended)
+    return replace(result, ended_first=ended, measures=dict(service.measures(session, state)))
 
 
 def plan(session: Session, service: Service, request: Any, *, waits: bool = True) -> PlanResult:
@@ -101,6 +101,7 @@ def left_plan_result(session: Session, service: Service, request: Any, instant: 
     """Return the result of planning nothing, because a pending plan has no live executor."""
     note = f"{service.name} {instant} was planned before and has no live executor: it is executed first"
     choice = service.empty_choice(request)
+    clear_view_source(session.ctx.storage)
     return replace(_result(session, service, session.loader.load(), choice), instant=instant, note=note)
 
 

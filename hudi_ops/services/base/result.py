@@ -63,7 +63,8 @@ class PlanResult(Result):
     of the others; `counts` has all of them, by reason. While the plan was made, `log_files_added` log files completed and joined
     it, and others took `groups_dropped` groups. `ended_plans` are plans of lower priority that were cancelled. `ended_first` has
     the plans of other services that a clean ended before it chose files. `view` says how the table's file-system view was found:
-    `built`, or `kept` or `stored` and the instants that were applied to it; empty: it was not asked.
+    `built`, or `kept` or `stored` and the instants that were applied to it; empty: it was not asked. `measures` are those of the
+    table's health that this service mends, in a dry run.
     """
 
     table: str
@@ -80,6 +81,7 @@ class PlanResult(Result):
     ended_plans: tuple[str, ...] = ()
     ended_first: EndedPlans = field(default_factory=EndedPlans)
     view: str = ""
+    measures: dict[str, float | None] = field(default_factory=dict)
     seconds: float = 0.0
 
     @property

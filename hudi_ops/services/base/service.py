@@ -7,7 +7,7 @@ the lease, runs the tasks and completes or releases the plan. Source: docs/proto
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -246,6 +246,10 @@ class TableService(ABC, Generic[Request, Chosen, Plan, Inputs, Task, Outcome, Re
     def with_cleared_plans(self, result: Result, ended: EndedPlans) -> Result:
         """Return the result with the plans that `prepare` ended; by default without them."""
         return result
+
+    def measures(self, session: Session, state: TableState) -> Mapping[str, float | None]:
+        """Return what the table's health measures of this service's work, by the name of its target; by default nothing."""
+        return {}
 
     def refuse_nothing(self, state: TableState, choice: Chosen) -> None:
         """Refuse a choice without candidates. By default it is not refused: its note says enough."""

@@ -1,0 +1,1 @@
+"""The checks, one a module: the facts of a service, and their judgement."""

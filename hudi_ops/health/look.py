@@ -1,0 +1,87 @@
+"""One look at a table, shared by all checks: its state, view, slices and metadata table, each read once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.lease.lease import Lease, list_leases, read_lease
+from hudi_ops.config.upkeep_settings import UpkeepSettings
+from hudi_ops.health.one_look import OneLook
+from hudi_ops.read.current_view import current_view
+from hudi_ops.services.metadata_table.describe import MetadataFacts, describe_metadata
+from hudi_ops.services.write.automatic import recorded_services
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.state import TableState
+from hudi_ops.view.columns.slices import SliceColumns, newest_slices
+from hudi_ops.view.columns.table_view import View
+
+
+@dataclass
+class Look:
+    """State of a table at one time, for its checks.
+
+    Attributes:
+        session: of the table; its storage reads each file once and changes nothing (`one_look.OneLook`).
+        state: of the table.
+        viewed: the table's own storage, whose last view is continued.
+        now_ms: time of the look, in ms since 1970.
+    """
+
+    session: Session
+    state: TableState
+    viewed: Storage
+    now_ms: int
+
+    @classmethod
+    def at(cls, session: Session, now_ms: int | None = None) -> Look:
+        """Load the state of a session's table.
+
+        Raises:
+            Unsupported: the table cannot be adopted, or its version cannot be read.
+            Conflict: it was dropped and made again meanwhile.
+            Corrupt: its settings or its commit log cannot be read.
+        """
+        storage = session.ctx.storage
+        reading = Session(
+            replace(session.ctx, storage=OneLook(storage)),
+            session.adopter,
+            session.conflicts,
+            session.log_format,
+            session.file_sizes,
+            session.metadata_compact_after,
+            session.upkeep,
+        )
+        return cls(reading, reading.loader.load(), storage, session.ctx.clock.now_ms() if now_ms is None else now_ms)
+
+    @cached_property
+    def view(self) -> View:
+        """The view of the whole table."""
+        ctx, state = self.session.ctx, self.state
+        return current_view(self.viewed, state.config, state.timeline, self.session.commits, ctx.local_engine)
+
+    @cached_property
+    def slices(self) -> SliceColumns:
+        """The slices that readers see now."""
+        return newest_slices(self.view)
+
+    @cached_property
+    def leases(self) -> Mapping[str, Lease]:
+        """The leases of the table, by instant."""
+        storage = self.session.ctx.storage
+        found = {instant: read_lease(storage, instant) for instant in list_leases(storage)}
+        return {instant: lease for instant, lease in found.items() if lease is not None}
+
+    @cached_property
+    def metadata(self) -> MetadataFacts:
+        """The metadata table."""
+        return describe_metadata(self.session.ctx.storage)
+
+    @cached_property
+    def upkeep(self) -> UpkeepSettings:
+        """Settings of cleans and archives, as recorded in the table or given by the session."""
+        recorded: Mapping[str, Mapping[str, Any]] = recorded_services(self.session, self.state.log)
+        return self.session.upkeep.upon(recorded)
