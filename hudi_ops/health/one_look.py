@@ -29,7 +29,11 @@ class OneLook:
         return self.behind.uri
 
     def get(self, path: str) -> bytes:
-        """Return the whole content; raise as the storage does."""
+        """Return the whole content.
+
+        Raises:
+            NotFound: nothing under that path.
+        """
         found: bytes | None = self._once("get", path, lambda: self._get(path))
         if found is None:
             raise NotFound(f"{path} does not exist", table=self.uri)
