@@ -49,6 +49,20 @@ if TYPE_CHECKING:
         RecoverRequest as RecoverRequest,
         VerifyRequest as VerifyRequest,
     )
+    from hudi_ops.config.requests.targets import (
+        BucketsTargets as BucketsTargets,
+        CleanLagTargets as CleanLagTargets,
+        FilesKeptTargets as FilesKeptTargets,
+        HealthTargets as HealthTargets,
+        IndexesTargets as IndexesTargets,
+        IngestionTargets as IngestionTargets,
+        MetadataTableTargets as MetadataTableTargets,
+        PlansTargets as PlansTargets,
+        ReadCostTargets as ReadCostTargets,
+        SmallFilesTargets as SmallFilesTargets,
+        TimelineTargets as TimelineTargets,
+        WritersTargets as WritersTargets,
+    )
     from hudi_ops.config.table import TableConfig as TableConfig
     from hudi_ops.config.tables_file import (
         TableDeclaration as TableDeclaration,
@@ -72,6 +86,13 @@ if TYPE_CHECKING:
     from hudi_ops.engine.spark import SparkEngine as SparkEngine
     from hudi_ops.files.slice.file_scan import FileTask as FileTask
     from hudi_ops.files.slice.slice_scan import SliceTask as SliceTask
+    from hudi_ops.health.seen import Seen as Seen
+    from hudi_ops.health.verdict import (
+        CheckVerdict as CheckVerdict,
+        EvidenceSaid as EvidenceSaid,
+        HealthVerdict as HealthVerdict,
+        MeasureSaid as MeasureSaid,
+    )
     from hudi_ops.read.changes import (
         Changes as Changes,
         CoveredInstant as CoveredInstant,
@@ -155,6 +176,8 @@ _PLACES = {
     "config.requests.resize": "ResizeRequest",
     "config.requests.schedule": "Schedule",
     "config.requests.services": "ArchiveRequest CancelRequest CleanRequest IngestRequest RecoverRequest VerifyRequest",
+    "config.requests.targets": "BucketsTargets CleanLagTargets FilesKeptTargets HealthTargets IndexesTargets IngestionTargets "
+    "MetadataTableTargets PlansTargets ReadCostTargets SmallFilesTargets TimelineTargets WritersTargets",
     "config.table": "TableConfig",
     "config.tables_file": "TableDeclaration TableLocation",
     "config.upkeep_settings": "ArchiveSettings CleanSettings UpkeepSettings",
@@ -165,6 +188,8 @@ _PLACES = {
     "engine.spark": "SparkEngine",
     "files.slice.file_scan": "FileTask",
     "files.slice.slice_scan": "SliceTask",
+    "health.seen": "Seen",
+    "health.verdict": "CheckVerdict EvidenceSaid HealthVerdict MeasureSaid",
     "read.changes": "Changes CoveredInstant",
     "read.scan": "Explanation Scan",
     "services.base.choice": "Verdict",

@@ -33,7 +33,7 @@ from hudi_ops.cli.services import (
     restore,
     savepoint,
 )
-from hudi_ops.cli.tables import adopt, alter, create, inspect, repair_properties, ring, view
+from hudi_ops.cli.tables import adopt, alter, create, health, inspect, repair_properties, ring, view
 from hudi_ops.cli.without_pandas import leave_pandas_out
 from hudi_ops.errors import HudiOpsError, Internal, InvalidRequest
 from hudi_ops.redaction import RedactingFormatter, redacted
@@ -46,9 +46,9 @@ app = typer.Typer(
     help="Write, read and check Apache Hudi tables. Each command tells more with --help.",
     epilog="A TABLE is a name that tables.yaml declares, or a folder. tables.yaml is found through the environment "
     "variable HUDI_OPS_TABLES, else in the working folder or above it. Exit codes: 0 done, or a race lost, 2 wrong call, "
-    "3 not supported, 10 lost to another writer, 11 another process holds the lock, writes or has a pending plan, "
-    "12 cancelled on request or by age, 13 a service does not answer, 14 outcome unknown, 20 the table is damaged, "
-    "70 a fault of this program.",
+    "3 not supported, 4 a target of health is missed, 10 lost to another writer, 11 another process holds the lock, writes or "
+    "has a pending plan, 12 cancelled on request or by age, 13 a service does not answer, 14 outcome unknown, "
+    "20 the table is damaged, 70 a fault of this program.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -79,6 +79,7 @@ app.command(help=as_help(inspect.SHOW_HELP))(inspect.show)
 app.command(help=as_help(ring.RING_HELP))(ring.ring)
 app.command(help=as_help(view.VIEW_HELP))(view.view)
 app.command(help=as_help(inspect.VERIFY_HELP))(inspect.verify)
+app.command(help=as_help(health.HEALTH_HELP))(health.health)
 app.command(help=as_help(lock.LOCK_HELP))(lock.lock)
 app.command(help=as_help(paths.PATHS_HELP))(paths.paths)
 app.command(help=as_help(index.INDEX_HELP))(index.index)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +19,7 @@ from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.definition import ColumnNames, DefinitionFields, TableKind, WriterFields
 from hudi_ops.config.requests import PathText, known_fields
 from hudi_ops.config.requests.schedule import Schedule, did_you_mean, refuse_credentials, schedule_of
+from hudi_ops.config.requests.targets import HealthTargets
 from hudi_ops.config.upkeep_settings import AUTOMATIC, UpkeepSettings
 from hudi_ops.config.write_settings import ViewSettings
 from hudi_ops.errors import InvalidRequest
@@ -48,6 +49,9 @@ class TableDeclaration(_Model, DefinitionFields, WriterFields):
         default=None, min_length=1, description="Folder that ingestion takes files from by default."
     )
 
+    targets: HealthTargets = Field(
+        default=HealthTargets(), description="Targets of the table's health, before those of the file."
+    )
     schedules: dict[str, Schedule] = Field(
         default_factory=dict,
         description="Schedule of each service: a cron expression, or a mapping of schedule and fields of the request.",
@@ -110,6 +114,9 @@ class TablesFile(_Model):
     zookeeper: dict[str, Any] | None = Field(
         default=None, repr=False, description="Credentials and TLS for the lock; see ZooKeeperSettings."
     )
+    targets: HealthTargets = Field(
+        default=HealthTargets(), description="Targets of the health of all tables, where a table declares none."
+    )
     tables: dict[TableName, TableDeclaration] = Field(default_factory=dict)
 
     @field_validator("lock")
@@ -156,6 +163,8 @@ class TableLocation(_Model):
     lock: str | None
     declaration: TableDeclaration | None
     zookeeper: dict[str, Any] | None = Field(default=None, repr=False)
+    targets: HealthTargets = HealthTargets()
+    """Targets of the table's health."""
     folder: Path = Path()
     """Folder to which files in `zookeeper` are relative."""
 
@@ -299,6 +308,7 @@ def _declared_location(declared: TablesFile, name: str) -> TableLocation:
         lock=declared.lock,
         declaration=declaration,
         zookeeper=declared.zookeeper,
+        targets=declaration.targets.over(declared.targets),
         folder=declared.file.parent,
     )
 
@@ -347,7 +357,7 @@ def _describe(file: Path, error: ValidationError) -> str:
         if problem["type"] == "extra_forbidden":
             *maps, unknown = problem["loc"]
             # Below `tables` and the table's name; that name may be one of a field.
-            known = known_fields(TableDeclaration, maps[2:]) if maps else {*TablesFile.model_fields} - {"file"}
+            known = _known_names(maps)
             guess = did_you_mean(str(unknown), sorted(known))
             text = f"unknown setting. {guess}".strip()
         elif problem["type"] == "tuple_type":
@@ -362,6 +372,15 @@ def _describe(file: Path, error: ValidationError) -> str:
     more = error.error_count() - len(problems)
     problems += [f"  and {more} more"] if more > 0 else []
     return f"{file} is not valid:\n" + "\n".join(problems)
+
+
+def _known_names(maps: Sequence[int | str]) -> Collection[str]:
+    """Return the names that a map of the file may have; `maps` is the way to it."""
+    if not maps:
+        return {*TablesFile.model_fields} - {"file"}
+    if maps[0] == "targets":
+        return known_fields(HealthTargets, maps[1:])
+    return known_fields(TableDeclaration, maps[2:])
 
 
 def _resolved(table: TableDeclaration, folder: Path) -> TableDeclaration:

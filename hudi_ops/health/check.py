@@ -18,7 +18,9 @@ EVIDENCE_MAX = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What a check found in a table. All fields are plain values, so that a verdict can be stored as JSON.
+    """What a check found in a table.
+
+    All fields are plain values, so that a verdict can be stored as JSON.
 
     Attributes:
         until_ms: time from which the facts must be read anew although the table did not change, for example when a hold expires;
@@ -59,7 +61,10 @@ class Measure:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the judgement rests upon: `kind` is `file group`, `instant`, `owner`, `index`, `savepoint` or `hold`."""
+    """What the judgement rests upon.
+
+    `kind` is `file group`, `partition`, `instant`, `plan`, `owner`, `index`, `savepoint` or `hold`.
+    """
 
     kind: str
     name: str

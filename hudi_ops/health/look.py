@@ -1,4 +1,7 @@
-"""One look at a table, shared by all checks: its state, view, slices and metadata table, each read once."""
+"""One look at a table, shared by all checks.
+
+State, view, slices and metadata table are read once.
+"""
 
 from __future__ import annotations
 
@@ -37,17 +40,22 @@ class Look:
     now_ms: int
 
     @classmethod
-    def at(cls, session: Session, now_ms: int | None = None) -> Look:
+    def at(cls, session: Session, storage: OneLook | None = None, now_ms: int | None = None) -> Look:
         """Load the state of a session's table.
+
+        Args:
+            session: of the table.
+            storage: what was read of it just now; None: nothing.
+            now_ms: time of the look, in ms since 1970; None: now.
 
         Raises:
             Unsupported: the table cannot be adopted, or its version cannot be read.
             Conflict: it was dropped and made again meanwhile.
             Corrupt: its settings or its commit log cannot be read.
         """
-        storage = session.ctx.storage
+        viewed = session.ctx.storage
         reading = Session(
-            replace(session.ctx, storage=OneLook(storage)),
+            replace(session.ctx, storage=storage or OneLook(viewed)),
             session.adopter,
             session.conflicts,
             session.log_format,
@@ -55,7 +63,7 @@ class Look:
             session.metadata_compact_after,
             session.upkeep,
         )
-        return cls(reading, reading.loader.load(), storage, session.ctx.clock.now_ms() if now_ms is None else now_ms)
+        return cls(reading, reading.loader.load(), viewed, session.ctx.clock.now_ms() if now_ms is None else now_ms)
 
     @cached_property
     def view(self) -> View:

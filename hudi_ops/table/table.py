@@ -183,7 +183,9 @@ class Table(ReadApi, IngestApi, RepairsApi, PlansApi):
         """
         given = {name: value for name, value in keywords.items() if value is not None}
         options = location.options(accept_future=accept_future) | given
-        return cls.open(location.path, locks=locks or lock_of(location), engine=engine, **options)
+        table = cls.open(location.path, locks=locks or lock_of(location), engine=engine, **options)
+        table._targets = location.targets
+        return table
 
     @classmethod
     def _with(cls, ctx: TableContext, options: WriterOptions) -> Self:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import hudi_ops
 
-FOLLOWED = tuple(f"hudi_ops.{package}." for package in ("config", "services", "table", "read", "verify"))
+FOLLOWED = tuple(f"hudi_ops.{package}." for package in ("config", "services", "health", "table", "read", "verify"))
 """Packages whose types are made for users."""
 
 

@@ -106,6 +106,7 @@ ALLOWED: dict[str, set[str]] = {
     "engine/spark.py": {"threads"},
     "engine/stopping.py": {"threads"},
     "engine/stream.py": {"threads"},
+    "health/many.py": {"threads"},
     "storage/bucket.py": {"environment", "network"},
     "storage/disk.py": {"files"},
     "storage/folder_names.py": {"files", "time"},

@@ -10,9 +10,11 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Self, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from hudi_ops.clock import DURATION_MAX_S
+from hudi_ops.config.requests.request import invalid_request
+from hudi_ops.errors import InvalidRequest
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?) ?(s|m|h|d)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -138,9 +140,13 @@ class HealthTargets(BaseModel):
     metadata_table: MetadataTableTargets | None = Field(default=MetadataTableTargets(), description="Metadata table.")
     files_kept: FilesKeptTargets | None = Field(default=FilesKeptTargets(), description="Files kept beyond the policy.")
 
-    def __init__(self, **values: Any) -> None:
+    @model_validator(mode="before")
+    @classmethod
+    def _off(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping):
+            return given
         # YAML reads `off` as false.
-        super().__init__(**{name: None if value is False else value for name, value in values.items()})
+        return {name: None if value is False else value for name, value in given.items()}
 
     def over(self, others: HealthTargets) -> HealthTargets:
         """Return these targets, with `others` in place of those that were not given."""
@@ -154,6 +160,16 @@ class HealthTargets(BaseModel):
         return self.model_copy(update=update)
 
 
-def targets_of(given: Mapping[str, Any] | HealthTargets | None) -> HealthTargets:
-    """Return targets of a mapping; None: the defaults."""
-    return given if isinstance(given, HealthTargets) else HealthTargets(**(given or {}))
+def checked_targets(given: HealthTargets | Mapping[str, Any]) -> HealthTargets:
+    """Return targets of a mapping.
+
+    Raises:
+        InvalidRequest: an unknown check or target, or a wrong value.
+    """
+    if isinstance(given, HealthTargets):
+        return given
+    try:
+        return HealthTargets.model_validate(given)
+    except ValidationError as error:
+        refused: InvalidRequest = invalid_request(error, HealthTargets)
+        raise refused from None

@@ -14,7 +14,7 @@ from hudi_ops.table.table import Table
 
 def looked(path: str | os.PathLike[str], now_ms: int | None = None, **options: Any) -> Look:
     """One look at the table of a path, by a process that has not opened it before."""
-    return Look.at(Table.open(path, **options)._session, now_ms)
+    return Look.at(Table.open(path, **options)._session, now_ms=now_ms)
 
 
 def facts_of(path: str | os.PathLike[str], check: Check, **options: Any) -> Facts:

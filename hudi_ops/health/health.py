@@ -1,0 +1,235 @@
+"""Judge the health of one table."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from hudi_ops.commit.session import Session
+from hudi_ops.config.requests.targets import HealthTargets
+from hudi_ops.errors import Conflict, HudiOpsError
+from hudi_ops.health.check import EVIDENCE_MAX, TABLE, Check, Facts, Judgement, NotHere
+from hudi_ops.health.checks import CHECKS
+from hudi_ops.health.look import Look
+from hudi_ops.health.one_look import OneLook
+from hudi_ops.health.seen import Seen, settings_digest, state_digest
+from hudi_ops.health.verdict import (
+    MISSED_EXIT_CODE,
+    CheckVerdict,
+    EvidenceSaid,
+    HealthVerdict,
+    gravest,
+    ms_of,
+    said_measure,
+    said_time,
+)
+
+LOOKS_MAX = 3
+"""Most looks at a table that others change meanwhile."""
+
+PROGRAM = "hudi-ops"
+
+
+def health(
+    session: Session,
+    targets: HealthTargets | None = None,
+    previous: HealthVerdict | Mapping[str, Any] | None = None,
+    *,
+    name: str = "",
+    now_ms: int | None = None,
+) -> HealthVerdict:
+    """Return the verdict on a table; change nothing.
+
+    An unchanged table costs six reads, if `previous` is the last verdict on it.
+
+    Args:
+        session: of the table.
+        targets: of the checks; None: the defaults.
+        previous: last verdict, as an object or as plain values; that of another table, form or release is not used.
+        name: by which commands call the table; empty: its URI.
+        now_ms: time of the verdict, in ms since 1970; None: now.
+
+    Raises:
+        InvalidRequest: the path is not a table.
+        Unsupported: its version cannot be read, or it cannot be adopted.
+        Unavailable: storage did not answer.
+        Conflict: others changed the table at each look.
+        Corrupt: its settings, its commit log or its timeline cannot be read. What only a check reads makes this check unknown.
+    """
+    now_ms = session.ctx.clock.now_ms() if now_ms is None else now_ms
+    uri = session.ctx.storage.uri
+    before = _usable(previous, uri)
+    found: dict[str, Facts | NotHere | HudiOpsError]
+    for tried in range(LOOKS_MAX):
+        storage = OneLook(session.ctx.storage)
+        settings = settings_digest(session)
+        kept = before.seen if before is not None else None
+        if kept is not None and kept.holds_for(release(), uri, settings, now_ms):
+            digest = state_digest(storage, kept.head)
+            if digest == kept.digest and (known := _known(kept)) is not None:
+                return _verdict(name or uri, uri, known, targets, before, now_ms, kept)
+        try:
+            look = Look.at(session, storage, now_ms)
+            head = look.state.log.head
+            digest = state_digest(storage, head)
+            found = {check.name: _measured(check, look) for check in CHECKS}
+            break
+        except Conflict:
+            if tried + 1 == LOOKS_MAX:
+                raise
+    seen = _seen(found, uri, head, digest, settings)
+    return _verdict(name or uri, uri, found, targets, before, now_ms, seen)
+
+
+@cache
+def release() -> str:
+    """Return the release of this library."""
+    try:
+        return version(PROGRAM)
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def verdict_of(given: Any) -> HealthVerdict | None:
+    """Return a verdict from its plain values; None: of another form, or none at all."""
+    if isinstance(given, HealthVerdict):
+        return given
+    try:
+        return HealthVerdict.model_validate(given)
+    except ValidationError:
+        return None
+
+
+def _usable(previous: HealthVerdict | Mapping[str, Any] | None, uri: str) -> HealthVerdict | None:
+    found = verdict_of(previous) if previous is not None else None
+    return found if found is not None and found.path == uri else None
+
+
+@cache
+def _adapters() -> Mapping[str, TypeAdapter[Facts]]:
+    return {check.name: TypeAdapter(check.facts) for check in CHECKS}
+
+
+def _known(kept: Seen) -> dict[str, Facts | NotHere | HudiOpsError] | None:
+    """Return the kept facts of all checks; None: some are missing."""
+    found: dict[str, Facts | NotHere | HudiOpsError] = {}
+    for check in CHECKS:
+        facts = kept.facts.get(check.name)
+        try:
+            if facts is not None:
+                found[check.name] = _adapters()[check.name].validate_python(facts)
+            elif check.name in kept.not_here:
+                found[check.name] = NotHere(kept.not_here[check.name])
+            else:
+                return None
+        except ValidationError:
+            return None
+    return found
+
+
+def _measured(check: Check, look: Look) -> Facts | NotHere | HudiOpsError:
+    try:
+        return check.measure(look)
+    except Conflict:
+        raise
+    except HudiOpsError as error:
+        return error
+
+
+def _seen(
+    found: Mapping[str, Facts | NotHere | HudiOpsError], uri: str, head: int, digest: str, settings: str
+) -> Seen | None:
+    """Return what the next verdict needs; None after an error of a check, which is tried again."""
+    if any(isinstance(one, HudiOpsError) for one in found.values()):
+        return None
+    facts = {name: one for name, one in found.items() if isinstance(one, Facts)}
+    return Seen(
+        release=release(),
+        uri=uri,
+        head=head,
+        digest=digest,
+        settings=settings,
+        until_ms=min((one.until_ms for one in facts.values() if one.until_ms is not None), default=None),
+        facts={name: _adapters()[name].dump_python(one, mode="json") for name, one in facts.items()},
+        not_here={name: one.why for name, one in found.items() if isinstance(one, NotHere)},
+    )
+
+
+def _verdict(
+    table: str,
+    uri: str,
+    found: Mapping[str, Facts | NotHere | HudiOpsError],
+    targets: HealthTargets | None,
+    before: HealthVerdict | None,
+    now_ms: int,
+    seen: Seen | None,
+) -> HealthVerdict:
+    targets = targets or HealthTargets()
+    earlier = {one.check: one for one in before.checks} if before is not None else {}
+    checks = tuple(
+        _check_verdict(check, found[check.name], getattr(targets, check.name), earlier.get(check.name), table, now_ms)
+        for check in CHECKS
+    )
+    codes = [int(one.error["exit_code"]) for one in checks if one.error is not None]
+    is_missed = any(one.status == "missed" for one in checks)
+    return HealthVerdict(
+        table=table,
+        path=uri,
+        at=said_time(now_ms),
+        status="missed" if is_missed else "unknown" if codes else "healthy",
+        exit_code=gravest([*codes, MISSED_EXIT_CODE if is_missed else 0]),
+        checks=checks,
+        seen=seen,
+    )
+
+
+def _check_verdict(
+    check: Check,
+    found: Facts | NotHere | HudiOpsError,
+    targets: Any,
+    earlier: CheckVerdict | None,
+    table: str,
+    now_ms: int,
+) -> CheckVerdict:
+    if targets is None:
+        return CheckVerdict(check=check.name, status="off")
+    if isinstance(found, NotHere):
+        return CheckVerdict(check=check.name, status="not here", note=found.why, tolerate_s=targets.tolerate)
+    if isinstance(found, HudiOpsError):
+        since = _since(None, earlier, "unknown", now_ms)
+        error = found.at(table=table).as_dict()
+        return CheckVerdict(check=check.name, status="unknown", since=since, tolerate_s=targets.tolerate, error=error)
+    judged: Judgement = check.judge(found, targets, now_ms)
+    return CheckVerdict(
+        check=check.name,
+        status="missed" if judged.is_missed else "healthy",
+        since=_since(judged.since_ms, earlier, "missed", now_ms) if judged.is_missed else None,
+        tolerate_s=targets.tolerate,
+        measures=tuple(map(said_measure, judged.measures)),
+        evidence=tuple(
+            EvidenceSaid(kind=one.kind, name=one.name, detail=one.detail) for one in judged.evidence[:EVIDENCE_MAX]
+        ),
+        commands=tuple(_command(words, table) for words in judged.commands) if judged.is_missed else (),
+        note=judged.note,
+    )
+
+
+def _since(since_ms: int | None, earlier: CheckVerdict | None, status: str, now_ms: int) -> str:
+    """Return since when a check has a status.
+
+    The facts may say it; else it is the time of the first verdict that saw it.
+    """
+    if since_ms is not None:
+        return said_time(min(since_ms, now_ms))
+    if earlier is not None and earlier.status == status and earlier.since is not None:
+        return said_time(min(ms_of(earlier.since), now_ms))
+    return said_time(now_ms)
+
+
+def _command(words: tuple[str, ...], table: str) -> str:
+    return shlex.join([PROGRAM, *(table if word == TABLE else word for word in words)])

@@ -1,0 +1,159 @@
+"""Judge the health of many tables; one that does not answer delays no other."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from hudi_ops.clock import Clock, SystemClock
+from hudi_ops.commit.session import Session
+from hudi_ops.config.conflict_settings import ConflictSettings
+from hudi_ops.config.definition import OpenOptions
+from hudi_ops.config.tables_file import TableLocation, locate_table
+from hudi_ops.config.write_settings import FileSizes
+from hudi_ops.context import TableContext
+from hudi_ops.errors import HudiOpsError, Internal, Unavailable
+from hudi_ops.health.health import health, verdict_of
+from hudi_ops.health.verdict import HealthVerdict, said_time
+from hudi_ops.read.current_view import storage_at
+from hudi_ops.redaction import redacted
+from hudi_ops.services.create.adoption import Adoption, AdoptionOptions
+
+AT_ONCE = 8
+"""Tables that are judged at the same time: most of the time they wait for storage."""
+
+LIMIT_S = 120.0
+"""Seconds after which a table counts as unreachable."""
+
+
+def health_of_tables(
+    names: Sequence[str],
+    tables: str | None = None,
+    previous: Mapping[str, HealthVerdict | Mapping[str, Any]] | None = None,
+    *,
+    limit_s: float = LIMIT_S,
+    now_ms: int | None = None,
+) -> list[HealthVerdict]:
+    """Return the verdicts on tables, in their order.
+
+    A table that cannot be judged has a verdict with the error.
+
+    Args:
+        names: names of `tables.yaml`, folders or URIs.
+        tables: the tables file; None: the one in force.
+        previous: last verdicts, by name.
+        limit_s: seconds after which a table counts as unreachable.
+        now_ms: time of the verdicts, in ms since 1970; None: now.
+    """
+    found = {
+        verdict.table: verdict
+        for verdict in judged(
+            {name: lambda name=name: locate_table(name, tables) for name in names},  # type: ignore[misc]
+            previous,
+            limit_s=limit_s,
+            now_ms=now_ms,
+        )
+    }
+    return [found[name] for name in dict.fromkeys(names)]
+
+
+def judged(
+    wanted: Mapping[str, Callable[[], TableLocation]],
+    previous: Mapping[str, HealthVerdict | Mapping[str, Any]] | None = None,
+    *,
+    limit_s: float = LIMIT_S,
+    now_ms: int | None = None,
+    clock: Clock | None = None,
+) -> Iterator[HealthVerdict]:
+    """Yield the verdicts on tables as they come; arguments as in `health_of_tables`.
+
+    Args:
+        wanted: for each name the function that locates the table.
+        previous: last verdicts, by name.
+        limit_s: seconds after which a table counts as unreachable.
+        now_ms: time of the verdicts, in ms since 1970; None: now.
+        clock: of this process.
+    """
+    clock = clock or SystemClock()
+    waiting, running = list(reversed(list(wanted.items()))), dict[str, float]()
+    done: queue.SimpleQueue[HealthVerdict] = queue.SimpleQueue()
+    before = {name: found for name, given in (previous or {}).items() if (found := verdict_of(given)) is not None}
+
+    def begin(name: str, locate: Callable[[], TableLocation]) -> None:
+        def work() -> None:
+            done.put(_judged(name, locate, before.get(name), clock, now_ms))
+
+        running[name] = clock.monotonic_s() + limit_s
+        # Not a pool: its threads would keep the process alive while a table does not answer.
+        threading.Thread(target=work, name=f"health of {name}", daemon=True).start()
+
+    while waiting or running:
+        while waiting and len(running) < AT_ONCE:
+            begin(*waiting.pop())
+        try:
+            verdict = done.get(timeout=max(0.0, min(running.values()) - clock.monotonic_s()))
+        except queue.Empty:
+            now_s = clock.monotonic_s()
+            for name in [name for name, until_s in running.items() if until_s <= now_s]:
+                del running[name]
+                error = Unavailable(
+                    f"the table did not answer within {limit_s:g} s",
+                    table=name,
+                    expected="answers of its storage",
+                    next_step="look at its storage and network, then run the same call again",
+                )
+                yield _failed(name, error, before.get(name), clock, now_ms)
+            continue
+        if running.pop(verdict.table, None) is not None:  # else it came too late
+            yield verdict
+
+
+def _judged(
+    name: str, locate: Callable[[], TableLocation], before: HealthVerdict | None, clock: Clock, now_ms: int | None
+) -> HealthVerdict:
+    try:
+        location = locate()
+        return health(_session_at(location), location.targets, before, name=name, now_ms=now_ms)
+    except HudiOpsError as error:
+        return _failed(name, error.at(table=name), before, clock, now_ms)
+    except Exception as error:  # noqa: BLE001
+        # A fault on one table must not hide the others.
+        fault = Internal(f"unexpected {type(error).__name__}: {redacted(str(error))}", table=name)
+        return _failed(name, fault, before, clock, now_ms)
+
+
+def _session_at(location: TableLocation) -> Session:
+    """Return a session that reads the table at a location, with the settings of `tables.yaml`."""
+    options = OpenOptions(**location.options())
+    ctx = TableContext(storage=storage_at(location), locks=None)
+    return Session(
+        ctx,
+        Adoption(ctx, AdoptionOptions.of(options)),
+        options.conflicts or ConflictSettings(),
+        options.log_format,
+        options.file_sizes or FileSizes(),
+        options.metadata_compact_after,
+        options.upkeep,
+    )
+
+
+def _failed(
+    name: str, error: HudiOpsError, before: HealthVerdict | None, clock: Clock, now_ms: int | None
+) -> HealthVerdict:
+    """Return the verdict on a table that cannot be judged.
+
+    It keeps the time of the first such verdict.
+    """
+    at = said_time(clock.now_ms() if now_ms is None else now_ms)
+    since = before.since if before is not None and before.error is not None else None
+    return HealthVerdict(
+        table=name,
+        path=before.path if before is not None else "",
+        at=at,
+        status="unknown",
+        exit_code=error.exit_code,
+        since=since or at,
+        error=error.as_dict(),
+    )

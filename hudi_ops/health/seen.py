@@ -1,0 +1,88 @@
+"""The state of a table that facts come from, and whether the table still has it.
+
+Six reads tell: settings, the next slot of the commit log, and the folders of the timeline, of leases, of holds, and of the metadata
+table's timeline. Whatever changes an answer of a check changes one of them, or is a matter of time (`Facts.until_ms`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from hudi_ops.commit.holds import FOLDER as HOLDS
+from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.lease.lease import FOLDER as LEASES
+from hudi_ops.config.table import PROPERTIES_PATH
+from hudi_ops.errors import NotFound
+from hudi_ops.metadata.records.partitions import TIMELINE_FOLDER as METADATA_TIMELINE
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.log.commit_log import slot_path
+from hudi_ops.timeline.settings.settings_check import parsed_config
+
+
+class Seen(BaseModel):
+    """Facts of a table and the state that they come from.
+
+    Attributes:
+        release: of this library; another one may measure in another way.
+        uri: of the table.
+        head: newest slot of the commit log; -1 without a log.
+        digest: of the state.
+        settings: digest of the settings that the measures depend on.
+        until_ms: time from which the facts must be read anew, in ms since 1970; None: never.
+        facts: of each check, as plain values; None: the check says nothing about the table, for the reason in `not_here`.
+        not_here: reasons, by check.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    release: str
+    uri: str
+    head: int
+    digest: str
+    settings: str
+    until_ms: int | None = None
+    facts: dict[str, dict[str, Any] | None]
+    not_here: dict[str, str] = {}
+
+    def holds_for(self, release: str, uri: str, settings: str, now_ms: int) -> bool:
+        """Return whether the facts are those of this table and these settings at a time.
+
+        The caller checks that the table did not change.
+        """
+        is_same = (self.release, self.uri, self.settings) == (release, uri, settings)
+        return is_same and (self.until_ms is None or now_ms < self.until_ms)
+
+
+def state_digest(storage: Storage, head: int) -> str:
+    """Return the digest of a table's state, with six reads.
+
+    `head` is the newest slot that the caller knows.
+
+    Raises:
+        InvalidRequest: the path is not a table.
+        Corrupt: its settings cannot be read.
+        Unsupported: a table version that cannot be opened.
+    """
+    config = parsed_config(storage)
+    found = hashlib.sha256(storage.get(PROPERTIES_PATH))
+    # The log before the timeline, as in `StateLoader.load`: a later slot is a change whatever the timeline shows.
+    try:
+        storage.get(slot_path(head + 1))
+        found.update(b"a later slot")
+    except NotFound:
+        found.update(str(head).encode())
+    for folder in (config.timeline_folder, METADATA_TIMELINE):
+        found.update("\n".join(info.name for info in storage.list_folder(folder).files).encode() + b"\0")
+    for folder in (LEASES, HOLDS):
+        names = (f"{info.name} {info.modified_ms} {info.size_bytes}" for info in storage.list_folder(folder).files)
+        found.update("\n".join(names).encode() + b"\0")
+    return found.hexdigest()
+
+
+def settings_digest(session: Session) -> str:
+    """Return the digest of the session's settings that measures depend on."""
+    said = (session.upkeep, session.metadata_compact_after, session.file_sizes, session.conflicts)
+    return hashlib.sha256(repr(said).encode()).hexdigest()[:16]
