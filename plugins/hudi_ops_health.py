@@ -46,9 +46,6 @@ LINES_MAX = 15
 
 _JUDGE = "judge"
 
-_TABLE = "table"
-"""Name that `HealthVerdict.intolerable` has for a table that cannot be judged."""
-
 
 class HealthAlarm(AirflowFailException):
     """Raised when a target of a table is missed for longer than tolerated."""
@@ -103,7 +100,7 @@ class JudgeOperator(BaseOperator):
 
 
 class ReportOperator(BaseOperator):
-    """Sum up the verdicts of a run, give the alarms, and fail where trouble is tolerated no longer.
+    """Sum up the verdicts of a run, give the alarms, and fail where trouble lasts too long.
 
     The function of `HUDI_OPS_ON_FAILURE` is called once for each table when one of its checks begins to be intolerable, with the
     context of the task, and with `table`, `verdict` and `exception` of the table. If it raises, the next run calls it again.
@@ -167,7 +164,7 @@ class ReportOperator(BaseOperator):
 
 
 def health_dag(doc: str) -> DAG:
-    """Return the DAG `health`, with the settings of the environment in which its file is parsed.
+    """Return the DAG `health`, with the settings of the environment.
 
     Args:
         doc: Markdown about it.
@@ -265,15 +262,16 @@ def _state_after(kept: Mapping[str, Any], verdict: HealthVerdict) -> dict[str, A
     """Return the state of a table after a verdict.
 
     An alarm counts as given until a verdict sees its check healthy. A table that cannot be read says nothing about its checks:
-    their last results stay, so that the next verdict knows since when they are missed.
+    their last results stay, so that the next verdict knows since when they are missed. A name that tables.yaml gives to another
+    table begins anew.
     """
-    dumped = verdict.as_dict()
-    if verdict.error is not None and (before := kept.get("verdict")):
+    before, dumped, alarmed = kept.get("verdict") or {}, verdict.as_dict(), kept.get("alarmed", ())
+    if verdict.error is not None:
         last = {name: before[name] for name in ("checks", "seen") if name in before}
-        return {"verdict": {**dumped, **last}, "alarmed": list(kept.get("alarmed", ()))}
+        return {"verdict": {**dumped, **last}, "alarmed": list(alarmed)}
     ill = {one.check for one in verdict.checks if one.status in {"missed", "unknown"}}
-    ill |= {_TABLE} if verdict.error is not None else set()
-    return {"verdict": dumped, "alarmed": [check for check in kept.get("alarmed", ()) if check in ill]}
+    is_same = before.get("path") in {"", verdict.path}
+    return {"verdict": dumped, "alarmed": [check for check in alarmed if is_same and check in ill]}
 
 
 def _kept(context: Context, table: str) -> dict[str, Any]:
