@@ -261,14 +261,12 @@ def _summary(verdict: HealthVerdict) -> dict[str, Any]:
 def _state_after(kept: Mapping[str, Any], verdict: HealthVerdict) -> dict[str, Any]:
     """Return the state of a table after a verdict.
 
-    An alarm counts as given until a verdict sees its check healthy. A table that cannot be read says nothing about its checks:
-    their last results stay, so that the next verdict knows since when they are missed. A name that tables.yaml gives to another
-    table begins anew.
+    An alarm counts as given until a verdict sees its check healthy; one of a table that cannot be read says nothing about its
+    checks. A name that tables.yaml gives to another table begins anew.
     """
     before, dumped, alarmed = kept.get("verdict") or {}, verdict.as_dict(), kept.get("alarmed", ())
     if verdict.error is not None:
-        last = {name: before[name] for name in ("checks", "seen") if name in before}
-        return {"verdict": {**dumped, **last}, "alarmed": list(alarmed)}
+        return {"verdict": dumped, "alarmed": list(alarmed)}
     ill = {one.check for one in verdict.checks if one.status in {"missed", "unknown"}}
     is_same = before.get("path") in {"", verdict.path}
     return {"verdict": dumped, "alarmed": [check for check in alarmed if is_same and check in ill]}
