@@ -82,7 +82,8 @@ class ServiceDag:
     def __init__(
         self, service: Service, declared: TablesFile, table: str = "", schedule: Schedule | None = None
     ) -> None:
-        self.retries = int(os.environ.get("HUDI_OPS_RETRIES", "2"))
+        defaults = task_defaults()
+        self.retries: int = defaults["retries"]
         self._service, self._declared = service, declared
         declared_fields = declared.get(table).request_fields(service.name) if table else {}
         self._given = {**declared_fields, **(schedule.request if schedule is not None else {})}
@@ -98,14 +99,7 @@ class ServiceDag:
             catchup=False,
             max_active_runs=1,
             tags=["hudi", service.name],
-            default_args={
-                "owner": "hudi-ops",
-                "retries": self.retries,
-                "retry_delay": timedelta(seconds=30),
-                "retry_exponential_backoff": True,
-                "max_retry_delay": timedelta(minutes=10),
-                "on_failure_callback": _failure_callback(),
-            },
+            default_args=defaults,
             params=self._params(),
         )
 
@@ -200,20 +194,46 @@ def dags_of(service: Service, add_tasks: Callable[[ServiceDag], object]) -> dict
     Raises:
         InvalidRequest: tables.yaml declares no table, or something wrong; names file, table and field.
     """
+    declared = declared_tables()
+    made = [ServiceDag(service, declared)]
+    for table, declaration in declared.tables.items():
+        schedule = declaration.schedules.get(service.name)
+        if schedule is not None:
+            refuse_schedule(f"{declared.file}: tables.{table}.schedules.{service.name}", schedule.schedule)
+            made.append(ServiceDag(service, declared, table, schedule))
+    for one in made:
+        add_tasks(one)
+    return {one.dag.dag_id: one.dag for one in made}
+
+
+def declared_tables() -> TablesFile:
+    """Return the tables file in force.
+
+    Raises:
+        InvalidRequest: it declares no table, or something wrong; names file, table and field.
+    """
     declared = load_tables(Path(os.environ.get(ENVIRONMENT_VARIABLE) or home() / FILE_NAME))
     if not declared.tables:
         raise InvalidRequest(
             f"{declared.file} declares no table, so there is nothing to work on", next_step="declare one"
         )
-    made = [ServiceDag(service, declared)]
-    for table, declaration in declared.tables.items():
-        schedule = declaration.schedules.get(service.name)
-        if schedule is not None:
-            _refuse_schedule(f"{declared.file}: tables.{table}.schedules.{service.name}", schedule.schedule)
-            made.append(ServiceDag(service, declared, table, schedule))
-    for one in made:
-        add_tasks(one)
-    return {one.dag.dag_id: one.dag for one in made}
+    return declared
+
+
+def task_defaults() -> dict[str, Any]:
+    """Return the settings that the tasks of all DAGs share, such as owner and retries.
+
+    Raises:
+        InvalidRequest: `HUDI_OPS_ON_FAILURE` names no function.
+    """
+    return {
+        "owner": "hudi-ops",
+        "retries": int(os.environ.get("HUDI_OPS_RETRIES", "2")),
+        "retry_delay": timedelta(seconds=30),
+        "retry_exponential_backoff": True,
+        "max_retry_delay": timedelta(minutes=10),
+        "on_failure_callback": failure_callback(),
+    }
 
 
 def refuse_other_fields(fields: Iterable[str]) -> Callable[[Any], None]:
@@ -252,7 +272,7 @@ def _on_stop() -> str:
     return said
 
 
-def _failure_callback() -> Callable[..., Any] | None:
+def failure_callback() -> Callable[..., Any] | None:
     """Return the function that the environment names for failed tasks, or None.
 
     Raises:
@@ -274,7 +294,7 @@ def _failure_callback() -> Callable[..., Any] | None:
     return found
 
 
-def _refuse_schedule(where: str, schedule: str) -> None:
+def refuse_schedule(where: str, schedule: str) -> None:
     """Refuse a schedule by which Airflow cannot run a DAG.
 
     Raises:

@@ -151,7 +151,7 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
             # The hook offers no other place between the lines of the program and the log of the task.
             hook._process_spark_submit_log = lambda itr: process_log(self._keep_result(hook, itr))  # type: ignore[method-assign]
             try:
-                hook.submit(self.application, start_new_session=True, umask=_umask())
+                hook.submit(self.application, start_new_session=True, umask=files_mask())
             except AirflowException as error:
                 self._raise_failure(hook, error)
             except (KeyboardInterrupt, SystemExit, AirflowTaskTimeout):
@@ -215,7 +215,7 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
         """Cancel the plan in the application's place."""
         self.log.warning("No answer from it; cancelling the plan that it executes")
         try:
-            return begin_cancel([str(one) for one in self.application_args or ()], asked, _umask())
+            return begin_cancel([str(one) for one in self.application_args or ()], asked, files_mask())
         except (OSError, HudiOpsError) as error:
             # The application must be killed all the same.
             self.log.error("The plan was not cancelled: %s", error)  # noqa: TRY400 - a sentence, not a traceback
@@ -315,8 +315,8 @@ class HudiOpsProcessOperator(HudiOpsSubmitOperator):
         return hook
 
 
-def _umask() -> int:
-    """Return the mask of an application's files, or -1.
+def files_mask() -> int:
+    """Return the mask of files that work on tables writes, or -1: the process's own.
 
     bin/airflow restricts its own files; files of an application get the mask of the user who started it.
     """

@@ -268,20 +268,23 @@ def load_tables(path: str | os.PathLike[str] | None = None) -> TablesFile:
     )
 
 
-def locate_table(table: str | os.PathLike[str], tables_file: str | os.PathLike[str] | None = None) -> TableLocation:
+def locate_table(
+    table: str | os.PathLike[str], tables_file: str | os.PathLike[str] | TablesFile | None = None
+) -> TableLocation:
     """Turn a TABLE argument, a name of `tables.yaml` or a path, into a place and its lock.
 
     A path that `tables.yaml` declares gets that file's lock: two doors to one table must not use two locks.
 
     Args:
         table: a declared name, a folder or a URI.
-        tables_file: as for `load_tables`.
+        tables_file: as for `load_tables`, or what that returned.
 
     Raises:
         InvalidRequest: neither a declared name nor a path.
     """
-    file = find_tables_file(tables_file)
-    declared = load_tables(file) if file else None
+    declared = tables_file if isinstance(tables_file, TablesFile) else None
+    if not isinstance(tables_file, TablesFile) and (file := find_tables_file(tables_file)):
+        declared = load_tables(file)
     if not isinstance(table, str):
         table = str(_working_folder() / table)  # no name of a table
     if declared and table in declared.tables:

@@ -62,17 +62,15 @@ def health(
         Corrupt: its settings, its commit log or its timeline cannot be read. What only a check reads makes this check unknown.
     """
     now_ms = session.ctx.clock.now_ms() if now_ms is None else now_ms
-    uri = session.ctx.storage.uri
-    before = _usable(previous, uri)
+    uri, settings = session.ctx.storage.uri, settings_digest(session)
+    before = _usable(previous, uri, settings)
     found: dict[str, Facts | NotHere | HudiOpsError]
     for tried in range(LOOKS_MAX):
         storage = OneLook(session.ctx.storage)
-        settings = settings_digest(session)
-        kept = before.seen if before is not None else None
-        if kept is not None and kept.holds_for(release(), uri, settings, now_ms):
-            digest = state_digest(storage, kept.head)
-            if digest == kept.digest and (known := _known(kept)) is not None:
-                return _verdict(name or uri, uri, known, targets, before, now_ms, kept)
+        if before is not None and (known := _known(before, now_ms)) is not None:
+            digest = state_digest(storage, before.head)
+            if digest == before.digest:
+                return _verdict(name or uri, known, targets, before, now_ms, before)
         try:
             look = Look.at(session, storage, now_ms)
             head = look.state.log.head
@@ -83,7 +81,7 @@ def health(
             if tried + 1 == LOOKS_MAX:
                 raise
     seen = _seen(found, uri, head, digest, settings)
-    return _verdict(name or uri, uri, found, targets, before, now_ms, seen)
+    return _verdict(name or uri, found, targets, before, now_ms, seen)
 
 
 @cache
@@ -105,9 +103,12 @@ def verdict_of(given: Any) -> HealthVerdict | None:
         return None
 
 
-def _usable(previous: HealthVerdict | Mapping[str, Any] | None, uri: str) -> HealthVerdict | None:
+def _usable(previous: HealthVerdict | Mapping[str, Any] | None, uri: str, settings: str) -> Seen | None:
+    """Return what the previous verdict knew; None: it is of another table, form, release, or of other settings."""
     found = verdict_of(previous) if previous is not None else None
-    return found if found is not None and found.path == uri else None
+    seen = found.seen if found is not None else None
+    is_same = seen is not None and (seen.release, seen.uri, seen.settings) == (release(), uri, settings)
+    return seen if is_same else None
 
 
 @cache
@@ -115,8 +116,10 @@ def _adapters() -> Mapping[str, TypeAdapter[Facts]]:
     return {check.name: TypeAdapter(check.facts) for check in CHECKS}
 
 
-def _known(kept: Seen) -> dict[str, Facts | NotHere | HudiOpsError] | None:
-    """Return the kept facts of all checks; None: some are missing."""
+def _known(kept: Seen, now_ms: int) -> dict[str, Facts | NotHere | HudiOpsError] | None:
+    """Return the kept facts of all checks; None: some are missing, or stopped being true with time."""
+    if kept.until_ms is not None and now_ms >= kept.until_ms:
+        return None
     found: dict[str, Facts | NotHere | HudiOpsError] = {}
     for check in CHECKS:
         facts = kept.facts.get(check.name)
@@ -141,13 +144,11 @@ def _measured(check: Check, look: Look) -> Facts | NotHere | HudiOpsError:
         return error
 
 
-def _seen(
-    found: Mapping[str, Facts | NotHere | HudiOpsError], uri: str, head: int, digest: str, settings: str
-) -> Seen | None:
-    """Return what the next verdict needs; None after an error of a check, which is tried again."""
-    if any(isinstance(one, HudiOpsError) for one in found.values()):
-        return None
+def _seen(found: Mapping[str, Facts | NotHere | HudiOpsError], uri: str, head: int, digest: str, settings: str) -> Seen:
+    """Return what the next verdict needs; without facts after an error of a check, which is tried again."""
     facts = {name: one for name, one in found.items() if isinstance(one, Facts)}
+    if any(isinstance(one, HudiOpsError) for one in found.values()):
+        facts = {}
     return Seen(
         release=release(),
         uri=uri,
@@ -162,15 +163,14 @@ def _seen(
 
 def _verdict(
     table: str,
-    uri: str,
     found: Mapping[str, Facts | NotHere | HudiOpsError],
     targets: HealthTargets | None,
-    before: HealthVerdict | None,
+    before: Seen | None,
     now_ms: int,
-    seen: Seen | None,
+    seen: Seen,
 ) -> HealthVerdict:
     targets = targets or HealthTargets()
-    earlier = {one.check: one for one in before.checks} if before is not None else {}
+    earlier = before.since if before is not None else {}
     checks = tuple(
         _check_verdict(check, found[check.name], getattr(targets, check.name), earlier.get(check.name), table, now_ms)
         for check in CHECKS
@@ -179,12 +179,14 @@ def _verdict(
     is_missed = any(one.status == "missed" for one in checks)
     return HealthVerdict(
         table=table,
-        path=uri,
+        path=seen.uri,
         at=said_time(now_ms),
         status="missed" if is_missed else "unknown" if codes else "healthy",
         exit_code=gravest([*codes, MISSED_EXIT_CODE if is_missed else 0]),
         checks=checks,
-        seen=seen,
+        seen=seen.model_copy(
+            update={"since": {one.check: (one.status, one.since) for one in checks if one.since is not None}}
+        ),
     )
 
 
@@ -192,7 +194,7 @@ def _check_verdict(
     check: Check,
     found: Facts | NotHere | HudiOpsError,
     targets: Any,
-    earlier: CheckVerdict | None,
+    earlier: tuple[str, str] | None,
     table: str,
     now_ms: int,
 ) -> CheckVerdict:
@@ -219,15 +221,15 @@ def _check_verdict(
     )
 
 
-def _since(since_ms: int | None, earlier: CheckVerdict | None, status: str, now_ms: int) -> str:
+def _since(since_ms: int | None, earlier: tuple[str, str] | None, status: str, now_ms: int) -> str:
     """Return since when a check has a status.
 
     The facts may say it; else it is the time of the first verdict that saw it.
     """
     if since_ms is not None:
         return said_time(min(since_ms, now_ms))
-    if earlier is not None and earlier.status == status and earlier.since is not None:
-        return said_time(min(ms_of(earlier.since), now_ms))
+    if earlier is not None and earlier[0] == status:
+        return said_time(min(ms_of(earlier[1]), now_ms))
     return said_time(now_ms)
 
 

@@ -11,7 +11,7 @@ from hudi_ops.clock import Clock, SystemClock
 from hudi_ops.commit.session import Session
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.definition import OpenOptions
-from hudi_ops.config.tables_file import TableLocation, locate_table
+from hudi_ops.config.tables_file import TableLocation, find_tables_file, load_tables, locate_table
 from hudi_ops.config.write_settings import FileSizes
 from hudi_ops.context import TableContext
 from hudi_ops.errors import HudiOpsError, Internal, Unavailable
@@ -21,8 +21,11 @@ from hudi_ops.read.current_view import storage_at
 from hudi_ops.redaction import redacted
 from hudi_ops.services.create.adoption import Adoption, AdoptionOptions
 
-AT_ONCE = 8
-"""Tables that are judged at the same time: most of the time they wait for storage."""
+AT_ONCE, AT_MOST = 8, 128
+"""Tables that are judged at the same time, and with those that have not answered for `PATIENCE_S`."""
+
+PATIENCE_S = 5.0
+"""Seconds after which a table that has not answered leaves its place to another."""
 
 LIMIT_S = 120.0
 """Seconds after which a table counts as unreachable."""
@@ -46,11 +49,17 @@ def health_of_tables(
         previous: last verdicts, by name.
         limit_s: seconds after which a table counts as unreachable.
         now_ms: time of the verdicts, in ms since 1970; None: now.
+
+    Raises:
+        InvalidRequest: the tables file cannot be read.
     """
+    # Read once: a file with many tables takes a tenth of a second.
+    file = find_tables_file(tables)
+    declared = load_tables(file) if file is not None else None
     found = {
         verdict.table: verdict
         for verdict in judged(
-            {name: lambda name=name: locate_table(name, tables) for name in names},  # type: ignore[misc]
+            {name: lambda name=name: locate_table(name, declared) for name in names},  # type: ignore[misc]
             previous,
             limit_s=limit_s,
             now_ms=now_ms,
@@ -77,7 +86,7 @@ def judged(
         clock: of this process.
     """
     clock = clock or SystemClock()
-    waiting, running = list(reversed(list(wanted.items()))), dict[str, float]()
+    waiting, begun = list(reversed(list(wanted.items()))), dict[str, float]()
     done: queue.SimpleQueue[HealthVerdict] = queue.SimpleQueue()
     before = {name: found for name, given in (previous or {}).items() if (found := verdict_of(given)) is not None}
 
@@ -85,19 +94,24 @@ def judged(
         def work() -> None:
             done.put(_judged(name, locate, before.get(name), clock, now_ms))
 
-        running[name] = clock.monotonic_s() + limit_s
+        begun[name] = clock.monotonic_s()
         # Not a pool: its threads would keep the process alive while a table does not answer.
         threading.Thread(target=work, name=f"health of {name}", daemon=True).start()
 
-    while waiting or running:
-        while waiting and len(running) < AT_ONCE:
+    def slow() -> int:
+        now_s = clock.monotonic_s()
+        return sum(now_s - since_s >= PATIENCE_S for since_s in begun.values())
+
+    while waiting or begun:
+        while waiting and len(begun) < min(AT_ONCE + slow(), AT_MOST):
             begin(*waiting.pop())
         try:
-            verdict = done.get(timeout=max(0.0, min(running.values()) - clock.monotonic_s()))
+            until_s = min(begun.values()) + limit_s - clock.monotonic_s()
+            verdict = done.get(timeout=max(0.0, min(until_s, PATIENCE_S) if waiting else until_s))
         except queue.Empty:
             now_s = clock.monotonic_s()
-            for name in [name for name, until_s in running.items() if until_s <= now_s]:
-                del running[name]
+            for name in [name for name, since_s in begun.items() if now_s - since_s >= limit_s]:
+                del begun[name]
                 error = Unavailable(
                     f"the table did not answer within {limit_s:g} s",
                     table=name,
@@ -106,7 +120,7 @@ def judged(
                 )
                 yield _failed(name, error, before.get(name), clock, now_ms)
             continue
-        if running.pop(verdict.table, None) is not None:  # else it came too late
+        if begun.pop(verdict.table, None) is not None:  # else it came too late
             yield verdict
 
 
@@ -144,7 +158,7 @@ def _failed(
 ) -> HealthVerdict:
     """Return the verdict on a table that cannot be judged.
 
-    It keeps the time of the first such verdict.
+    It keeps the time of the first such verdict, and what the last one knew.
     """
     at = said_time(clock.now_ms() if now_ms is None else now_ms)
     since = before.since if before is not None and before.error is not None else None
@@ -156,4 +170,5 @@ def _failed(
         exit_code=error.exit_code,
         since=since or at,
         error=error.as_dict(),
+        seen=before.seen if before is not None else None,
     )

@@ -32,8 +32,10 @@ class Seen(BaseModel):
         digest: of the state.
         settings: digest of the settings that the measures depend on.
         until_ms: time from which the facts must be read anew, in ms since 1970; None: never.
-        facts: of each check, as plain values; None: the check says nothing about the table, for the reason in `not_here`.
+        facts: of each check, as plain values; none of a check that says nothing about the table, for the reason in `not_here`, and
+            none at all after an error of a check.
         not_here: reasons, by check.
+        since: status and time of each check that is missed or unknown: it goes on as long as the status stays.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -44,16 +46,9 @@ class Seen(BaseModel):
     digest: str
     settings: str
     until_ms: int | None = None
-    facts: dict[str, dict[str, Any] | None]
+    facts: dict[str, dict[str, Any]]
     not_here: dict[str, str] = {}
-
-    def holds_for(self, release: str, uri: str, settings: str, now_ms: int) -> bool:
-        """Return whether the facts are those of this table and these settings at a time.
-
-        The caller checks that the table did not change.
-        """
-        is_same = (self.release, self.uri, self.settings) == (release, uri, settings)
-        return is_same and (self.until_ms is None or now_ms < self.until_ms)
+    since: dict[str, tuple[str, str]] = {}
 
 
 def state_digest(storage: Storage, head: int) -> str:

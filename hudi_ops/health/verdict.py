@@ -113,6 +113,14 @@ class HealthVerdict(_Said):
         return tuple(found)
 
 
+class HealthReport(_Said):
+    """Verdicts on several tables, as `hudi-ops health --json` prints them."""
+
+    form: Literal[1] = Field(default=FORM, description="Form of the verdicts.")
+    exit_code: int = Field(description="The gravest of the tables: 20 before 13 before 4 before 0.")
+    tables: tuple[HealthVerdict, ...] = Field(description="In the order in which they were asked for.")
+
+
 def gravest(codes: Iterable[int]) -> int:
     """Return the gravest of exit codes; 0 without one."""
     return min(codes, key=lambda code: GRAVEST.index(code) if code in GRAVEST else 1, default=0)

@@ -32,7 +32,7 @@ class PlansApi:
         targets: HealthTargets | Mapping[str, Any] | None = None,
         previous: HealthVerdict | Mapping[str, Any] | None = None,
     ) -> HealthVerdict:
-        """Return whether the table is well kept, and for each missed target the command that mends it.
+        """Return whether the table is well kept, with commands for what is not.
 
         Nothing is changed. An unchanged table costs six reads, if `previous` is its last verdict.
 

@@ -16,6 +16,7 @@ DAG_IDS = [
     "clean",
     "clustering",
     "compaction",
+    "health",
     "indexing",
     "ingestion",
     "recover",

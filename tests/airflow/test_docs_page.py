@@ -78,7 +78,7 @@ def test_every_snippet_of_the_page_runs_as_printed(checkout: Path, airflow_home:
     of_trips = {f"{service}__trips" for service in ("ingestion", "compaction", "indexing", "verify")}
     assert set(found["dags"]) == {
         *("ingestion", "compaction", "clustering", "resizing", "clean"),
-        *("cancel", "archive", "indexing", "verify", "recover"),
+        *("cancel", "archive", "health", "indexing", "verify", "recover"),
         *of_trips,
     } | {
         "report",

@@ -31,7 +31,7 @@ def test_dags_import_without_errors(airflow_home: Path) -> None:
     bag = DagBag(str(ROOT / "dags"))
     assert bag.import_errors == {}
     assert set(bag.dags) == {
-        *("archive", "cancel", "clean", "clustering", "compaction"),
+        *("archive", "cancel", "clean", "clustering", "compaction", "health"),
         *("indexing", "ingestion", "recover", "resizing", "verify"),
     }
 

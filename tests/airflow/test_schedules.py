@@ -63,7 +63,8 @@ def test_default_discovery_finds_a_dag_for_each_entry_and_the_forms(scheduled: P
         "indexing__riders": "@weekly",
     }
     assert set(bag.dags) >= FORMS
-    assert all(bag.dags[name].schedule is None for name in FORMS)
+    assert {bag.dags[name].schedule for name in FORMS - {"health"}} == {None}
+    assert bag.dags["health"].schedule == "@hourly"
     assert all((dag.catchup, dag.max_active_runs) == (False, 1) for dag in bag.dags.values())
 
 

@@ -215,7 +215,7 @@ def use_airflow(made: Installed) -> None:
     dags = _json_in(run([airflow, "dags", "list", "--local", "-o", "json"], made.folder, environment))
     expected = {
         *("archive", "cancel", "clean", "clustering", "ingestion"),
-        *("compaction", "indexing", "recover", "resizing", "verify"),
+        *("compaction", "health", "indexing", "recover", "resizing", "verify"),
     }
     assert expected <= {dag["dag_id"] for dag in dags or []}, dags
     providers = _json_in(run([airflow, "providers", "list", "-o", "json"], made.folder, environment))

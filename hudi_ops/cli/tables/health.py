@@ -58,7 +58,7 @@ def health(
         Exit: with the gravest code of the tables, if it is not 0.
     """
     from hudi_ops.health.many import health_of_tables
-    from hudi_ops.health.verdict import gravest
+    from hudi_ops.health.verdict import HealthReport, gravest
 
     names, limit_s = _names(tables or [], every=every), parse_seconds(limit, "--limit")
     earlier = _earlier(previous) if previous is not None else {}
@@ -66,7 +66,7 @@ def health(
         found = health_of_tables(names, previous=earlier, limit_s=limit_s)
     code = gravest(one.exit_code for one in found)
     if as_json:
-        write_json({"form": 1, "exit_code": code, "tables": [one.as_dict() for one in found]})
+        write_json(HealthReport(exit_code=code, tables=tuple(found)).model_dump(mode="json"))
     else:
         for line in _lines(found):
             write(line)

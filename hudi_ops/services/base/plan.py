@@ -34,7 +34,9 @@ def preview(session: Session, service: Service, request: Any, state: TableState 
     state, ended = service.preview_prepare(session, state)
     clear_view_source(session.ctx.storage)
     result = _result(session, service, state, service.choose(session, state, request), dry_run=True)
-    return replace(result, ended_first=ended, measures=dict(service.measures(session, state)))
+    # The measures are of the whole table, whose view a plan for some partitions does not need.
+    measures = {} if getattr(request, "partitions", ()) else dict(service.measures(session, state))
+    return replace(result, ended_first=ended, measures=measures)
 
 
 def plan(session: Session, service: Service, request: Any, *, waits: bool = True) -> PlanResult:

@@ -248,7 +248,10 @@ class TableService(ABC, Generic[Request, Chosen, Plan, Inputs, Task, Outcome, Re
         return result
 
     def measures(self, session: Session, state: TableState) -> Mapping[str, float | None]:
-        """Return what the table's health measures of this service's work, by the name of its target; by default nothing."""
+        """Return the measures of the table's health that this service mends.
+
+        They have the names of their targets. By default there are none.
+        """
         return {}
 
     def refuse_nothing(self, state: TableState, choice: Chosen) -> None:

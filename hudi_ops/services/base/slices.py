@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
 from hudi_ops.commit.session import Session
 from hudi_ops.errors import Unsupported
 from hudi_ops.index.simple_bucket import groups_by_bucket
@@ -69,3 +73,13 @@ def _refuse_other_count(state: TableState, live: dict[tuple[str, int], Slice]) -
             found=other.file_id,
             next_step="run `hudi-ops verify`, and give all writers of the table one hoodie.bucket.index.num.buckets",
         )
+
+
+def keys_of(slices: SliceColumns, places: npt.NDArray[np.int64]) -> list[tuple[str, str]]:
+    """Return partition path and file id of the slices at some places."""
+    rows = slices.firsts[places]
+    ids = slices.files.rows["file_id"].take(pa.array(rows)).to_pylist()
+    return [
+        (slices.files.partitions[at], file_id)
+        for at, file_id in zip(slices.files.partition_of[rows].tolist(), ids, strict=True)
+    ]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby
 
+import numpy as np
 import pyarrow as pa
 
 from hudi_ops.commit.session import Session
@@ -22,6 +23,7 @@ from hudi_ops.services.base.choice import Candidate, Choice, Measured, Strategy,
 from hudi_ops.services.base.planned.choosing import leave_out_pending, pending_plans, slices_of
 from hudi_ops.services.base.planned.starvation import held_back, release
 from hudi_ops.services.clustering.layout import ORDER_KEY, decode_order, say_order
+from hudi_ops.services.clustering.packing import pack
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.partition_values import constant_fields
 from hudi_ops.view.schema import table_schema
@@ -106,13 +108,9 @@ def choose(session: Session, state: TableState, request: ClusteringRequest) -> C
     ordered = frozenset() if request.rewrite else _ordered(session, state, choice.order, free)
 
     def groups(into: ClusteringChoice, candidates: Sequence[Candidate]) -> list[OutputGroup]:
-        found: list[OutputGroup] = []
-        for _, members in groupby(candidates, key=lambda one: one.partition_path):
-            if has_buckets:
-                found += _groups_of_buckets(into, members, ordered)
-            else:
-                found += _groups_of_partition(into, request, members, ordered)
-        return found
+        if has_buckets:
+            return _groups_of_buckets(into, candidates, ordered)
+        return _groups_of_partitions(into, request, candidates, ordered)
 
     starved = held_back(session, state, "clustering", request.starvation)
     if starved is not None:
@@ -215,33 +213,43 @@ def _groups_of_buckets(
     return found
 
 
-def _groups_of_partition(
+def _groups_of_partitions(
     choice: ClusteringChoice,
     request: ClusteringRequest,
-    members: Iterable[Candidate],
+    candidates: Iterable[Candidate],
     ordered: frozenset[tuple[str, str]],
 ) -> list[OutputGroup]:
-    """Return the groups of one partition.
+    """Return the groups of candidates, which come partition by partition.
 
     Small files are merged where that leaves fewer files. With an order, every file that is not in this order yet is sorted,
     together with small files that are.
     """
-    small: list[Candidate] = []
-    unsorted: list[Candidate] = []
-    for one in members:
-        if choice.order.columns and one.key not in ordered:
-            unsorted.append(one)
-        elif one.bytes_in < request.small_limit:
-            small.append(one)
-        elif one.key in ordered:
-            choice.leave_out_ordered(one)
-        else:
-            choice.leave_out(LeftReason.LARGE, one)
+    limit = request.small_limit
+    taken: list[Candidate] = []
+    numbers: list[int] = []
+    is_unsorted: list[bool] = []
+    for number, (_, members) in enumerate(groupby(candidates, key=lambda one: one.partition_path)):
+        small: list[Candidate] = []
+        begun = len(taken)
+        for one in members:
+            if choice.order.columns and one.key not in ordered:
+                taken.append(one)
+            elif one.bytes_in < limit:
+                small.append(one)
+            elif one.key in ordered:
+                choice.leave_out_ordered(one)
+            else:
+                choice.leave_out(LeftReason.LARGE, one)
+        is_unsorted += [True] * (len(taken) - begun) + [False] * len(small)
+        taken += small
+        numbers += [number] * (len(taken) - begun)
+    sizes = np.array([one.bytes_in for one in taken], np.int64)
+    packs = pack(np.array(numbers, np.int64), sizes, request.group_bytes, request.target_bytes)
     found = []
-    for slices in _packed([*unsorted, *small], request.group_bytes):
-        outputs = -(-sum(one.bytes_in for one in slices) // request.target_bytes) or 1
-        is_sorting = any(one in unsorted for one in slices)
-        if is_sorting or outputs < len(slices):
+    for start, count, outputs in zip(packs.starts.tolist(), packs.counts.tolist(), packs.outputs.tolist(), strict=True):
+        slices = tuple(taken[start : start + count])
+        # Files that are not sorted yet come first in their partition.
+        if is_unsorted[start] or outputs < count:
             found.append(OutputGroup(slices, outputs))
             continue
         for one in slices:
@@ -250,19 +258,6 @@ def _groups_of_partition(
             else:
                 choice.leave_out(LeftReason.ALONE, one)
     return found
-
-
-def _packed(slices: Sequence[Candidate], group_bytes: int) -> list[tuple[Candidate, ...]]:
-    """Return slices in groups of at most `group_bytes`; a larger slice is a group of its own."""
-    groups: list[list[Candidate]] = []
-    used = 0
-    for one in slices:
-        if not groups or used + one.bytes_in > group_bytes:
-            groups.append([])
-            used = 0
-        groups[-1].append(one)
-        used += one.bytes_in
-    return [tuple(group) for group in groups]
 
 
 def _take(choice: ClusteringChoice, found: Sequence[OutputGroup]) -> None:

@@ -21,11 +21,13 @@ from hudi_ops.services.base.rewrite.result import rewrite_fields
 from hudi_ops.services.base.rewrite.service import ReplaceService
 from hudi_ops.services.base.rewrite.task import RewrittenGroup, task_fields
 from hudi_ops.services.base.service import Run, register
+from hudi_ops.services.base.slices import live_columns
 from hudi_ops.services.clustering.choose import ClusteringChoice, choose, empty_choice, refuse_unknown_index
 from hudi_ops.services.clustering.draft import ClusteringDraft
 from hudi_ops.services.clustering.inputs import PlanInputs, inputs_of_plan
 from hudi_ops.services.clustering.layout import ORDER_KEY, encode_order, order_of
 from hudi_ops.services.clustering.result import ClusterResult
+from hudi_ops.services.clustering.small_files import small_files
 from hudi_ops.services.clustering.tasks import ClusterTask, cluster_group
 from hudi_ops.services.metadata_table.compact import after_write
 from hudi_ops.timeline.content.plans import ReplacePlan
@@ -61,6 +63,15 @@ class Clustering(ReplaceService[ClusteringRequest, ClusteringChoice, PlanInputs,
     def choose(self, session: Session, state: TableState, request: ClusteringRequest) -> ClusteringChoice:
         """Choose by the request's order and sizes."""
         return choose(session, state, request)
+
+    def measures(self, session: Session, state: TableState) -> Mapping[str, float | None]:
+        """Return what the health check `small_files` measures.
+
+        The files of tables with buckets are not measured: they are sorted, and never merged.
+        """
+        if state.log.properties.facts.has_buckets:
+            return {}
+        return small_files(live_columns(session, state)).values()
 
     def draft(self, session: Session, state: TableState, choice: ClusteringChoice) -> Draft:
         """Return a draft that leaves out groups which others touch while the plan is made."""

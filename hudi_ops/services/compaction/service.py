@@ -5,7 +5,7 @@ Source: docs/protocol.md §14, §17; docs/format.md §3.1, §9.2.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hudi_ops.commit.session import Session
@@ -19,6 +19,7 @@ from hudi_ops.services.base.planned.slices import files_of_instant
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.base.rewrite.task import RewrittenGroup, task_fields, wanted_of
 from hudi_ops.services.base.service import Run, TableService, register
+from hudi_ops.services.base.slices import live_columns
 from hudi_ops.services.compaction.choose import (
     CompactionChoice,
     choose,
@@ -28,6 +29,7 @@ from hudi_ops.services.compaction.choose import (
 )
 from hudi_ops.services.compaction.draft import CompactionDraft
 from hudi_ops.services.compaction.inputs import PlanInputs, inputs_of_plan, refuse_missing_log_files
+from hudi_ops.services.compaction.read_cost import read_cost
 from hudi_ops.services.compaction.result import CompactResult
 from hudi_ops.services.compaction.tasks import CompactTask, compact_slice
 from hudi_ops.services.metadata_table.compact import after_write
@@ -69,6 +71,10 @@ class Compaction(
     def choose(self, session: Session, state: TableState, request: CompactionRequest) -> CompactionChoice:
         """Choose by the request's strategy, threshold and limit."""
         return choose(session, state, request)
+
+    def measures(self, session: Session, state: TableState) -> Mapping[str, float | None]:
+        """Return what the health check `read_cost` measures."""
+        return read_cost(live_columns(session, state)).values()
 
     def refuse_nothing(self, state: TableState, choice: CompactionChoice) -> None:
         """Refuse if the only due log files cannot be merged."""

@@ -31,7 +31,9 @@ from hudi_ops.services.base.rewrite.result import rewrite_fields
 from hudi_ops.services.base.rewrite.service import ReplaceService
 from hudi_ops.services.base.rewrite.task import RewrittenGroup, task_fields
 from hudi_ops.services.base.service import Run, register
+from hudi_ops.services.base.slices import live_columns
 from hudi_ops.services.metadata_table.compact import after_write
+from hudi_ops.services.resize.bucket_sizes import bucket_sizes, rings_at_limit
 from hudi_ops.services.resize.choose import ResizeChoice, choose, empty_choice, refuse_table
 from hudi_ops.services.resize.draft import ResizeDraft
 from hudi_ops.services.resize.inputs import PlanInputs, inputs_of_plan
@@ -78,6 +80,11 @@ class Resize(ReplaceService[ResizeRequest, ResizeChoice, PlanInputs, ResizeTask,
     def choose(self, session: Session, state: TableState, request: ResizeRequest) -> ResizeChoice:
         """Choose by the request's sizes."""
         return choose(session, state, request)
+
+    def measures(self, session: Session, state: TableState) -> Mapping[str, float | None]:
+        """Return what the health check `buckets` measures."""
+        slices = live_columns(session, state)
+        return {**bucket_sizes(slices).values(), "at_limit": rings_at_limit(session, state, slices)}
 
     def draft(self, session: Session, state: TableState, choice: ResizeChoice) -> Draft:
         """Return a draft that leaves out groups which others rewrite while the plan is made."""

@@ -155,7 +155,7 @@ def open_view(path: str, commits: CommitReader) -> StoredView:
         digest = str(said["digest"])
     except UnusableFile:
         raise
-    except Exception as error:  # whatever such bytes do: the view is built anew
+    except Exception as error:  # damaged bytes may raise any error; the view is built anew
         raise UnusableFile(f"its content is not that of a view: {type(error).__name__}: {error}") from error
     return StoredView(view, digest, MappedFile(whole.address, whole.size, view.files.count))
 
