@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from hudi_ops.commit.session import Session
-from hudi_ops.concurrency.lease.lease import Lease, list_leases, read_lease
+from hudi_ops.concurrency.lease.lease import Lease, oldest_leases, read_lease
 from hudi_ops.config.upkeep_settings import UpkeepSettings
 from hudi_ops.health.one_look import OneLook
 from hudi_ops.read.current_view import current_view
@@ -21,6 +21,9 @@ from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.columns.slices import SliceColumns, newest_slices
 from hudi_ops.view.columns.table_view import View
+
+LEASES_READ = 4
+"""Most leases that a look reads; a table in use has one for each live writer."""
 
 
 @dataclass
@@ -77,11 +80,27 @@ class Look:
         return newest_slices(self.view)
 
     @cached_property
+    def _leases(self) -> tuple[Mapping[str, Lease], Mapping[str, Lease]]:
+        return oldest_leases(self.session.ctx.storage, LEASES_READ)
+
+    @property
     def leases(self) -> Mapping[str, Lease]:
-        """The leases of the table, by instant."""
-        storage = self.session.ctx.storage
-        found = {instant: read_lease(storage, instant) for instant in list_leases(storage)}
-        return {instant: lease for instant, lease in found.items() if lease is not None}
+        """The leases with the oldest beats, by instant; at most `LEASES_READ` are read."""
+        return self._leases[0]
+
+    @property
+    def unread_leases(self) -> Mapping[str, Lease]:
+        """The other leases, by instant, as their files' change times tell; without owner and role."""
+        return self._leases[1]
+
+    def lease_of(self, instant: str) -> Lease | None:
+        """Return the lease of an instant, or None.
+
+        One of `unread_leases` is read; there is no call for an instant without a lease.
+        """
+        if instant in self.leases or instant not in self.unread_leases:
+            return self.leases.get(instant)
+        return read_lease(self.session.ctx.storage, instant)
 
     @cached_property
     def metadata(self) -> MetadataFacts:

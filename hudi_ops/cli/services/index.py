@@ -12,7 +12,7 @@ from hudi_ops.cli.arguments import AcceptFutureOption, JsonOption, TableArgument
 from hudi_ops.cli.consent import ask
 from hudi_ops.cli.options import with_options
 from hudi_ops.cli.output import counted, sized, write, write_json, write_table
-from hudi_ops.cli.planned import Mode, note_text, refuse_mixed
+from hudi_ops.cli.planned import Mode, note_text, refuse_mixed, tell_measures
 from hudi_ops.cli.progress import watching, working
 from hudi_ops.config.requests import IndexRequest
 from hudi_ops.config.requests.schedule import did_you_mean
@@ -99,7 +99,11 @@ def index(
     with open_table(location, accept_future=accept_future_instants) as opened:
         if action is Action.PLAN or (action is Action.RUN and given.dry_run):
             planned = opened.indexing.plan(given)
-            write_json(planned.as_dict()) if as_json else write(_planned_text(planned))
+            if as_json:
+                write_json(planned.as_dict())
+            else:
+                write(_planned_text(planned))
+                tell_measures(planned)
         elif action in {Action.RUN, Action.EXECUTE}:
             with watching(f"building indexes of {location.name}", as_json=as_json) as tell:
                 done = (opened.indexing.run if action is Action.RUN else opened.indexing.execute)(given, progress=tell)

@@ -76,6 +76,8 @@ def show(table: TableArgument, as_json: JsonOption = False) -> None:
     )
     since = f"compaction {found.last_compaction}" if found.last_compaction else "it began"
     write(f"{location.name}: {counted(found.deltas_since_compaction, 'delta')} since {since}, {sized(found.bytes)}")
+    if found.pending:
+        write(f"{counted(len(found.pending), 'pending instant')}, the oldest {found.pending[0].instant}")
     if found.behind:
         write(
             f"it lacks {counted(len(found.behind), 'completed write')}, the first {found.behind[0]}: run {rebuild_command()}"

@@ -19,7 +19,7 @@ from hudi_ops.concurrency.lock.locks import lock_of_table
 from hudi_ops.context import Owner, TableContext
 from hudi_ops.errors import AlreadyExists, HudiOpsError, NotFound, OutcomeUnknown
 from hudi_ops.formats.stored_forms import FORM, LEASE, is_known_form
-from hudi_ops.storage.protocol import Storage
+from hudi_ops.storage.protocol import FileInfo, Storage
 
 logger = logging.getLogger(__name__)
 
@@ -202,7 +202,7 @@ def read_lease(storage: Storage, instant: str) -> Lease | None:
         body = storage.get(lease_path(instant))
     except NotFound:
         return None
-    by_time = Lease(instant, None, "", info.modified_ms, info.modified_ms + EXPIRY_MS)
+    by_time = _by_time(info)
     try:
         said = json.loads(body)
         if not is_known_form(said, LEASE):
@@ -227,6 +227,24 @@ def list_leases(storage: Storage) -> list[str]:
     """Return the instants with a lease."""
     # Apache Hudi leaves checksum files beside its heartbeats on a local disk.
     return [info.name for info in storage.list_folder(FOLDER).files if info.name.isdecimal()]
+
+
+def oldest_leases(storage: Storage, count: int) -> tuple[dict[str, Lease], dict[str, Lease]]:
+    """Read at most `count` leases, those with the oldest beats; return them and the others.
+
+    The others have no owner, no role and no own expiry: only the listing is known of them. Both are by instant.
+    """
+    files = sorted(
+        (info for info in storage.list_folder(FOLDER).files if info.name.isdecimal()),
+        key=lambda info: (info.modified_ms, info.name),
+    )
+    read = {info.name: read_lease(storage, info.name) for info in files[:count]}
+    others = {info.name: _by_time(info) for info in files[count:]}
+    return {instant: lease for instant, lease in read.items() if lease is not None}, others
+
+
+def _by_time(info: FileInfo) -> Lease:
+    return Lease(info.name, None, "", info.modified_ms, info.modified_ms + EXPIRY_MS)
 
 
 def _is_ours(storage: Storage, instant: str, facts: Mapping[str, Any]) -> bool:

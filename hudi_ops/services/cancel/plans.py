@@ -169,14 +169,23 @@ def _removal(session: Session, plan: Instant, lease: Lease | None, *, is_live: b
 def _next(plan: Instant, word: str, content: PlanContent | None, entry: Plan | None) -> str:
     if word == "running":
         return "its executor completes it"
-    command = {"compaction": "compact", "clustering": "cluster", "clean": "clean"}.get(plan.action)
-    if is_resize(content):
-        command = "resize"
-    elif plan.action == "indexing" and entry is not None:
-        command = "index"
-    if command is None:
+    words = executing_words(plan, is_a_resize=is_resize(content), is_ours=entry is not None)
+    if not words:
         return f"the program that planned this {plan.action} executes it"
-    return f"`hudi-ops {command} TABLE execute --instant {plan.time}` executes it"
+    return f"`hudi-ops {' '.join(words)}` executes it"
+
+
+def executing_words(plan: Instant, *, is_a_resize: bool, is_ours: bool) -> tuple[str, ...]:
+    """Return the words of the command that executes a plan, with `TABLE` for the table.
+
+    Empty: only the program that planned it executes it.
+    """
+    command = {"compaction": "compact", "clustering": "cluster", "clean": "clean"}.get(plan.action)
+    if is_a_resize:
+        command = "resize"
+    elif plan.action == "indexing" and is_ours:
+        command = "index"
+    return (command, "TABLE", "execute", "--instant", plan.time) if command is not None else ()
 
 
 def _content(session: Session, state: TableState, plan: Instant) -> PlanContent | None:

@@ -6,6 +6,7 @@ Source: RFC-45; docs/protocol.md §14, §18.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Never, cast
 
@@ -15,12 +16,14 @@ from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.commit.undo.index_builds import withdraw_announcement
 from hudi_ops.concurrency.attempt import Attempt
+from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.config.requests import IndexRequest
 from hudi_ops.config.requests.indexing import TIMEOUT_S
 from hudi_ops.engine.progress import Progress
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import NOTHING_LANDED, Conflict
 from hudi_ops.metadata.definitions import secondary_columns, statistics_of
+from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_timeline
 from hudi_ops.metadata.reader.layout import load_index_definitions
 from hudi_ops.metadata.records.partitions import in_build_order, is_secondary
 from hudi_ops.metadata.writer.building import Building
@@ -28,7 +31,7 @@ from hudi_ops.services.base.cost import Cost
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.base.service import Run, TableService, register
 from hudi_ops.services.indexing.choose import IndexChoice, choose, draft_of, empty_choice
-from hudi_ops.services.indexing.dropped import dropped_indexes
+from hudi_ops.services.indexing.dropped import dropped_indexes, unready_count, unready_indexes
 from hudi_ops.services.indexing.filling import build as building
 from hudi_ops.services.indexing.filling.build import Build
 from hudi_ops.services.indexing.filling.catch_up import CatchUp
@@ -108,6 +111,14 @@ class IndexBuild(TableService[IndexRequest, IndexChoice, IndexPlan, IndexInputs,
     def estimate(self, choice: IndexChoice, engine: Engine) -> Cost:
         """Return no cost: `explain_indexes` measures what a build reads."""
         return Cost(0, 0, 0.0, None)
+
+    def measures(self, session: Session, state: TableState) -> Mapping[str, float | None]:
+        """Return the number of indexes that readers cannot use, and that no process builds now."""
+        storage = session.ctx.storage
+        own = load_metadata_timeline(storage) if state.config.metadata_partitions else None
+        behind = MetadataInstants(own, state.timeline, session.commits.archived).missing if own is not None else ()
+        found = unready_indexes(session, state, behind, lambda instant: read_lease(storage, instant))
+        return {"unready": unready_count(found)}
 
     def refuse_plan(self, session: Session, state: TableState, plan: IndexPlan, instant: str) -> None:
         """Refuse a plan of partitions that this library does not build, or that cannot be built now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
 
 from hudi_ops.config.table import METADATA_PARTITIONS_INFLIGHT
 from hudi_ops.storage.protocol import Storage
@@ -22,9 +23,12 @@ def newest_properties(storage: Storage, log: Log) -> Iterator[Properties]:
         slot, entry = below, found
 
 
-def announcement_of(storage: Storage, log: Log, name: str) -> Properties | None:
-    """Return the entry that announced a partition, unless a later one listed or dropped it."""
-    for entry in newest_properties(storage, log):
+def announcement_of(storage: Storage, log: Log, name: str, most: int | None = None) -> Properties | None:
+    """Return the entry that announced a partition, unless a later one listed or dropped it.
+
+    `most` limits the number of entries that are looked at; None: all.
+    """
+    for entry in islice(newest_properties(storage, log), most):
         if name in entry.announces:
             return entry
         if name in entry.adds or name in entry.drops or METADATA_PARTITIONS_INFLIGHT in entry.remove:
@@ -32,10 +36,13 @@ def announcement_of(storage: Storage, log: Log, name: str) -> Properties | None:
     return None
 
 
-def built_indexes(storage: Storage, log: Log, names: Collection[str]) -> dict[str, Properties]:
-    """Return the indexes that this library built and did not drop, with the entry of each."""
+def built_indexes(storage: Storage, log: Log, names: Collection[str], most: int | None = None) -> dict[str, Properties]:
+    """Return the indexes that this library built and did not drop, with the entry of each.
+
+    `most` limits the number of entries; None: all that concern the indexes.
+    """
     found, unknown = {}, set(names)
-    for entry in newest_properties(storage, log):
+    for entry in islice(newest_properties(storage, log), most):
         for name in sorted(unknown & {*entry.adds, *entry.announces, *entry.drops}):
             unknown.discard(name)
             if name not in entry.drops:

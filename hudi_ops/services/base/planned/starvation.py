@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -22,7 +22,8 @@ from hudi_ops.services.base.choice import Candidate, Choice, Reason, count_of
 from hudi_ops.timeline.cancel.aborted import AbortedPlan, read_aborted
 from hudi_ops.timeline.cancel.policy import ENDING
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS, footprint_of, inputs_of
-from hudi_ops.timeline.content.plans import decode_plan
+from hudi_ops.timeline.content.plans import Plan, decode_plan
+from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import fate_of
 from hudi_ops.timeline.log.entries import cancel_of
 from hudi_ops.timeline.names import State
@@ -108,12 +109,22 @@ def held_back(session: Session, state: TableState, action: str, text: str | None
     """
     if text is None:
         return None
-    guard, found = parse_guard(text), Counter[Group]()
     plans = {**_removed(session, state, action), **_pending(session, state, action)}
-    done = _newest_done(session, state, min(plans, default=""))
+    done = newest_done(session, state.timeline.completed_writes, state, min(plans, default=""))
+    return Starved(parse_guard(text), cancels_of(plans, done))
+
+
+def cancels_of(plans: Mapping[str, Collection[Group]], done: Mapping[Group, str]) -> Counter[Group]:
+    """Return the number of cancelled plans of each file group.
+
+    Args:
+        plans: file groups of the cancelled plans, by instant.
+        done: newest completed plan of file groups; only cancelled plans after it count.
+    """
+    found = Counter[Group]()
     for instant, groups in plans.items():
         found.update(group for group in groups if done.get(group, "") < instant)
-    return Starved(guard, found)
+    return found
 
 
 def _removed(session: Session, state: TableState, action: str) -> dict[str, frozenset[Group]]:
@@ -124,7 +135,7 @@ def _removed(session: Session, state: TableState, action: str) -> dict[str, froz
             with suppress(NotFound, Corrupt):  # archived since; `verify` reports one that cannot be read
                 record = read_aborted(session.ctx.storage, state.timeline, plan)
                 if record.cause == CAUSE:
-                    found[plan.time] = _groups(record)
+                    found[plan.time] = groups_of(planned_by(record))
     return found
 
 
@@ -141,23 +152,30 @@ def _pending(session: Session, state: TableState, action: str) -> dict[str, froz
     return found
 
 
-def _groups(record: AbortedPlan) -> frozenset[Group]:
-    with suppress(Corrupt, ValueError):
-        # A plan that cannot be read names no group; `verify` reports its record.
-        inputs = inputs_of(decode_plan(record.action, base64.b64decode(record.plan)))
-        return inputs.groups if inputs is not None else frozenset()
-    return frozenset()
+def planned_by(record: AbortedPlan) -> Plan | None:
+    """Return the plan in the record of a cancelled one; None: it cannot be read."""
+    with suppress(Corrupt, ValueError):  # `verify` reports the record
+        return decode_plan(record.action, base64.b64decode(record.plan))
+    return None
 
 
-def _newest_done(session: Session, state: TableState, since: str) -> dict[Group, str]:
-    """Return the newest completed compaction or clustering above `since` by file group."""
+def groups_of(plan: Plan | None) -> frozenset[Group]:
+    """Return the file groups that a plan works on; none if it could not be read."""
+    inputs = inputs_of(plan)
+    return inputs.groups if inputs is not None else frozenset()
+
+
+def newest_done(session: Session, writes: Iterable[Instant], state: TableState, since: str) -> dict[Group, str]:
+    """Return the newest compaction or clustering of each file group, among some writes.
+
+    Only writes above `since` count. The metadata of each of these writes is read; none, if `since` is empty.
+    """
     found: dict[Group, str] = {}
-    if not since:
-        return found
-    for write in state.timeline.completed_writes:
+    for write in writes if since else ():
         metadata = session.commits.metadata(state.timeline, write) if write.time > since else None
         if metadata is not None and (metadata.is_merge or metadata.operation == "CLUSTER"):
-            found |= dict.fromkeys(footprint_of(metadata, write.time).groups, write.time)
+            done = dict.fromkeys(footprint_of(metadata, write.time).groups, write.time)
+            found |= {group: max(instant, found.get(group, "")) for group, instant in done.items()}
     return found
 
 
