@@ -55,13 +55,15 @@ class Bound:
         view: of the whole table, at the state's timeline; it tells which replaced groups have files, without a listing.
         now_ms: time at which holds count, in ms since 1970.
         writes: number of completed writes, the oldest ones, that are looked into.
-        others: most cleans, rollbacks and partitions that are looked into, the first ones.
+        others: most cleans and rollbacks that are looked into.
+        partitions: most partitions that are listed for files of undone instants.
     """
 
     view: View
     now_ms: int
     writes: int = 3
     others: int = 2
+    partitions: int = 0
 
 
 def read_facts(session: Session, state: TableState, keep: int, bound: Bound | None = None) -> Facts:
@@ -338,7 +340,7 @@ def _files_of(
     partitions = {partition for named in undone.values() for partition in named}
     if bound is None and not all(undone.values()) and has_foreign_writes(session.commits, state):
         partitions |= list_table(session.ctx.storage, state.config).keys()
-    held = _listed(session, sorted(partitions)[: None if bound is None else bound.others])
+    held = _listed(session, sorted(partitions)[: None if bound is None else bound.partitions])
     return {written: path for files in held for path, _, written in files if written in undone}
 
 

@@ -38,7 +38,7 @@ def compare(world: World, told: dict[str, int], said: str) -> None:
     look = Look.at(table_of(world.storage, world.clock, "looker")._session)
     session, state = look.session, look.state
     full = read_facts(session, state, 1)
-    bounded = read_facts(session, state, 1, Bound(look.view, look.now_ms, ALL, ALL))
+    bounded = read_facts(session, state, 1, Bound(look.view, look.now_ms, ALL, ALL, ALL))
     assert bounded.replaced.keys() == full.replaced.keys(), said
     assert (bounded.late, bounded.left, bounded.unswept) == (full.late, full.left, full.unswept), said
     assert (bounded.clean, bounded.holds, bounded.undoing) == (full.clean, full.holds, full.undoing), said

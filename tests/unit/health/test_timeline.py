@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from hudi_ops.health.check import TABLE
+from hudi_ops.health.checks import clean_lag, files_kept
 from hudi_ops.health.checks.timeline import CHECK, TimelineFacts
+from hudi_ops.health.look import Look
 from hudi_ops.storage.open import open_storage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.faults import Crash, FaultyStorage
@@ -113,3 +115,30 @@ def test_archives_that_are_not_due_read_nothing(tmp_path: Path) -> None:
     table = long_table(tmp_path, writes=3)
     fresh = judged(table.path, CHECK)
     assert (value_of(fresh, "ratio"), fresh.is_missed, fresh.note, fresh.commands) == (1.0, False, "", ())
+
+
+def test_the_calls_do_not_grow_with_the_timeline(tmp_path: Path) -> None:
+    table = kept_table(tmp_path, metadata=True)
+
+    def added() -> list[str]:
+        """Calls of the three checks, once state and view are loaded."""
+        storage = FaultyStorage(open_storage(table.path))
+        look = Look.at(table_of(storage, table.clock, "looker")._session)
+        before = len(look.slices.files) and len(storage.history)
+        for check in (CHECK, clean_lag.CHECK, files_kept.CHECK):
+            check.measure(look)
+        return list(storage.history[before:])
+
+    def go_on() -> None:
+        for _ in range(3):
+            undone(table)
+            table.write(0, operation="insert_overwrite")
+            table.table().clean.run(max_files=1)
+        for _ in range(3):
+            table.write(1)
+
+    go_on()
+    few = added()
+    for _ in range(2):
+        go_on()
+    assert len(added()) <= len(few) <= 14, (few, added())
