@@ -15,6 +15,7 @@ from hudi_ops.cli.progress import watching
 from hudi_ops.errors import Cancelled, Conflict, InvalidRequest
 
 if TYPE_CHECKING:
+    from hudi_ops.services.archive.result import ArchiveResult
     from hudi_ops.services.base.choice import Verdict
     from hudi_ops.services.base.cost import Cost, CostError
     from hudi_ops.services.base.result import PlanResult, ServiceResult
@@ -129,7 +130,7 @@ def refuse_mixed(mode: Mode, request: ServiceRequest) -> None:
         )
 
 
-def tell_measures(result: PlanResult) -> None:
+def tell_measures(result: PlanResult | ArchiveResult) -> None:
     """Print what the table's health measures of the service's work."""
     said = [f"{name} {value:,.3g}" for name, value in result.measures.items() if value is not None]
     if said:

@@ -154,13 +154,17 @@ def list_holds(storage: Storage) -> list[Hold]:
     return sorted(found, key=lambda one: (one.instant, one.id))
 
 
-def live_holds(ctx: TableContext) -> Sequence[Hold]:
+def live_holds(ctx: TableContext, now_ms: int | None = None) -> Sequence[Hold]:
     """Return the holds that have not expired, oldest instant first.
+
+    Args:
+        ctx: storage and clock.
+        now_ms: time in ms since 1970; None: by the clock.
 
     Raises:
         Corrupt: a file below `.hoodie/.holds` is no hold.
     """
-    now_ms = ctx.clock.now_ms()
+    now_ms = ctx.clock.now_ms() if now_ms is None else now_ms
     return [hold for hold in list_holds(ctx.storage) if hold.until_ms > now_ms]
 
 

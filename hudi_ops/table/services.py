@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from hudi_ops.commit.session import Session
@@ -16,6 +17,7 @@ from hudi_ops.config.requests import (
 )
 from hudi_ops.engine.progress import Progress
 from hudi_ops.errors import Cancelled, Conflict, InvalidRequest
+from hudi_ops.services.archive.measure import timeline_ratio
 from hudi_ops.services.archive.result import ArchiveResult
 from hudi_ops.services.archive.run import archive, explain
 from hudi_ops.services.base.execute import execute, plan_and_execute
@@ -30,7 +32,7 @@ from hudi_ops.services.compaction.result import CompactResult
 from hudi_ops.services.compaction.service import COMPACTION
 from hudi_ops.services.resize.result import ResizeResult
 from hudi_ops.services.resize.service import RESIZE
-from hudi_ops.services.write.automatic import recorded_services
+from hudi_ops.services.write.automatic import kept_by_archive, recorded_services
 from hudi_ops.table.argument_types import checks_types
 
 
@@ -291,14 +293,22 @@ class ArchiveApi:
             Conflict: others changed the timeline again and again.
             Corrupt: the history is damaged; nothing was archived.
         """
-        return archive(self._session, self._merged(request, keywords))
+        done = archive(self._session, self._merged(request, keywords))
+        return self._measured(done) if done.dry_run else done
 
     def explain(self, request: ArchiveRequest | None = None, **keywords: Any) -> ArchiveResult:
         """Return for each instant why it stays on the timeline, or that it can be archived.
 
         It is the same as `run` with `dry_run`.
         """
-        return explain(self._session, self._merged(request, keywords))
+        return self._measured(explain(self._session, self._merged(request, keywords)))
+
+    def _measured(self, done: ArchiveResult) -> ArchiveResult:
+        """Return a result with the measures of the table's health, by the table's own settings."""
+        state = self._session.loader.load()
+        settings = self._session.upkeep.upon(recorded_services(self._session, state.log))
+        _, most = kept_by_archive(state, settings, self._session.ctx.clock.now_ms())
+        return replace(done, measures={"ratio": timeline_ratio(state.timeline, most)})
 
     def _merged(self, request: ArchiveRequest | None, keywords: dict[str, Any]) -> ArchiveRequest:
         settings = self._session.upkeep.upon(recorded_services(self._session))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from hudi_ops.timeline.active import Timeline
@@ -32,11 +32,22 @@ class WriterTimes:
             Corrupt: the history is needed and cannot be read.
             Unavailable: it is rewritten faster than it can be read.
         """
-        left = {log for log, base in pairs if log < base and self.timeline.find(log) is None}
-        archived = self.archived.completion_times(self.history_folder, left) if left else {}
-        return [log >= base or self._lies_upon(log, base, archived) for log, base in pairs]
+        completed = self.completed({log for log, base in pairs if log < base})
+        return [log >= base or not completed[log] or completed[log] >= base for log, base in pairs]
 
-    def _lies_upon(self, log: str, base: str, archived: dict[str, str]) -> bool:
-        writer = self.timeline.find(log)
-        completed = archived[log] if writer is None else writer.completion_time or log
-        return not completed or completed >= base
+    def completed(self, logs: Collection[str]) -> dict[str, str]:
+        """Return when writers of log files completed, by request time.
+
+        The time is empty for a writer that neither the timeline nor the history has. A pending writer counts as if it had completed
+        when it was requested.
+
+        Raises:
+            Corrupt: the history is needed and cannot be read.
+            Unavailable: it is rewritten faster than it can be read.
+        """
+        found = {log: self.timeline.find(log) for log in logs}
+        left = {log for log, writer in found.items() if writer is None}
+        archived = self.archived.completion_times(self.history_folder, left) if left else {}
+        return {
+            log: archived[log] if writer is None else writer.completion_time or log for log, writer in found.items()
+        }

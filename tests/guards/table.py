@@ -619,14 +619,14 @@ GUARDS = [
     _row(
         "the earliest retained instant does not pass a pending instant",
         "services/clean/policy.py",
-        'if one.time <= found and one.action != "clean":',
+        'if one.time <= wanted and one.action != "clean":',
         "if False:",
         "services/clean/test_policies.py",
     ),
     _row(
         "the earliest retained instant does not pass a hold",
         "services/clean/policy.py",
-        "        if instant < found:\n",
+        "        if hold.instant < wanted:\n",
         "        if False:\n",
         "services/clean/test_policies.py",
     ),

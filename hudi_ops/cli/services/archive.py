@@ -10,6 +10,7 @@ import typer
 from hudi_ops.cli.arguments import AcceptFutureOption, JsonOption, TableArgument, locate, open_table
 from hudi_ops.cli.options import with_options
 from hudi_ops.cli.output import counted, write, write_json, write_table
+from hudi_ops.cli.planned import tell_measures
 from hudi_ops.cli.progress import working
 from hudi_ops.config.requests import ArchiveRequest
 
@@ -57,6 +58,7 @@ def archive(
         write_json(done.as_dict())
         return
     write(_text(done))
+    tell_measures(done)
     if mode is Mode.EXPLAIN:
         write_table(
             ["instant", "action", "why it stays"], [[one.instant, one.action, one.why] for one in done.verdicts]

@@ -3,12 +3,18 @@
 No lock is held. Only instants that the policy lets go are looked into.
 What is read: the metadata of replace commits and of late completions, the
 results of rollbacks and of the newest clean, holds, and the folders of replaced and rolled back files.
+
+With a `Bound` a few of them are read, whatever the size of the table: enough to say what stops the next batch.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Set as AbstractSet
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
 
 from hudi_ops.commit.holds import live_holds
 from hudi_ops.commit.session import Session
@@ -35,17 +41,47 @@ from hudi_ops.timeline.log.cancelled import MARKS
 from hudi_ops.timeline.log.commit_log import POINTER_KEY
 from hudi_ops.timeline.names import MERGING_ACTIONS
 from hudi_ops.timeline.state import TableState
+from hudi_ops.view.columns.names import BASE
+from hudi_ops.view.columns.slices import hidden
+from hudi_ops.view.columns.table_view import View
 from hudi_ops.view.slices import list_table, replaced_groups
 
 
-def read_facts(session: Session, state: TableState, keep: int) -> Facts:
+@dataclass(frozen=True)
+class Bound:
+    """Limits of what is read.
+
+    Attributes:
+        view: of the whole table, at the state's timeline; it tells which replaced groups have files, without a listing.
+        now_ms: time at which holds count, in ms since 1970.
+        writes: number of completed writes, the oldest ones, that are looked into.
+        others: most cleans and rollbacks that are looked into.
+        partitions: most partitions that are listed for files of undone instants.
+    """
+
+    view: View
+    now_ms: int
+    writes: int = 3
+    others: int = 2
+    partitions: int = 0
+
+
+def read_facts(session: Session, state: TableState, keep: int, bound: Bound | None = None) -> Facts:
     """Return the facts for one state; nothing is changed.
+
+    Args:
+        session: of the table.
+        state: of the table.
+        keep: number of completed writes that the policy keeps.
+        bound: limits of what is read; None: none.
 
     Raises:
         Corrupt: a plan or result on the timeline, a commit's metadata or a hold cannot be read.
     """
     timeline = state.timeline
-    limit = first_kept(timeline, keep)
+    limit = policy_limit = first_kept(timeline, keep)
+    if bound is not None and limit:
+        limit = min(limit, timeline.completed_writes[: bound.writes + 1][-1].time)
     # Nothing can leave: the other facts do not matter, and are not read.
     if not limit:
         return Facts(timeline, keep)
@@ -53,15 +89,16 @@ def read_facts(session: Session, state: TableState, keep: int) -> Facts:
     # Markers before leases: who completes an instant puts a note, or deletes the markers, before it drops the lease.
     begun = {name.partition(".")[0] for name in session.ctx.storage.list_folder(MARKERS).folders}
     begun |= set(list_leases(session.ctx.storage))
+    holds = live_holds(session.ctx, bound.now_ms if bound is not None else None)
     return Facts(
         timeline,
         keep,
         metadata_compaction=newest_metadata_compaction(session, state),
-        clean=_newest_clean(session, state),
-        holds={hold.instant: hold.why for hold in live_holds(session.ctx)},
-        replaced=_replaced(session, state, limit),
-        late=_late(session, state, limit),
-        left=_left(session, state, limit, begun, cancelled),
+        clean=_newest_clean(session, state, bound),
+        holds={hold.instant: hold.why for hold in holds},
+        replaced=_replaced(session, state, policy_limit, bound),
+        late=_late(session, state, limit, bound),
+        left=_left(session, state, limit, begun, cancelled, bound),
         unswept=_unswept(session, state, limit, begun, cancelled),
         undoing=_undoing(session, state),
     )
@@ -74,18 +111,20 @@ def newest_metadata_compaction(session: Session, state: TableState) -> str | Non
     return max(compactions(load_metadata_timeline(session.ctx.storage)), default="")
 
 
-def _newest_clean(session: Session, state: TableState) -> tuple[str, str]:
+def _newest_clean(session: Session, state: TableState, bound: Bound | None) -> tuple[str, str]:
     """Return request time and earliest retained instant of the newest clean that says one."""
     cleans = [one for one in state.timeline if one.kind == "clean" and one.is_completed]
-    for clean in reversed(cleans):
+    for clean in reversed(cleans if bound is None else cleans[-bound.others :]):
         said = read_result(session.ctx.storage, state.timeline, clean)
         if isinstance(said, CleanResult) and said.earliest_retained:
             return clean.time, said.earliest_retained
     return "", ""
 
 
-def _replaced(session: Session, state: TableState, limit: str) -> dict[str, str]:
+def _replaced(session: Session, state: TableState, limit: str, bound: Bound | None) -> dict[str, str]:
     """Return replace commits below `limit`, each with an existing file of a replaced group."""
+    if bound is not None:
+        return _replaced_in(bound.view, limit)
     named: dict[str, Mapping[str, tuple[str, ...]]] = {}
     for write in state.timeline.completed_writes:
         if write.kind == "replacecommit" and write.time < limit:
@@ -103,6 +142,20 @@ def _replaced(session: Session, state: TableState, limit: str) -> dict[str, str]
             if exists is not None:
                 found[time] = exists
                 break
+    return found
+
+
+def _replaced_in(view: View, limit: str) -> dict[str, str]:
+    """Return replace commits below `limit`, each with a replaced file that a view has.
+
+    A view has the files of a pending clean until the clean completes.
+    """
+    by = {group: time for group, time in view.replaced.items() if time < limit}
+    files = view.files.only(hidden(view.files, by, None)) if by else view.files.only(np.zeros(view.files.count, bool))
+    _, firsts = np.unique(files.groups, return_index=True)
+    found: dict[str, str] = {}
+    for file in files.data_files(firsts):
+        found.setdefault(by[file.partition_path, file.file_id], file.path)
     return found
 
 
@@ -142,7 +195,7 @@ def _listed(session: Session, partitions: list[str]) -> list[list[tuple[str, str
     return session.ctx.local_engine.map(task, partitions)
 
 
-def _late(session: Session, state: TableState, limit: str) -> dict[str, str]:
+def _late(session: Session, state: TableState, limit: str, bound: Bound | None) -> dict[str, str]:
     """Return writes below `limit` whose log files belong to a base file requested after them.
 
     A reader that does not open the history would take the request time of the write for its completion time, and assign the log
@@ -160,12 +213,14 @@ def _late(session: Session, state: TableState, limit: str) -> dict[str, str]:
         if not between or (metadata := session.commits.metadata(state.timeline, write)) is None:
             continue
         logged = frozenset(_groups(metadata, logs=True))
-        for maker in between:
+        for maker in between if bound is None else between[: bound.others]:
             waiting = logged & frozenset(_bases(session, state, maker))
-            for later in makers[bisect_right(times, write.completion_time) :]:
+            if waiting and bound is not None:
+                waiting -= _with_base(bound.view, waiting, write.completion_time) | bound.view.replaced.keys()
+            for later in makers[bisect_right(times, write.completion_time) :] if bound is None else ():
                 if waiting and later.is_completed:
                     waiting -= frozenset(_bases(session, state, later))
-            if waiting:
+            if waiting and bound is None:
                 gone = replaced_groups(session.commits, state.timeline) if gone is None else gone
                 waiting -= gone
             if waiting:
@@ -176,6 +231,16 @@ def _late(session: Session, state: TableState, limit: str) -> dict[str, str]:
                 )
                 break
     return found
+
+
+def _with_base(view: View, groups: AbstractSet[tuple[str, str]], after: str) -> frozenset[tuple[str, str]]:
+    """Return which groups have a base file of a later instant in a view."""
+    files = view.files.of_partitions({partition for partition, _ in groups})
+    words, places = files.instants
+    is_later = (files.kinds == BASE) & np.array([word > after for word in words], bool)[places]
+    ids = files.rows.filter(pa.array(is_later))["file_id"].to_pylist()
+    found = {(files.partitions[at], file_id) for at, file_id in zip(files.partition_of[is_later], ids, strict=True)}
+    return frozenset(found & groups)
 
 
 def _groups(metadata: CommitMetadata, *, logs: bool) -> Iterator[tuple[str, str]]:
@@ -216,7 +281,12 @@ def _unswept(
 
 
 def _left(
-    session: Session, state: TableState, limit: str, begun: AbstractSet[str], marked: AbstractSet[str]
+    session: Session,
+    state: TableState,
+    limit: str,
+    begun: AbstractSet[str],
+    marked: AbstractSet[str],
+    bound: Bound | None,
 ) -> dict[str, str]:
     """Return undone instants that still have files, markers, leases or records, with the reason.
 
@@ -230,7 +300,8 @@ def _left(
 
     cancelled = set(filter(is_passed, marked))
     undone: dict[str, set[str]] = {}
-    for rollback in (one for one in timeline if one.kind == "rollback"):
+    rollbacks = timeline.by_kind.get("rollback", ())
+    for rollback in rollbacks if bound is None else rollbacks[: bound.others]:
         targets, partitions = _rolled_back(session, state, rollback)
         for target in filter(is_passed, targets):
             undone.setdefault(target, set()).update(partitions)
@@ -238,7 +309,7 @@ def _left(
         return {}
     found = {}
     own = load_metadata_timeline(storage) if state.config.all_metadata_partitions else None
-    existing = _files_of(session, state, {time: undone.get(time, set()) for time in cancelled | undone.keys()})
+    existing = _files_of(session, state, {time: undone.get(time, set()) for time in cancelled | undone.keys()}, bound)
     for time in sorted(cancelled | undone.keys()):
         if time in begun:
             found[time] = f"a later write looks once more for files of the undone instant {time}"
@@ -258,16 +329,18 @@ def _rolled_back(session: Session, state: TableState, rollback: Instant) -> tupl
     return targets, {partition for one in files for partition in one}
 
 
-def _files_of(session: Session, state: TableState, undone: Mapping[str, AbstractSet[str]]) -> dict[str, str]:
+def _files_of(
+    session: Session, state: TableState, undone: Mapping[str, AbstractSet[str]], bound: Bound | None
+) -> dict[str, str]:
     """Return an existing data or checksum file, found by its name, of each undone instant.
 
     `undone` maps each instant to the partitions that its rollback names. A rollback names none if the writer put no markers: a
     writer of this library had put no file then. If Apache Hudi writes to the table, too, the whole table is listed.
     """
     partitions = {partition for named in undone.values() for partition in named}
-    if not all(undone.values()) and has_foreign_writes(session.commits, state):
+    if bound is None and not all(undone.values()) and has_foreign_writes(session.commits, state):
         partitions |= list_table(session.ctx.storage, state.config).keys()
-    held = _listed(session, sorted(partitions))
+    held = _listed(session, sorted(partitions)[: None if bound is None else bound.partitions])
     return {written: path for files in held for path, _, written in files if written in undone}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hudi_ops.services.archive.rules import Verdict
 from hudi_ops.services.base.result import Result
@@ -26,6 +26,7 @@ class ArchiveResult(Result):
         metadata_instants: instants that left the metadata table's own timeline.
         lock_s: longest time that the lock was held for a batch.
         verdicts: instants with the reasons to stay; only of `explain` and of a dry run.
+        measures: those of the table's health that archives mend; only of `explain` and of a dry run.
     """
 
     table: str
@@ -44,3 +45,4 @@ class ArchiveResult(Result):
     dry_run: bool = False
     note: str = ""
     verdicts: tuple[Verdict, ...] = ()
+    measures: dict[str, float | None] = field(default_factory=dict)

@@ -121,10 +121,27 @@ def leaving(facts: Facts, at_most: int) -> list[Instant]:
 
 def why_kept(facts: Facts, instant: Instant) -> str:
     """Return why an instant stays on the timeline by itself; empty if nothing keeps it."""
+    return kept_by(facts, instant)[1]
+
+
+def kept_by(facts: Facts, instant: Instant) -> tuple[str, str]:
+    """Return the name of the rule that keeps an instant on the timeline, and the reason.
+
+    Both are empty if nothing keeps the instant by itself.
+    """
     for rule in RULES:
         if why := rule(facts, instant):
-            return why
-    return ""
+            return rule.__name__.removeprefix("_"), why
+    return "", ""
+
+
+def first_stay(facts: Facts) -> tuple[Instant, str, str] | None:
+    """Return the oldest instant that stays, with the rule and the reason; None: all can leave."""
+    for instant in facts.timeline:
+        rule, why = kept_by(facts, instant)
+        if why:
+            return instant, rule, why
+    return None
 
 
 def _pending(facts: Facts, instant: Instant) -> str:

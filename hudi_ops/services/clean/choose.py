@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hudi_ops.commit.checks import refuse_pending_restore
-from hudi_ops.commit.holds import live_holds
 from hudi_ops.commit.session import Session
 from hudi_ops.config.requests import CleanRequest
 from hudi_ops.files.names import data_path, parse_data_file
@@ -24,7 +23,8 @@ from hudi_ops.read.current_view import current_view, view_for
 from hudi_ops.read.prune import with_metadata
 from hudi_ops.services.base.choice import SHOWN_MAX, Choice, Reason, Strategy, Verdict
 from hudi_ops.services.clean.earlier import Earlier, earlier_cleans
-from hudi_ops.services.clean.history import PastSlice, past_slices
+from hudi_ops.services.clean.history import PastSlice, PastSlices, order_of, past_slices
+from hudi_ops.services.clean.judging import deleted_by
 from hudi_ops.services.clean.keepers import Keepers, keepers, refuse_pending_clean
 from hudi_ops.services.clean.policy import Earliest, Policy, earliest_retained
 from hudi_ops.timeline.content.plans import FilesByPartition
@@ -178,8 +178,8 @@ def choose(session: Session, state: TableState, request: CleanRequest) -> CleanC
     choice = empty_choice(request)
     choice.earlier = earlier_cleans(session, state)
     choice.keepers = keepers(session.ctx, state.config, state.timeline)
-    holds = [(hold.instant, hold.why) for hold in live_holds(session.ctx)]
-    choice.earliest = earliest_retained(choice.policy, state, session.ctx.clock.now_ms(), holds, choice.earlier.floor)
+    now_ms, holds = session.ctx.clock.now_ms(), choice.keepers.holds
+    choice.earliest = earliest_retained(choice.policy, state, now_ms, holds, choice.earlier.floor)
     partitions = _partitions(session, state, choice, request)
     choice.partitions = None if partitions is None else len(partitions)
     view = None if request.full or request.files else _kept_view(session, state, partitions)
@@ -187,13 +187,11 @@ def choose(session: Session, state: TableState, request: CleanRequest) -> CleanC
         listed, are_named = _listed(session, state, partitions)
         view = view_of(state.config, state.timeline, session.commits, listed, are_named=are_named)
     past = past_slices(view)
+    shown = past.newest(None if request.files else SHOWN_MAX)
+    choice.newest = int(past.alone.sum()) - sum(len(slice_.files) for slice_ in shown)
+    _judge(choice, past, shown)
     if request.files:
-        _judge(choice, past.all())
         _only(choice, request.files, listed)
-    else:
-        shown = past.newest(SHOWN_MAX)
-        choice.newest = int(past.alone.sum()) - sum(len(slice_.files) for slice_ in shown)
-        _judge(choice, (*past.slices, *shown))
     _limit(choice, request.max_files)
     choice.rings = rings_below(session, state, choice.earliest.instant)
     choice.moves = not choice.dropped and _moves(session, state, choice)
@@ -283,20 +281,27 @@ def _listed(session: Session, state: TableState, partitions: Collection[str] | N
     return with_metadata(storage, config, state.timeline, "auto", seen, engine, session.commits.archived)
 
 
-def _judge(choice: CleanChoice, slices: Iterable[PastSlice]) -> None:
+def _judge(choice: CleanChoice, past: PastSlices, newest: Sequence[PastSlice]) -> None:
+    """Add the files of old slices to a choice, with the reason to delete or keep each.
+
+    `newest` are slices of the groups that have one, which are added, too.
+    """
     policy, earliest, keeping = choice.policy, choice.earliest.instant, choice.keepers
-    for slice_ in slices:
-        is_dropped = policy.drops(slice_, earliest)
-        for file in slice_.files:
-            keeper = keeping.keeper_of(slice_, file.path) if is_dropped else None
-            if not is_dropped:
-                reason, why = (RETAINED if slice_.superseded else NEWEST), policy.why_kept(slice_, earliest)
-            elif keeper is None:
+    deleted, held = deleted_by(policy, past.columns, earliest, keeping)
+    fates = zip(deleted.tolist(), held.tolist(), strict=True)  # in the order of the slices' files
+    judged = [(slice_, [next(fates) for _ in slice_.files]) for slice_ in past.slices]
+    judged += [(slice_, [(False, False)] * len(slice_.files)) for slice_ in newest]
+    for slice_, of_files in sorted(judged, key=lambda one: order_of(one[0])):
+        for file, (is_deleted, has_keeper) in zip(slice_.files, of_files, strict=True):
+            keeper = keeping.keeper_of(slice_, file.path) if has_keeper else None
+            if is_deleted:
                 reason, why = Reason.PLANNED.value, f"superseded by {slice_.superseded}"
-            else:
+            elif keeper is not None:
                 reason, why = keeper
-            judged = Judged(file, reason, why, slice_.superseded)
-            (choice.dropped if reason == Reason.PLANNED else choice.kept.setdefault(reason, [])).append(judged)
+            else:
+                reason, why = (RETAINED if slice_.superseded else NEWEST), policy.why_kept(slice_, earliest)
+            one = Judged(file, reason, why, slice_.superseded)
+            (choice.dropped if is_deleted else choice.kept.setdefault(reason, [])).append(one)
     choice.dropped.sort(key=lambda judged: (judged.superseded, judged.file.path))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 
 from hudi_ops.commit.session import Session
 from hudi_ops.errors import Corrupt
@@ -70,17 +71,28 @@ class Earlier:
         return frozenset(found)
 
 
-def earlier_cleans(session: Session, state: TableState) -> Earlier:
+def completed_cleans(state: TableState) -> list[Instant]:
+    """Return the completed cleans on the timeline, the newest completion first."""
+    cleans = (one for one in state.timeline.by_kind.get("clean", ()) if one.is_completed)
+    return sorted(cleans, key=attrgetter("completion_time"), reverse=True)
+
+
+def earlier_cleans(session: Session, state: TableState, at_most: int | None = None) -> Earlier:
     """Read the completed cleans on the timeline, newest first, until one of this library.
+
+    Args:
+        session: of the table.
+        state: of the table.
+        at_most: number of cleans that are read; None: as many as are needed.
 
     Raises:
         Corrupt: a clean cannot be read.
     """
-    cleans = [one for one in state.timeline if one.kind == "clean" and one.is_completed]
+    cleans = completed_cleans(state)[:at_most]
     newest: Instant | None = None
     start = floor = ""
     saved: set[str] = set()
-    for one in sorted(cleans, key=lambda clean: clean.completion_time, reverse=True):
+    for one in cleans:
         said = read_result(session.ctx.storage, state.timeline, one)
         if not isinstance(said, CleanResult):
             continue  # archived since the timeline was listed

@@ -16,6 +16,7 @@ from hudi_ops.services.clean.history import GroupKey, PastSlice
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.content.plans import CompactionPlan, PlannedSlice, ReplacePlan, Savepoint, read_plan, read_result
+from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import REWRITING_ACTIONS
 from hudi_ops.timeline.state import TableState
 
@@ -32,12 +33,16 @@ class Keepers:
         saved: request times of the savepoints.
         reads: (instant of the slice, plan) by file group, for each slice that a pending plan reads.
         holds: holds that have not expired, oldest instant first.
+        named: the paths that each savepoint names, by its request time.
+        plans: the pending plans, each with the instant of the first slice that it reads of each file group.
     """
 
     savepoints: Mapping[str, str] = field(default_factory=dict)
     saved: frozenset[str] = frozenset()
     reads: Mapping[GroupKey, tuple[str, str]] = field(default_factory=dict)
     holds: Sequence[Hold] = ()
+    named: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    plans: Mapping[Instant, Mapping[GroupKey, str]] = field(default_factory=dict)
 
     def keeper_of(self, slice_: PastSlice, path: str) -> tuple[str, str] | None:
         """Return the reason and, for people, what keeps a file of a slice; None: nothing does."""
@@ -69,17 +74,22 @@ class Keepers:
         return next((hold for hold in self.holds if not slice_.superseded or hold.instant < slice_.superseded), None)
 
 
-def keepers(ctx: TableContext, config: TableConfig, timeline: Timeline) -> Keepers:
+def keepers(ctx: TableContext, config: TableConfig, timeline: Timeline, now_ms: int | None = None) -> Keepers:
     """Read what keeps files of a table.
+
+    Args:
+        ctx: storage and clock.
+        config: settings of the table.
+        timeline: its savepoints and pending plans.
+        now_ms: time at which holds count, in ms since 1970; None: by the clock.
 
     Raises:
         Busy: a pending plan cannot be read: what it needs is unknown.
         Conflict: a savepoint was deleted while it was read.
         Corrupt: a savepoint, a plan or a hold cannot be read.
     """
-    saved = timeline.savepoints
-    named: dict[str, str] = {}
-    for savepoint in saved:
+    named: dict[str, list[str]] = {}
+    for savepoint in timeline.savepoints:
         said = read_result(ctx.storage, timeline, savepoint)
         if not isinstance(said, Savepoint):
             raise Conflict(
@@ -88,15 +98,25 @@ def keepers(ctx: TableContext, config: TableConfig, timeline: Timeline) -> Keepe
                 instant=savepoint.time,
                 next_step="run the same call again",
             )
-        for partition, names in said.files.items():
-            for name in names:
-                named.setdefault(data_path(partition, name), savepoint.time)
-    reads = _reads(ctx.storage, config, timeline)
-    return Keepers(named, frozenset(one.time for one in saved), reads, live_holds(ctx))
+        named[savepoint.time] = [data_path(path, name) for path, names in said.files.items() for name in names]
+    plans = _plans(ctx.storage, config, timeline)
+    reads: dict[GroupKey, tuple[str, str]] = {}
+    for plan, starts in plans.items():
+        for key, start in starts.items():
+            if key not in reads or start < reads[key][0]:
+                reads[key] = start, f"{plan.action} {plan.time}"
+    return Keepers(
+        savepoints={path: time for time, paths in reversed(named.items()) for path in paths},
+        saved=frozenset(named),
+        reads=reads,
+        holds=live_holds(ctx, now_ms),
+        named=named,
+        plans=plans,
+    )
 
 
-def _reads(storage: Storage, config: TableConfig, timeline: Timeline) -> dict[GroupKey, tuple[str, str]]:
-    found: dict[GroupKey, tuple[str, str]] = {}
+def _plans(storage: Storage, config: TableConfig, timeline: Timeline) -> dict[Instant, dict[GroupKey, str]]:
+    found: dict[Instant, dict[GroupKey, str]] = {}
     for one in timeline.pending:
         if one.action not in REWRITING_ACTIONS:
             continue
@@ -110,11 +130,10 @@ def _reads(storage: Storage, config: TableConfig, timeline: Timeline) -> dict[Gr
                 found="an empty file",
                 next_step=f"cancel it: `hudi-ops cancel TABLE {one.time} --force`",
             )
+        starts = found.setdefault(one, {})
         for slice_ in _slices_of(plan):
-            key = (slice_.partition_path, slice_.file_id)
-            start = slice_.base_instant or ""
-            if key not in found or start < found[key][0]:
-                found[key] = start, f"{one.action} {one.time}"
+            key, start = (slice_.partition_path, slice_.file_id), slice_.base_instant or ""
+            starts[key] = min(start, starts.get(key, start))
     return found
 
 

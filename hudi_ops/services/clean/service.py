@@ -5,7 +5,7 @@ Source: docs/protocol.md §14, §20; docs/format.md §3.2.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hudi_ops.commit.completion import Body
@@ -17,6 +17,7 @@ from hudi_ops.config.requests import CleanRequest
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.files.names import data_path
 from hudi_ops.index.ring_files import drop_old_rings
+from hudi_ops.read.current_view import current_view
 from hudi_ops.services.base.cost import Cost
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.base.result import EndedPlans
@@ -26,10 +27,12 @@ from hudi_ops.services.clean.choose import CleanChoice, choose, empty_choice, ri
 from hudi_ops.services.clean.draft import CleanDraft
 from hudi_ops.services.clean.earlier import HELD_BACK_KEY, decode_held_back, encode_held_back
 from hudi_ops.services.clean.inputs import CleanInputs, inputs_of_plan
+from hudi_ops.services.clean.measure import clean_lag, files_kept, measures_of
 from hudi_ops.services.clean.result import CleanOutcome
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.content.clean_bytes import CleanDone, encode_clean_result
 from hudi_ops.timeline.content.plans import CleanPlan, FilesByPartition
+from hudi_ops.timeline.log.commit_log import automatic_of
 from hudi_ops.timeline.state import TableState
 
 BATCH = 256
@@ -104,6 +107,16 @@ class Clean(TableService[CleanRequest, CleanChoice, CleanPlan, CleanInputs, Dele
     def estimate(self, choice: CleanChoice, engine: Engine) -> Cost:
         """Return the time of the deletions; nothing is read or written."""
         return Cost(0, 0, round(len(choice.dropped) * _SECONDS_PER_FILE, 3), None)
+
+    def measures(self, session: Session, state: TableState) -> Mapping[str, float | None]:
+        """Return what the table's health measures of cleans, by the table's own policy."""
+        settings = session.upkeep.upon(automatic_of(session.ctx.storage, state.log)).clean
+        view = current_view(
+            session.ctx.storage, state.config, state.timeline, session.commits, session.ctx.local_engine
+        )
+        now_ms = session.ctx.clock.now_ms()
+        lag = clean_lag(session, state, view, settings, now_ms)
+        return measures_of(lag, files_kept(session, state, view, settings, now_ms), now_ms)
 
     def refuse_plan(self, session: Session, state: TableState, plan: CleanPlan, instant: str) -> None:
         """Refuse a plan that names a file which must stay: once it is begun, it cannot be cancelled."""

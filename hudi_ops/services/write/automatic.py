@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from hudi_ops.clock import Clock
 from hudi_ops.commit.holds import is_begun
 from hudi_ops.commit.retry import retried
 from hudi_ops.commit.session import Session
@@ -174,17 +173,17 @@ def _was_full(session: Session, state: TableState, clean: Instant) -> bool:
 
 
 def _is_archive_due(session: Session, state: TableState, settings: UpkeepSettings) -> bool:
-    return len(state.timeline.completed_writes) > kept_by_archive(state, settings, session.ctx.clock)[1]
+    return len(state.timeline.completed_writes) > kept_by_archive(state, settings, session.ctx.clock.now_ms())[1]
 
 
-def kept_by_archive(state: TableState, settings: UpkeepSettings, clock: Clock) -> tuple[int, int]:
+def kept_by_archive(state: TableState, settings: UpkeepSettings, now_ms: int) -> tuple[int, int]:
     """Return how many writes an archive keeps, and the number above which it begins.
 
-    The writes that the policy of cleans retains stay on the timeline, and one more.
+    The writes that the policy of cleans retains at a time, in ms since 1970, stay on the timeline, and one more.
     """
     writes = state.timeline.completed_writes
     policy = Policy.of(settings.clean.completed(CleanRequest()))
-    earliest = policy.wanted(state, clock.now_ms())
+    earliest = policy.wanted(state, now_ms)
     promised = sum(one.time >= earliest for one in writes) if policy.has_earliest else 0
     least = max(settings.archive.keep_min, promised + 1)
     return least, max(settings.archive.keep_max, least + EVERY if least > settings.archive.keep_min else 0)
@@ -237,7 +236,7 @@ def _foreign_plan(session: Session, state: TableState, policy: Policy) -> str | 
 
 
 def _archive(session: Session, settings: UpkeepSettings, state: TableState) -> str:
-    least, most = kept_by_archive(state, settings, session.ctx.clock)
+    least, most = kept_by_archive(state, settings, session.ctx.clock.now_ms())
     instants, stopped = 0, stopped_by_timeline(state.timeline, least)
     if not stopped:
         done: ArchiveResult = archive(session, ArchiveRequest(keep_min=least, keep_max=most), batches=1)

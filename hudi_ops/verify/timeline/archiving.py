@@ -28,7 +28,7 @@ def check_archiving(logged: LogSubject, upkeep: UpkeepSettings | None, findings:
         return
     try:
         settings = (upkeep or UpkeepSettings()).upon(automatic_of(subject.storage, logged.log))
-        least, most = kept_by_archive(state, settings, subject.clock)
+        least, most = kept_by_archive(state, settings, subject.clock.now_ms())
         if len(writes) <= 2 * most:
             return
         session = Session(TableContext(subject.storage, None, subject.clock, subject.engine))

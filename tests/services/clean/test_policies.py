@@ -12,7 +12,6 @@ from hudi_ops.services.clean.choose import LIMIT, NEWEST, RETAINED, FileVerdict
 from hudi_ops.services.clean.earlier import HELD_BACK_KEY
 from hudi_ops.services.clean.history import PastSlice
 from hudi_ops.services.clean.keepers import HOLD, PENDING, SAVEPOINT, Keepers
-from hudi_ops.services.clean.policy import Policy
 from hudi_ops.services.clean.service import CLEAN
 from hudi_ops.timeline.content.plans import CleanPlan, CleanResult, read_plan, read_result
 from hudi_ops.verify import verify_table
@@ -151,7 +150,6 @@ def test_a_pending_plan_keeps_the_slices_that_it_reads_and_newer_ones() -> None:
         )
         for instant in (1, 2, 3)
     )
-    assert Policy("versions", 1).drops(newer, "")
     assert reads.keeper_of(old, "x") is None
     assert (
         reads.keeper_of(read, "x") == reads.keeper_of(newer, "x") == (PENDING, "compaction 20300101000000005 reads it")
