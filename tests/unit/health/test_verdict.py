@@ -109,7 +109,7 @@ def test_a_verdict_of_other_things_is_not_used(tmp_path: Path) -> None:
     strange = {name: {"no": "such field"} for name in seen["facts"]}
     for previous in (
         Table.open(other).health(),
-        good.model_copy(update={"form": 2}),
+        {**good.as_dict(), "form": 2},
         {**good.as_dict(), "seen": {**seen, "release": "0.0.9"}},
         {**good.as_dict(), "seen": {**seen, "settings": ""}},
         {**good.as_dict(), "seen": {**seen, "facts": {}, "not_here": {}}},
