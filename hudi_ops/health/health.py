@@ -51,7 +51,7 @@ def health(
         session: of the table.
         targets: of the checks; None: the defaults.
         previous: last verdict, as an object or as plain values; that of another table, form or release is not used.
-        name: by which commands call the table; empty: its URI.
+        name: by which commands call the table; empty: its folder or URI.
         now_ms: time of the verdict, in ms since 1970; None: now.
 
     Raises:
@@ -63,14 +63,14 @@ def health(
     """
     now_ms = session.ctx.clock.now_ms() if now_ms is None else now_ms
     uri, settings = session.ctx.storage.uri, settings_digest(session)
-    before = _usable(previous, uri, settings)
+    before, name = _usable(previous, uri, settings), name or uri.removeprefix("file://")
     found: dict[str, Facts | NotHere | HudiOpsError]
     for tried in range(LOOKS_MAX):
         storage = OneLook(session.ctx.storage)
         if before is not None and (known := _known(before, now_ms)) is not None:
             digest = state_digest(storage, before.head)
             if digest == before.digest:
-                return _verdict(name or uri, known, targets, before, now_ms, before)
+                return _verdict(name, known, targets, before, now_ms, before)
         try:
             look = Look.at(session, storage, now_ms)
             head = look.state.log.head
@@ -81,7 +81,7 @@ def health(
             if tried + 1 == LOOKS_MAX:
                 raise
     seen = _seen(found, uri, head, digest, settings)
-    return _verdict(name or uri, found, targets, before, now_ms, seen)
+    return _verdict(name, found, targets, before, now_ms, seen)
 
 
 @cache

@@ -26,6 +26,7 @@ class PlansApi:
 
     _session: Session
     _targets: HealthTargets = HealthTargets()
+    _asked_as: str = ""
 
     def health(
         self,
@@ -47,7 +48,8 @@ class PlansApi:
             Conflict: others changed the table at each look.
             Corrupt: the timeline, the commit log or the settings cannot be read.
         """
-        return health(self._session, self._targets if targets is None else checked_targets(targets), previous)
+        wanted = self._targets if targets is None else checked_targets(targets)
+        return health(self._session, wanted, previous, name=self._asked_as)
 
     def plans(self, instant: str | None = None, *, aborted: bool = False) -> list[PlanRow]:
         """Return the pending plans of table services, oldest first.

@@ -185,6 +185,7 @@ class Table(ReadApi, IngestApi, RepairsApi, PlansApi):
         options = location.options(accept_future=accept_future) | given
         table = cls.open(location.path, locks=locks or lock_of(location), engine=engine, **options)
         table._targets = location.targets
+        table._asked_as = location.name if location.declaration is not None else location.path
         return table
 
     @classmethod

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from tests.unit.health.on_disk import OnDisk, now_ms
+from tests.unit.health.on_disk import OnDisk, ms_of, now_ms
 
-COMPACT_AFTER = 10
+COMPACT_AFTER, LATE_MS = 10, 600_000
 _LOG = re.compile(r"\.(?P<group>.+)_(?P<instant>\d+)\.log\.\d+_[\d-]+")
 _BASE = re.compile(r"(?P<group>[^_]+)_[\d-]+_(?P<instant>\d+)\.hfile")
 
@@ -32,6 +32,6 @@ def slow_metadata_table(path: str, at_ms: int | None = None) -> dict[str, float 
         )
         most = max(most, *logs.values(), 0)
     return {
-        "pending": sum(leases.get(time, 0) <= at_ms for time in table.own.pending),
+        "pending": sum(leases.get(time, 0) <= at_ms and ms_of(time) + LATE_MS < at_ms for time in table.own.pending),
         "log_ratio": most / COMPACT_AFTER,
     }

@@ -15,14 +15,16 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.cli.main import main
+from hudi_ops.concurrency.attempt import begin
 from hudi_ops.config.requests.targets import HealthTargets
+from hudi_ops.config.upkeep_settings import CleanSettings, UpkeepSettings
 from hudi_ops.errors import HudiOpsError
 from hudi_ops.health.check import Facts
 from hudi_ops.health.checks import CHECKS
-from hudi_ops.health.health import health
 from hudi_ops.health.many import health_of_tables
 from hudi_ops.health.verdict import HealthReport, HealthVerdict
 from hudi_ops.table.table import Table
+from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
 
 DAY_MS = 86_400_000
@@ -145,16 +147,29 @@ def test_each_change_of_the_state_is_seen(tmp_path: Path) -> None:
 
 
 def test_a_day_later_only_the_clock_changes_the_verdict(tmp_path: Path) -> None:
-    path = made(tmp_path / "t", 14, table_type="cow", clean={"automatic": False, "retain": 1})
-    table = Table.open(path, clean={"automatic": False, "retain": 1})
-    first = table.health({"clean_lag": {"age": "12h", "share": 9.0}})
-    session = Table.open(path, clean={"automatic": False, "retain": 1})._session
-    now_ms = session.ctx.clock.now_ms() + DAY_MS
-    later = health(
-        session, HealthTargets.model_validate({"clean_lag": {"age": "12h", "share": 9.0}}), first, now_ms=now_ms
-    )
-    changed = {name for name, status in said(later).items() if said(first)[name] != status}
-    assert changed == {"clean_lag"}
+    path = made(tmp_path / "t", 3)
+    by_hand = {"clean": {"automatic": False, "retain": 1}, "archive": {"automatic": False}}
+    ctx = Table.open(path, **by_hand).context
+    clock = ManualClock(ctx.clock.now_ms(), tick_ms=1)
+    table = Table(replace(ctx, clock=clock), upkeep=UpkeepSettings(CleanSettings(retain=1)))
+    for version in range(2):
+        table.ingest(pa.table({"id": ["a"], "p": ["x"], "v": [version]}))
+        table.compaction.run()
+    table.ingest(pa.table({"id": ["a"], "p": ["x"], "v": [9]}))
+    table.compaction.plan()
+    begin(table._session.ctx, table._session.loader, "deltacommit")  # its process dies
+    targets = {"clean_lag": {"age": "12h", "share": 9.0}}
+    first = table.health(targets)
+    assert first.status == "healthy", first.summary()
+    clock.advance_ms(DAY_MS + 1000)
+    for previous in (first, None):
+        later = table.health(targets, previous)
+        assert {one.check for one in later.missed} == {"plans", "writers", "clean_lag"}, later.summary()
+        since = {one.check: one.since for one in later.missed}
+        assert since["plans"] is not None
+        assert since["writers"] is not None
+        assert first.at < since["writers"] < since["plans"] <= later.at
+        assert all(one.commands for one in later.missed)
 
 
 def test_tables_that_cannot_be_judged_have_their_own_line(
