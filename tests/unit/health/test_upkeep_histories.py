@@ -72,7 +72,7 @@ def compare(kept: Kept, told: dict[str, int], said: str) -> None:
     """Compare the measures with slow ones, and with what a clean says of each file."""
     reader = table_of(open_storage(kept.path), kept.clock, "reader")
     now_ms = kept.clock.now_ms()
-    look = Look.at(reader._session, now_ms)
+    look = Look.at(reader._session, now_ms=now_ms)
     for check, slow in SLOW.items():
         facts = check.measure(look)
         assert not isinstance(facts, NotHere)
