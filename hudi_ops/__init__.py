@@ -86,10 +86,12 @@ if TYPE_CHECKING:
     from hudi_ops.engine.spark import SparkEngine as SparkEngine
     from hudi_ops.files.slice.file_scan import FileTask as FileTask
     from hudi_ops.files.slice.slice_scan import SliceTask as SliceTask
+    from hudi_ops.health.many import health_of_tables as health_of_tables
     from hudi_ops.health.seen import Seen as Seen
     from hudi_ops.health.verdict import (
         CheckVerdict as CheckVerdict,
         EvidenceSaid as EvidenceSaid,
+        HealthReport as HealthReport,
         HealthVerdict as HealthVerdict,
         MeasureSaid as MeasureSaid,
     )
@@ -146,6 +148,7 @@ if TYPE_CHECKING:
     from hudi_ops.services.write.ingest import IngestResult as IngestResult
     from hudi_ops.services.write.remove import RemovalResult as RemovalResult
     from hudi_ops.services.write.replace import HeldPartition as HeldPartition
+    from hudi_ops.table.health import HealthApi as HealthApi
     from hudi_ops.table.ingestion import IngestApi as IngestApi
     from hudi_ops.table.plans import PlansApi as PlansApi
     from hudi_ops.table.reading import ReadApi as ReadApi
@@ -189,7 +192,8 @@ _PLACES = {
     "files.slice.file_scan": "FileTask",
     "files.slice.slice_scan": "SliceTask",
     "health.seen": "Seen",
-    "health.verdict": "CheckVerdict EvidenceSaid HealthVerdict MeasureSaid",
+    "health.many": "health_of_tables",
+    "health.verdict": "CheckVerdict EvidenceSaid HealthReport HealthVerdict MeasureSaid",
     "read.changes": "Changes CoveredInstant",
     "read.scan": "Explanation Scan",
     "services.base.choice": "Verdict",
@@ -215,6 +219,7 @@ _PLACES = {
     "services.write.ingest": "IngestResult",
     "services.write.remove": "RemovalResult",
     "services.write.replace": "HeldPartition",
+    "table.health": "HealthApi",
     "table.ingestion": "IngestApi",
     "table.plans": "PlansApi",
     "table.reading": "ReadApi",

@@ -250,11 +250,13 @@ def _lines(alarming: Sequence[HealthVerdict], count: int) -> list[str]:
 
 
 def _summary(verdict: HealthVerdict) -> dict[str, Any]:
+    ill = [one for one in verdict.checks if one.status in {"missed", "unknown"}]
     return {
         "status": verdict.status,
         "exit_code": verdict.exit_code,
         "missed": [one.check for one in verdict.missed],
-        "since": {one.check: one.since for one in verdict.missed},
+        "unknown": ["table"] if verdict.error is not None else [one.check for one in ill if one.status == "unknown"],
+        "since": {"table": verdict.since} if verdict.error is not None else {one.check: one.since for one in ill},
     }
 
 
@@ -264,7 +266,7 @@ def _state_after(kept: Mapping[str, Any], verdict: HealthVerdict) -> dict[str, A
     An alarm counts as given until a verdict sees its check healthy; one of a table that cannot be read says nothing about its
     checks. A name that tables.yaml gives to another table begins anew.
     """
-    before, dumped, alarmed = kept.get("verdict") or {}, verdict.as_dict(), kept.get("alarmed", ())
+    before, dumped, alarmed = kept.get("verdict", {}), verdict.as_dict(), kept.get("alarmed", [])
     if verdict.error is not None:
         return {"verdict": dumped, "alarmed": list(alarmed)}
     ill = {one.check for one in verdict.checks if one.status in {"missed", "unknown"}}
@@ -274,23 +276,30 @@ def _state_after(kept: Mapping[str, Any], verdict: HealthVerdict) -> dict[str, A
 
 def _kept(context: Context, table: str) -> dict[str, Any]:
     """Return what the last run kept about a table; empty: nothing."""
-    found = context["asset_state_store"][asset_of(table)].get(STATE_KEY)
-    return found if isinstance(found, dict) else {}
+    try:
+        found = context["asset_state_store"][asset_of(table)].get(STATE_KEY)
+    except AirflowRuntimeError:
+        logging.getLogger(__name__).exception("The last verdict on %s cannot be read: this one begins anew", table)
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    verdict, alarmed = found.get("verdict"), found.get("alarmed")
+    return {
+        "verdict": verdict if isinstance(verdict, dict) else {},
+        "alarmed": [name for name in alarmed if isinstance(name, str)] if isinstance(alarmed, list) else [],
+    }
 
 
 def _keep(context: Context, table: str, state: dict[str, Any]) -> None:
-    """Keep the state of a table for the next run.
-
-    Raises:
-        AirflowRuntimeError: Airflow could not store it.
-    """
+    """Keep the state of a table for the next run; a failure is logged, since it must not hide other tables."""
     try:
         context["asset_state_store"][asset_of(table)].set(STATE_KEY, state)
     except AirflowRuntimeError as error:
-        if (error.error.detail or {}).get("status_code") != 404:
-            raise
-        # tables.yaml is newer than what Airflow knows of it.
-        logging.getLogger(__name__).warning("Airflow does not know the asset of %s yet: no verdict is kept", table)
+        if (error.error.detail or {}).get("status_code") == 404:
+            # tables.yaml is newer than what Airflow knows of it.
+            logging.getLogger(__name__).warning("Airflow does not know the asset of %s yet: no verdict is kept", table)
+        else:
+            logging.getLogger(__name__).exception("The verdict on %s was not kept: the next run begins anew", table)
 
 
 def _unless_alarmed(call: Callable[..., Any]) -> Callable[..., Any]:

@@ -132,9 +132,15 @@ def refuse_mixed(mode: Mode, request: ServiceRequest) -> None:
 
 def tell_measures(result: PlanResult | ArchiveResult) -> None:
     """Print what the table's health measures of the service's work."""
-    said = [f"{name} {value:,.3g}" for name, value in result.measures.items() if value is not None]
+    from hudi_ops.health.verdict import said_value
+
+    said = [
+        f"{name} {said_value(value, 's' if name.endswith('.age') else '')}"
+        for name, value in result.measures.items()
+        if value is not None
+    ]
     if said:
-        write(f"  measured: {', '.join(said)}; `hudi-ops health {result.table}` compares them with their targets")
+        write(f"  measured: {', '.join(said)}; `hudi-ops health` compares them with their targets")
 
 
 def tell_rewrite(action: str) -> Callable[[PlanResult, bool], None]:

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 from hudi_ops.health.check import TABLE, Measure
 from hudi_ops.services.base.planned.before import PlansBefore
+from hudi_ops.services.cancel.endings import Words
 
 OWN_MAX = 3
 """Most pending plans of a service for which its command is repeated."""
-
-Words = tuple[str, ...]
 
 
 def planned(words: Words, before: PlansBefore, times: int = 1) -> tuple[Words, ...]:
@@ -28,6 +27,8 @@ def planned(words: Words, before: PlansBefore, times: int = 1) -> tuple[Words, .
 
 def waits(before: PlansBefore) -> str:
     """Return a note on plans of others that no advised command ends; empty: there is none."""
+    if before.begun:
+        return f"plan {before.begun[0]}, which another process has begun, holds some of the file groups until it ends"
     for plan in before.others:
         if plan.is_begun:
             return f"plan {plan.instant}, which an executor has begun, holds some of the file groups until it ends"

@@ -45,7 +45,7 @@ class Measure:
         name: as the target is called in `tables.yaml`.
         value: None: nothing to measure.
         target: most that is healthy; None: no target.
-        unit: `s`, `bytes`, or a noun in the plural; empty: a ratio.
+        unit: `s`, or a noun in the plural; empty: a ratio.
     """
 
     name: str
@@ -61,9 +61,9 @@ class Measure:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the judgement rests upon.
+    """A thing that explains the measures.
 
-    `kind` is `file group`, `partition`, `instant`, `plan`, `owner`, `index`, `savepoint` or `hold`.
+    `kind` is `file group`, `instant`, `owner`, `index`, `savepoint` or `hold`.
     """
 
     kind: str
@@ -80,8 +80,9 @@ class Judgement:
         evidence: at most `EVIDENCE_MAX`, the gravest first; also where no target is missed.
         commands: words of the commands that mend it, without the program's name, with `TABLE` for the table, in their order; empty
             where no target is missed.
-        note: what a person should know besides; empty: nothing.
+        note: further facts; empty: none.
         since_ms: since when a target is missed, in ms since 1970; None: unknown, then the first verdict that saw it says it.
+        mended_ms: when the service that mends it completed last, in ms since 1970: no target is missed for longer. None: unknown.
     """
 
     measures: tuple[Measure, ...]
@@ -89,6 +90,7 @@ class Judgement:
     commands: tuple[tuple[str, ...], ...] = ()
     note: str = ""
     since_ms: int | None = None
+    mended_ms: int | None = None
 
     @property
     def is_missed(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 from collections.abc import Mapping
 from functools import cache
@@ -34,6 +35,12 @@ LOOKS_MAX = 3
 
 PROGRAM = "hudi-ops"
 
+_OF_SERVICES = ("compact", "cluster", "resize", "alter", "clean", "archive", "index", "metadata")
+COMMANDS = frozenset([*_OF_SERVICES, "cancel", "recover", "rollback", "restore", "savepoint", "hold"])
+"""Commands that checks advise. Facts of a previous verdict may come from a file, and advise no others."""
+
+logger = logging.getLogger(__name__)
+
 
 def health(
     session: Session,
@@ -63,25 +70,24 @@ def health(
     """
     now_ms = session.ctx.clock.now_ms() if now_ms is None else now_ms
     uri, settings = session.ctx.storage.uri, settings_digest(session)
-    before, name = _usable(previous, uri, settings), name or uri.removeprefix("file://")
-    found: dict[str, Facts | NotHere | HudiOpsError]
+    before, name = _usable(previous, uri), name or uri.removeprefix("file://")
+    facts: dict[str, Facts | NotHere | HudiOpsError]
     for tried in range(LOOKS_MAX):
         storage = OneLook(session.ctx.storage)
-        if before is not None and (known := _known(before, now_ms)) is not None:
+        if before is not None and before.settings == settings and (known := _known(before, now_ms)) is not None:
             digest = state_digest(storage, before.head)
-            if digest == before.digest:
-                return _verdict(name, known, targets, before, now_ms, before)
+            if digest == before.digest and (found := _kept_verdict(name, known, targets, before, now_ms)) is not None:
+                return found
         try:
             look = Look.at(session, storage, now_ms)
             head = look.state.log.head
             digest = state_digest(storage, head)
-            found = {check.name: _measured(check, look) for check in CHECKS}
+            facts = {check.name: _measured(check, look) for check in CHECKS}
             break
         except Conflict:
             if tried + 1 == LOOKS_MAX:
                 raise
-    seen = _seen(found, uri, head, digest, settings)
-    return _verdict(name, found, targets, before, now_ms, seen)
+    return _verdict(name, facts, targets, before, now_ms, _seen(facts, uri, head, digest, settings))
 
 
 @cache
@@ -103,12 +109,26 @@ def verdict_of(given: Any) -> HealthVerdict | None:
         return None
 
 
-def _usable(previous: HealthVerdict | Mapping[str, Any] | None, uri: str, settings: str) -> Seen | None:
-    """Return what the previous verdict knew; None: it is of another table, form, release, or of other settings."""
+def _usable(previous: HealthVerdict | Mapping[str, Any] | None, uri: str) -> Seen | None:
+    """Return what the previous verdict knew; None: it is of another table, form or release."""
     found = verdict_of(previous) if previous is not None else None
     seen = found.seen if found is not None else None
-    is_same = seen is not None and (seen.release, seen.uri, seen.settings) == (release(), uri, settings)
-    return seen if is_same else None
+    return seen if seen is not None and (seen.release, seen.uri) == (release(), uri) else None
+
+
+def _kept_verdict(
+    table: str,
+    known: Mapping[str, Facts | NotHere | HudiOpsError],
+    targets: HealthTargets | None,
+    kept: Seen,
+    now_ms: int,
+) -> HealthVerdict | None:
+    """Return the verdict by kept facts; None: they are damaged, and the table is measured anew."""
+    try:
+        return _verdict(table, known, targets, kept, now_ms, kept)
+    except (ValueError, LookupError, TypeError, ArithmeticError):
+        logger.warning("the facts of the previous verdict on %s are damaged: it is measured anew", table)
+        return None
 
 
 @cache
@@ -201,16 +221,16 @@ def _check_verdict(
     if targets is None:
         return CheckVerdict(check=check.name, status="off")
     if isinstance(found, NotHere):
-        return CheckVerdict(check=check.name, status="not here", note=found.why, tolerate_s=targets.tolerate)
+        return CheckVerdict(check=check.name, status="not_applicable", note=found.why, tolerate_s=targets.tolerate)
     if isinstance(found, HudiOpsError):
-        since = _since(None, earlier, "unknown", now_ms)
+        since = _since(None, earlier, now_ms)
         error = found.at(table=table).as_dict()
         return CheckVerdict(check=check.name, status="unknown", since=since, tolerate_s=targets.tolerate, error=error)
     judged: Judgement = check.judge(found, targets, now_ms)
     return CheckVerdict(
         check=check.name,
         status="missed" if judged.is_missed else "healthy",
-        since=_since(judged.since_ms, earlier, "missed", now_ms) if judged.is_missed else None,
+        since=_since(judged.since_ms, earlier, now_ms, judged.mended_ms) if judged.is_missed else None,
         tolerate_s=targets.tolerate,
         measures=tuple(map(said_measure, judged.measures)),
         evidence=tuple(
@@ -221,17 +241,21 @@ def _check_verdict(
     )
 
 
-def _since(since_ms: int | None, earlier: tuple[str, str] | None, status: str, now_ms: int) -> str:
-    """Return since when a check has a status.
+def _since(since_ms: int | None, earlier: tuple[str, str] | None, now_ms: int, mended_ms: int | None = None) -> str:
+    """Return since when a check is missed or unknown.
 
-    The facts may say it; else it is the time of the first verdict that saw it.
+    The facts may say it; else it is the time of the first verdict that saw it, or of the last run of the service that mends it.
     """
     if since_ms is not None:
         return said_time(min(since_ms, now_ms))
-    if earlier is not None and earlier[0] == status:
-        return said_time(min(ms_of(earlier[1]), now_ms))
+    first_ms = ms_of(earlier[1]) if earlier is not None else None
+    if first_ms is not None:
+        return said_time(min(max(first_ms, mended_ms or 0), now_ms))
     return said_time(now_ms)
 
 
 def _command(words: tuple[str, ...], table: str) -> str:
-    return shlex.join([PROGRAM, *(table if word == TABLE else word for word in words)])
+    if not words or words[0] not in COMMANDS:
+        raise ValueError(f"{words} is no command that a check advises")
+    named = f"./{table}" if table.startswith("-") else table
+    return shlex.join([PROGRAM, *(named if word == TABLE else word for word in words)])

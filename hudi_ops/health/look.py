@@ -18,6 +18,7 @@ from hudi_ops.read.current_view import current_view
 from hudi_ops.services.metadata_table.describe import MetadataFacts, describe_metadata
 from hudi_ops.services.write.automatic import recorded_services
 from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.names import ms_of_instant
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.columns.slices import SliceColumns, newest_slices
 from hudi_ops.view.columns.table_view import View
@@ -102,6 +103,11 @@ class Look:
             return self.leases.get(instant)
         return read_lease(self.session.ctx.storage, instant)
 
+    def completed_ms(self, *actions: str) -> int | None:
+        """Return when an instant with one of these pending words completed last, in ms since 1970; None: none did."""
+        done = [one.completion_time for one in self.state.timeline if one.is_completed and one.action in actions]
+        return ms_of_instant(max(done), self.state.zone) if done else None
+
     @cached_property
     def metadata(self) -> MetadataFacts:
         """The metadata table."""
@@ -110,5 +116,9 @@ class Look:
     @cached_property
     def upkeep(self) -> UpkeepSettings:
         """Settings of cleans and archives, as recorded in the table or given by the session."""
-        recorded: Mapping[str, Mapping[str, Any]] = recorded_services(self.session, self.state.log)
-        return self.session.upkeep.upon(recorded)
+        return self.session.upkeep.upon(self.recorded)
+
+    @property
+    def recorded(self) -> Mapping[str, Mapping[str, Any]]:
+        """The services that writers of the table run after commits, with what each keeps."""
+        return recorded_services(self.session, self.state.log)

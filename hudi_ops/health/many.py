@@ -88,15 +88,20 @@ def judged(
     clock = clock or SystemClock()
     waiting, begun = list(reversed(list(wanted.items()))), dict[str, float]()
     done: queue.SimpleQueue[HealthVerdict] = queue.SimpleQueue()
-    before = {name: found for name, given in (previous or {}).items() if (found := verdict_of(given)) is not None}
+    before = _Before(previous or {})
+    limit_s = min(limit_s, threading.TIMEOUT_MAX)
 
     def begin(name: str, locate: Callable[[], TableLocation]) -> None:
         def work() -> None:
-            done.put(_judged(name, locate, before.get(name), clock, now_ms))
+            done.put(_judged(name, locate, before, clock, now_ms))
 
         begun[name] = clock.monotonic_s()
         # Not a pool: its threads would keep the process alive while a table does not answer.
-        threading.Thread(target=work, name=f"health of {name}", daemon=True).start()
+        thread = threading.Thread(target=work, name=f"health of {name}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            work()  # the machine has no more threads
 
     def slow() -> int:
         now_s = clock.monotonic_s()
@@ -118,24 +123,39 @@ def judged(
                     expected="answers of its storage",
                     next_step="look at its storage and network, then run the same call again",
                 )
-                yield _failed(name, error, before.get(name), clock, now_ms)
+                yield _failed(name, error, before.of(name), clock, now_ms)
             continue
         if begun.pop(verdict.table, None) is not None:  # else it came too late
             yield verdict
 
 
+class _Before:
+    """Previous verdicts, by the name of the table, or by its URI if it has another name now."""
+
+    def __init__(self, given: Mapping[str, HealthVerdict | Mapping[str, Any]]) -> None:
+        found = {name: one for name, each in given.items() if (one := verdict_of(each)) is not None}
+        self._by_name, self._by_uri = found, {one.path: one for one in found.values() if one.path}
+
+    def of(self, name: str, uri: str = "") -> HealthVerdict | None:
+        """Return the verdict on a table; None: there is none."""
+        named = self._by_name.get(name)
+        return self._by_uri.get(uri, named) if named is None or named.path != uri else named
+
+
 def _judged(
-    name: str, locate: Callable[[], TableLocation], before: HealthVerdict | None, clock: Clock, now_ms: int | None
+    name: str, locate: Callable[[], TableLocation], before: _Before, clock: Clock, now_ms: int | None
 ) -> HealthVerdict:
     try:
         location = locate()
-        return health(_session_at(location), location.targets, before, name=name, now_ms=now_ms)
+        session = _session_at(location)
+        previous = before.of(name, session.ctx.storage.uri)
+        return health(session, location.targets, previous, name=name, now_ms=now_ms)
     except HudiOpsError as error:
-        return _failed(name, error.at(table=name), before, clock, now_ms)
-    except Exception as error:  # noqa: BLE001
+        return _failed(name, error.at(table=name), before.of(name), clock, now_ms)
+    except BaseException as error:  # noqa: BLE001
         # A fault on one table must not hide the others.
         fault = Internal(f"unexpected {type(error).__name__}: {redacted(str(error))}", table=name)
-        return _failed(name, fault, before, clock, now_ms)
+        return _failed(name, fault, before.of(name), clock, now_ms)
 
 
 def _session_at(location: TableLocation) -> Session:
@@ -170,5 +190,6 @@ def _failed(
         exit_code=error.exit_code,
         since=since or at,
         error=error.as_dict(),
-        seen=before.seen if before is not None else None,
+        # After another error the facts may be what is wrong.
+        seen=before.seen if before is not None and isinstance(error, Unavailable) else None,
     )

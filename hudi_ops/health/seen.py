@@ -1,7 +1,7 @@
 """The state of a table that facts come from, and whether the table still has it.
 
 Six reads tell: settings, the next slot of the commit log, and the folders of the timeline, of leases, of holds, and of the metadata
-table's timeline. Whatever changes an answer of a check changes one of them, or is a matter of time (`Facts.until_ms`).
+table's timeline. A change that concerns a check changes one of them; what changes with time has `Facts.until_ms`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from hudi_ops.commit.holds import FOLDER as HOLDS
 from hudi_ops.commit.session import Session
@@ -42,7 +42,7 @@ class Seen(BaseModel):
 
     release: str
     uri: str
-    head: int
+    head: int = Field(ge=-1, le=10**12)
     digest: str
     settings: str
     until_ms: int | None = None

@@ -2,51 +2,40 @@
 
 from __future__ import annotations
 
-from hudi_ops.health.check import TABLE
 from hudi_ops.health.look import Look
-from hudi_ops.index.resizes import is_resize
-from hudi_ops.timeline.content.plans import read_plan
+from hudi_ops.services.cancel.endings import Words, ending_words
+from hudi_ops.services.cancel.pending_plans import time_of
+from hudi_ops.services.recovery.ended_writers import LATE_MS
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.names import REWRITING_ACTIONS, State
+from hudi_ops.timeline.names import SERVICE_ACTIONS, State
 
-Words = tuple[str, ...]
+ABANDONED = "make sure that the other program has ended: --abandoned and --force state that"
 
 
-def end_of(look: Look, instant: Instant, *, cancels: bool = False) -> Words:
+def end_of(look: Look, instant: Instant) -> Words:
     """Return the words of the command that ends a pending instant.
 
-    They are empty if only its owner ends it. Reads the lease of a write or a plan, and the plan of a clustering.
-
-    Args:
-        look: at the table.
-        instant: pending.
-        cancels: a plan is cancelled, and not executed.
-
-    Raises:
-        Corrupt: a plan cannot be read.
+    They are empty while a live process works on it, or while a program without heartbeats may (`changes_ms`).
     """
-    action, time = instant.action, instant.time
-    if action == "restore":
-        return "restore", TABLE, "--yes"
-    if action == "clean":
-        return "clean", TABLE, "execute", "--instant", time
-    if action in {"rollback", "savepoint"}:
-        return "recover", TABLE
-    lease = look.leases.get(time)
-    if lease is not None and not lease.is_dead(look.session.ctx.clock):
+    if changes_ms(look, instant) is not None:
         return ()
-    if action not in REWRITING_ACTIONS | {"indexing"}:
-        return ("recover", TABLE) if lease is not None else ("rollback", TABLE, time, "--abandoned")
-    # Another program leaves no lease when it executes a plan: only a cancel by force ends it.
-    is_foreign = State.INFLIGHT in instant.states and lease is None
-    service = "" if cancels or is_foreign else _service(look, instant)
-    return (service, TABLE, "execute", "--instant", time) if service else ("cancel", TABLE, time, "--force")
+    ctx = look.session.ctx
+    return ending_words(ctx.storage, look.state, instant, look.lease_of(instant.time), ctx.clock)
 
 
-def _service(look: Look, plan: Instant) -> str:
-    """Return the command of the service that executes a plan; empty: there is none."""
-    if plan.action == "compaction":
-        return "compact"
-    if plan.action != "clustering":
-        return ""
-    return "resize" if is_resize(read_plan(look.session.ctx.storage, look.state.timeline, plan)) else "cluster"
+def changes_ms(look: Look, instant: Instant) -> int | None:
+    """Return the time from which an instant counts as left, in ms since 1970; None: it does already, or never began.
+
+    A lease has its own time. A program without heartbeats has ten minutes from the request.
+    """
+    lease = look.lease_of(instant.time)
+    if lease is not None:
+        return None if lease.is_dead(look.session.ctx.clock) else lease.expires_ms + 1
+    is_plan = instant.action in SERVICE_ACTIONS and State.INFLIGHT not in instant.states
+    late_ms = (time_of(look.state, instant.time) or 0) + LATE_MS
+    return None if is_plan or late_ms < look.now_ms else late_ms + 1
+
+
+def is_abandoned(words: Words) -> bool:
+    """Return whether a command states that another program has ended."""
+    return bool({"--abandoned", "--force"} & {*words})

@@ -1,4 +1,4 @@
-"""The verdict on a table, as users, programs and the next verdict get it."""
+"""Say what the health of a table is: for users, programs and the next verdict."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MISSED_EXIT_CODE = 4
 GRAVEST = (Corrupt.exit_code, Internal.exit_code, Unavailable.exit_code, 14, 12, 11, 10, 3, 2, MISSED_EXIT_CODE, 0)
 """Exit codes, the gravest first."""
 
-CheckStatus = Literal["healthy", "missed", "off", "not here", "unknown"]
+CheckStatus = Literal["healthy", "missed", "off", "not_applicable", "unknown"]
 Status = Literal["healthy", "missed", "unknown"]
 
 
@@ -37,14 +37,14 @@ class MeasureSaid(_Said):
     name: str = Field(description="As the target is called in tables.yaml.")
     value: float | None = Field(description="null: nothing to measure.")
     target: float | None = Field(description="Most that is healthy; null: no target.")
-    unit: str = Field(description="s, bytes, or a noun in the plural; empty: a ratio.")
+    unit: str = Field(description="s, or a noun in the plural; empty: a ratio.")
     missed: bool = Field(description="Whether the value is above the target.")
 
 
 class EvidenceSaid(_Said):
-    """What a check rests upon."""
+    """A file group, an instant, or another thing that explains the measures."""
 
-    kind: str = Field(description="file group, instant, owner, index, savepoint, hold, partition or plan.")
+    kind: str = Field(description="file group, instant, owner, index, savepoint or hold.")
     name: str = Field(description="Which one.")
     detail: str = Field(description="What about it.")
 
@@ -54,22 +54,24 @@ class CheckVerdict(_Said):
 
     check: str = Field(description="Name of the check.")
     status: CheckStatus = Field(
-        description="healthy; missed: a value is above its target; off: by tables.yaml; not here: the check does not apply, note "
-        "says why; unknown: the check failed, error says why."
+        description="healthy; missed: a value is above its target; off: by tables.yaml; not_applicable: the check says nothing "
+        "about this table, note says why; unknown: the check failed, error says why."
     )
     since: str | None = Field(
         default=None, description="Since when the target is missed, or the check unknown, as ISO time in UTC."
     )
-    tolerate_s: float = Field(default=DAY_S, description="How long that may last before the DAG health fails, in s.")
+    tolerate_s: float = Field(
+        default=DAY_S, description="How long a target may be missed before the DAG health fails, in s."
+    )
     measures: tuple[MeasureSaid, ...] = Field(default=(), description="The most telling ones first.")
     evidence: tuple[EvidenceSaid, ...] = Field(default=(), description="The gravest first; at most ten.")
     commands: tuple[str, ...] = Field(default=(), description="Commands that mend it, in their order.")
-    note: str = Field(default="", description="What a person should know besides.")
+    note: str = Field(default="", description="Further facts.")
     error: dict[str, Any] | None = Field(default=None, description="Error of the check, as other commands print it.")
 
 
 class HealthVerdict(_Said):
-    """HealthVerdict on one table."""
+    """Verdict on one table."""
 
     form: Literal[1] = Field(default=FORM, description="Form of the verdict.")
     table: str = Field(description="Name or path by which the table was asked for.")
@@ -136,24 +138,24 @@ def said_time(ms: int) -> str:
     return iso_of_ms(ms).replace("+00:00", "Z")
 
 
-def ms_of(time: str) -> int:
-    """Return a time of a verdict in ms since 1970."""
-    return bounded_ms(int(datetime.fromisoformat(time).replace(tzinfo=UTC).timestamp() * 1000))
+def ms_of(time: str) -> int | None:
+    """Return a time of a verdict in ms since 1970; None: it is no time."""
+    try:
+        found = datetime.fromisoformat(time)
+    except ValueError:
+        return None
+    return bounded_ms(int((found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp() * 1000))
 
 
 def said_value(value: float, unit: str) -> str:
-    """Return a measured value in words: `3 d`, `1.2 GB`, `14`, `0.42`."""
+    """Return a measured value in words: `3 d`, `1,200`, `14`, `0.42`."""
     if unit == "s":
         size, name = next(((size, name) for size, name in _TIMES if value >= size), (1, "s"))
-        return f"{value / size:,.3g} {name}"
-    if unit == "bytes":
-        size, name = next(((size, name) for size, name in _SIZES if value >= size), (1, "bytes"))
         return f"{value / size:,.3g} {name}"
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:,.3g}"
 
 
-_TIMES = ((2 * 86_400, "d"), (86_400, "d"), (3_600, "h"), (60, "min"))
-_SIZES = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
+_TIMES = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
 def _summary(one: CheckVerdict) -> str:
@@ -171,4 +173,5 @@ def _summary(one: CheckVerdict) -> str:
 def _is_over(since: str | None, tolerate_s: float, error: dict[str, Any] | None, now_ms: int) -> bool:
     if error is not None and error.get("exit_code") == Corrupt.exit_code:
         return True
-    return since is not None and now_ms - ms_of(since) > tolerate_s * 1000
+    since_ms = ms_of(since) if since is not None else None
+    return since_ms is not None and now_ms - since_ms > tolerate_s * 1000

@@ -308,7 +308,7 @@ class ArchiveApi:
         state = self._session.loader.load()
         settings = self._session.upkeep.upon(recorded_services(self._session, state.log))
         _, most = kept_by_archive(state, settings, self._session.ctx.clock.now_ms())
-        return replace(done, measures={"ratio": timeline_ratio(state.timeline, most)})
+        return replace(done, measures={"timeline.ratio": timeline_ratio(state.timeline, most)})
 
     def _merged(self, request: ArchiveRequest | None, keywords: dict[str, Any]) -> ArchiveRequest:
         settings = self._session.upkeep.upon(recorded_services(self._session))

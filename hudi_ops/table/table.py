@@ -36,6 +36,7 @@ from hudi_ops.services.write.remove import RemovalResult, preview_removal, remov
 from hudi_ops.sources.sample_schema import NOTE
 from hudi_ops.storage.open import open_storage
 from hudi_ops.table.argument_types import checks_types
+from hudi_ops.table.health import HealthApi
 from hudi_ops.table.indexing import IndexingApi, MetadataApi
 from hudi_ops.table.ingestion import IngestApi
 from hudi_ops.table.plans import PlansApi
@@ -52,7 +53,7 @@ _FRAME_OPTIONS = ("query", "listing", "since", "until", "fence", "meta_columns")
 
 
 @checks_types
-class Table(ReadApi, IngestApi, RepairsApi, PlansApi):
+class Table(ReadApi, IngestApi, RepairsApi, PlansApi, HealthApi):
     """One table. Not safe for several threads; open one per thread.
 
     Use `Table.create` or `Table.open`.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -47,7 +49,7 @@ def health(
         Path | None, typer.Option(metavar="FILE", help="Output of an earlier call with --json.", show_default=False)
     ] = None,
     limit: Annotated[
-        str, typer.Option(metavar="DURATION", help="After this time a table counts as unreachable.")
+        str, typer.Option(metavar="DURATION", help="After this time, such as 30s or 2m, a table counts as unreachable.")
     ] = "120s",
     as_json: JsonOption = False,
 ) -> None:
@@ -60,7 +62,7 @@ def health(
     from hudi_ops.health.many import health_of_tables
     from hudi_ops.health.verdict import HealthReport, gravest
 
-    names, limit_s = _names(tables or [], every=every), parse_seconds(limit, "--limit")
+    names, limit_s = _names(tables or [], every=every), _limit(limit)
     earlier = _earlier(previous) if previous is not None else {}
     with watching(f"judging {counted(len(names), 'table')}", as_json=as_json):
         found = health_of_tables(names, previous=earlier, limit_s=limit_s)
@@ -96,6 +98,18 @@ def _names(given: Sequence[str], *, every: bool) -> list[str]:
     return list(declared.tables)
 
 
+def _limit(text: str) -> float:
+    """Return the limit in seconds.
+
+    Raises:
+        InvalidRequest: it is no duration, or below a second.
+    """
+    limit_s = parse_seconds(text, "--limit")
+    if limit_s < 1:
+        raise InvalidRequest("--limit is too short", expected="at least 1s", found=repr(text))
+    return limit_s
+
+
 def _earlier(file: Path) -> Mapping[str, Any]:
     """Return the verdicts of an earlier output by the tables' names.
 
@@ -105,7 +119,13 @@ def _earlier(file: Path) -> Mapping[str, Any]:
     try:
         said = json.loads(file.read_text(encoding="utf-8"))
         return {one["table"]: one for one in said["tables"]}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except OSError as error:
+        raise InvalidRequest(
+            f"{file} cannot be read: {error.strerror}",
+            expected="output of `hudi-ops health --json`",
+            next_step="correct the path, or leave --previous out",
+        ) from None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InvalidRequest(
             f"{file} is no output of `hudi-ops health --json`",
             expected="one JSON object with tables",
@@ -126,7 +146,8 @@ def _lines(found: Sequence[HealthVerdict]) -> Iterator[str]:
 def _of_table(verdict: HealthVerdict, *, every: bool) -> Iterator[str]:
     if verdict.error is not None:
         first, *rest = str(verdict.error.get("message", "")).splitlines()
-        yield from _wrapped(f"{verdict.table}: cannot be judged since {verdict.since}: {first}", "  ")
+        since = f" since {verdict.since}" if verdict.since not in {None, verdict.at} else ""
+        yield from _wrapped(f"{verdict.table}: cannot be judged{since}: {first}", "  ")
         for line in rest:
             yield from _wrapped(f"  {line.strip()}", "    ")
         return
@@ -136,16 +157,18 @@ def _of_table(verdict: HealthVerdict, *, every: bool) -> Iterator[str]:
     yield from _wrapped(f"{verdict.table}: {verdict.status}, {said}", "  ")
     for one in verdict.checks:
         if every or one in wrong:
-            yield from _of_check(one)
+            yield from _of_check(one, verdict.at)
 
 
-def _of_check(one: CheckVerdict) -> Iterator[str]:
+def _of_check(one: CheckVerdict, at: str) -> Iterator[str]:
     name = one.check.ljust(15)
-    if one.status in {"off", "not here"}:
-        yield from _wrapped(f"  {name} {one.status}{': ' + one.note if one.note else ''}", " " * 18)
+    if one.status in {"off", "not_applicable"}:
+        status = one.status.replace("_", " ")
+        yield from _wrapped(f"  {name} {status}{': ' + one.note if one.note else ''}", " " * 18)
         return
     values = ", ".join(map(_of_measure, one.measures))
-    since = f", since {one.since}" if one.since is not None else ""
+    # The first verdict that sees it knows of no earlier time.
+    since = f", since {one.since}" if one.since not in {None, at} else ""
     yield from _wrapped(f"  {name} {one.status}{since}{': ' if values else ''}{values}", " " * 18)
     if one.status == "healthy":
         return
@@ -154,8 +177,10 @@ def _of_check(one: CheckVerdict) -> Iterator[str]:
     error = [str(one.error["message"])] if one.error is not None else []
     for text in [*error, *details, *more, *([one.note] if one.note else [])]:
         yield from _wrapped(f"{' ' * 18}{' '.join(text.split())}", " " * 20)
-    for command in one.commands:
+    for command, times in Counter(one.commands).items():
         yield from _command(command)
+        if times > 1:
+            yield f"{' ' * 20}(run it {times} times: each run executes one plan)"
 
 
 def _of_measure(one: MeasureSaid) -> str:
@@ -172,8 +197,11 @@ def _wrapped(text: str, indent: str) -> Iterator[str]:
 
 
 def _command(text: str) -> Iterator[str]:
-    """Yield a command such that a shell takes the lines as they are."""
-    lines = textwrap.wrap(text, WIDTH - 24, break_long_words=False, break_on_hyphens=False)
-    for at, line in enumerate(lines):
-        goes_on = " \\" if at + 1 < len(lines) else ""
-        yield f"{' ' * (18 if at == 0 else 20)}{line}{goes_on}"
+    """Yield a command such that a shell takes the lines as they are: no word is split."""
+    line = " " * 18
+    for word in map(shlex.quote, shlex.split(text)):
+        if line.strip() and len(line) + len(word) + 3 > WIDTH:
+            yield f"{line.rstrip()} \\"
+            line = " " * 20
+        line += f"{word} "
+    yield line.rstrip()

@@ -1,7 +1,7 @@
 """Targets of the checks of a table's health, as `tables.yaml` declares them.
 
 Each check has its targets, named as what it measures, and `tolerate`: how long they may be missed before the DAG `health` fails. A
-check that is `false` is off. A table's targets come before those of the file, which come before the defaults.
+check or a target that is `off` is not judged. A table's targets come before those of the file, which come before the defaults.
 """
 
 from __future__ import annotations
@@ -28,9 +28,14 @@ def _seconds(value: Any) -> Any:
     return float(found[1]) * _SECONDS[found[2]] if found is not None else value
 
 
+def _off(value: Any) -> Any:
+    return None if value is False else value  # YAML reads `off` as false
+
+
 Seconds: TypeAlias = Annotated[float, BeforeValidator(_seconds), Field(ge=0, le=DURATION_MAX_S)]
-Ratio: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Count: TypeAlias = Annotated[int, Field(ge=0)]
+Age: TypeAlias = Annotated[Seconds | None, BeforeValidator(_off)]
+Ratio: TypeAlias = Annotated[Annotated[float, Field(ge=0, allow_inf_nan=False)] | None, BeforeValidator(_off)]
+Count: TypeAlias = Annotated[Annotated[int, Field(ge=0)] | None, BeforeValidator(_off)]
 
 
 class _Targets(BaseModel):
@@ -70,9 +75,7 @@ class CleanLagTargets(_Targets):
     """Old files that a clean would delete."""
 
     share: Ratio = Field(default=0.5, description="Bytes that a clean would delete now for each byte of the table.")
-    age: Seconds | None = Field(
-        default=2 * DAY_S, description="Age of the last clean while there is something to delete."
-    )
+    age: Age = Field(default=2 * DAY_S, description="Age of the last clean while there is something to delete.")
 
 
 class TimelineTargets(_Targets):
@@ -84,7 +87,7 @@ class TimelineTargets(_Targets):
 class PlansTargets(_Targets):
     """Pending plans of services."""
 
-    age: Seconds | None = Field(default=DAY_S, description="Age of the oldest pending plan.")
+    age: Age = Field(default=DAY_S, description="Age of the oldest pending plan.")
     overdue: Count = Field(default=0, description="Plans that are overdue.")
     starved: Count = Field(default=0, description="File groups whose last three plans were cancelled.")
 
@@ -99,7 +102,7 @@ class WritersTargets(_Targets):
 class IngestionTargets(_Targets):
     """Age of the data."""
 
-    age: Seconds | None = Field(default=None, description="Age of the newest write. Default: none.")
+    age: Age = Field(default=None, description="Age of the newest write. Default: none.")
 
 
 class IndexesTargets(_Targets):
@@ -142,11 +145,13 @@ class HealthTargets(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _off(cls, given: Any) -> Any:
+    def _checks_or_off(cls, given: Any) -> Any:
         if not isinstance(given, Mapping):
             return given
-        # YAML reads `off` as false.
-        return {name: None if value is False else value for name, value in given.items()}
+        for name, value in given.items():
+            if name in cls.model_fields and not isinstance(value, Mapping | _Targets | None) and value is not False:
+                raise ValueError(f"{name} must be off, or a mapping of its targets, found {value!r}")
+        return {name: _off(value) for name, value in given.items()}
 
     def over(self, others: HealthTargets) -> HealthTargets:
         """Return these targets, with `others` in place of those that were not given."""

@@ -11,11 +11,12 @@ from hudi_ops.config.requests.resize import MERGE_BYTES, MERGE_SHARE, PLAN_BYTES
 from hudi_ops.config.requests.targets import BucketsTargets
 from hudi_ops.config.table import BUCKETS_MAX
 from hudi_ops.errors import Unsupported
-from hudi_ops.health.advice import Words, is_missed, notes, planned, waits
+from hudi_ops.health.advice import is_missed, notes, planned, waits
 from hudi_ops.health.check import TABLE, Check, Evidence, Facts, Judgement, Measure, NotHere
 from hudi_ops.health.look import Look
 from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.services.base.planned.before import PlansBefore, plans_before
+from hudi_ops.services.cancel.endings import Words
 from hudi_ops.services.resize.bucket_sizes import TARGET_BYTES, BucketSizes, LargeBucket, bucket_sizes, rings_at_limit
 from hudi_ops.services.resize.choose import refuse_foreign_writers
 from hudi_ops.services.resize.service import RESIZE
@@ -110,7 +111,7 @@ def _judge(facts: BucketsFacts, targets: BucketsTargets, now_ms: int) -> Judgeme
 def _of_simple_buckets(facts: BucketsFacts, targets: BucketsTargets) -> tuple[tuple[Words, ...], str]:
     """Return commands and note for a table whose number of buckets cannot change."""
     sizes = facts.sizes
-    if (sizes.merged_p95_bytes or 0) <= targets.size_ratio * TARGET_BYTES:
+    if (sizes.merged_p95_bytes or 0) <= _ratio(targets) * TARGET_BYTES:
         return (("compact", TABLE),), "the log files make the buckets large"
     fitting = -(-facts.buckets * (sizes.p95_bytes or 0) // TARGET_BYTES)
     return (), notes([
@@ -119,9 +120,14 @@ def _of_simple_buckets(facts: BucketsFacts, targets: BucketsTargets) -> tuple[tu
     ])
 
 
+def _ratio(targets: BucketsTargets) -> float:
+    """Return the largest healthy ratio; without a target that at which a resize splits."""
+    return SPLIT_BYTES / TARGET_BYTES if targets.size_ratio is None else targets.size_ratio
+
+
 def _split_bytes(targets: BucketsTargets) -> int:
     """Return the size above which a resize must split a bucket."""
-    return max(1, min(SPLIT_BYTES, int(targets.size_ratio * TARGET_BYTES)))
+    return max(1, min(SPLIT_BYTES, int(_ratio(targets) * TARGET_BYTES)))
 
 
 def _rounds(largest_bytes: int, split_bytes: int) -> int:

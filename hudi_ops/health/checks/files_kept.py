@@ -9,7 +9,8 @@ from hudi_ops.config.requests.targets import FilesKeptTargets
 from hudi_ops.errors import Unsupported
 from hudi_ops.health.check import EVIDENCE_MAX, TABLE, Check, Evidence, Facts, Judgement, Measure, NotHere
 from hudi_ops.health.look import Look
-from hudi_ops.health.unblock import Words, end_of
+from hudi_ops.health.unblock import ABANDONED, changes_ms, end_of, is_abandoned
+from hudi_ops.services.cancel.endings import Words
 from hudi_ops.services.clean.keepers import HOLD, SAVEPOINT
 from hudi_ops.services.clean.measure import Keeper, KeptFiles, files_kept
 
@@ -37,8 +38,8 @@ def measure(look: Look) -> Facts | NotHere:
         return NotHere(error.what)
     kept = files_kept(look.session, look.state, look.view, look.upkeep.clean, look.now_ms)
     ends = tuple(_end(look, one) for one in kept.keepers)
-    leases = (look.leases.get(one.name) for one, words in zip(kept.keepers, ends, strict=True) if not words)
-    changes = [kept.until_ms, *(lease.expires_ms + 1 for lease in leases if lease is not None)]
+    pending = (look.state.timeline.find(one.name, one.action) for one in kept.keepers if one.action)
+    changes = [kept.until_ms, *(changes_ms(look, one) for one in pending if one is not None)]
     until_ms = min((change for change in changes if change is not None), default=None)
     return FilesKeptFacts(kept=kept, ends=ends, until_ms=until_ms)
 
@@ -49,7 +50,7 @@ def _end(look: Look, keeper: Keeper) -> Words:
     if keeper.reason == HOLD:
         return "hold", "release", TABLE, keeper.name
     found = look.state.timeline.find(keeper.name, keeper.action)
-    return end_of(look, found, cancels=True) if found is not None else ()
+    return end_of(look, found) if found is not None else ()
 
 
 def judge(facts: FilesKeptFacts, targets: FilesKeptTargets, now_ms: int) -> Judgement:
@@ -65,11 +66,12 @@ def judge(facts: FilesKeptFacts, targets: FilesKeptTargets, now_ms: int) -> Judg
         for one, words in zip(kept.keepers, facts.ends, strict=True):
             commands += [words] if words and words not in commands else []
             running += [] if words else [f"{one.action} {one.name}"]
-            if one.left <= targets.share * kept.table_bytes:
+            if one.left <= (share.target or 0.0) * kept.table_bytes:
                 break
     notes = [f"{kept.files:,} files, {kept.bytes:,} bytes, are kept beyond the policy"] if kept.files else []
     notes += [f"{kept.others:,} further savepoints, holds or plans keep files, too"] if kept.others else []
-    notes += [f"{' and '.join(running)} is under way, and ends by itself"] if running else []
+    notes += [f"{' and '.join(running)} is under way, or only the program that began it ends it"] if running else []
+    notes += [ABANDONED] if any(map(is_abandoned, commands)) else []
     return Judgement(
         (share,),
         tuple(

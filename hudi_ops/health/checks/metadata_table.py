@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from hudi_ops.concurrency.lease.lease import Lease
 from hudi_ops.config.requests.targets import MetadataTableTargets
-from hudi_ops.errors import InvalidRequest
 from hudi_ops.health.check import TABLE, Check, Evidence, Facts, Judgement, Measure, NotHere
 from hudi_ops.health.look import Look
+from hudi_ops.services.cancel.pending_plans import time_of
 from hudi_ops.services.metadata_table.describe import PendingDelta
 from hudi_ops.services.recovery.ended_writers import LATE_MS
-from hudi_ops.timeline.names import REWRITING_ACTIONS, WRITE_ACTIONS, ms_of_instant
+from hudi_ops.timeline.names import REWRITING_ACTIONS, WRITE_ACTIONS
 
 _KEPT_MAX = 5
 
@@ -52,8 +52,11 @@ def measure(look: Look) -> MetadataTableFacts | NotHere:
     leases = {**look.unread_leases, **look.leases} if found.pending else {}
     clock = look.session.ctx.clock
     live = {one.instant for one in found.pending if one.instant in leases and not leases[one.instant].is_dead(clock)}
-    zone = look.state.zone
-    late_ms = {one.instant: _late_ms(one.instant, zone) for one in found.pending if one.instant not in live}
+    late_ms = {
+        one.instant: (time_of(look.state, one.instant) or 0) + LATE_MS
+        for one in found.pending
+        if one.instant not in live
+    }
     # A writer without a heartbeat may be about to complete its instant.
     left = [one for one in found.pending if late_ms.get(one.instant, look.now_ms) < look.now_ms]
     changes = [ms + 1 for ms in late_ms.values() if ms >= look.now_ms]
@@ -70,14 +73,6 @@ def measure(look: Look) -> MetadataTableFacts | NotHere:
         partition=largest.name if largest is not None else "",
         compact_after=look.session.metadata_compact_after,
     )
-
-
-def _late_ms(instant: str, zone: str) -> int:
-    """Return the time from which a pending instant counts as left; one whose name is no time always does."""
-    try:
-        return ms_of_instant(instant, zone) + LATE_MS
-    except InvalidRequest:
-        return 0
 
 
 def _command(pending: PendingDelta, lease: Lease | None) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hudi_ops.config.requests.targets import ReadCostTargets
-from hudi_ops.health.advice import is_missed, notes, planned, waits
+from hudi_ops.health.advice import is_missed, planned, waits
 from hudi_ops.health.check import EVIDENCE_MAX, TABLE, Check, Evidence, Facts, Judgement, Measure, NotHere
 from hudi_ops.health.look import Look
 from hudi_ops.services.base.planned.before import PlansBefore, plans_before
@@ -19,10 +19,12 @@ class ReadCostFacts(Facts):
 
     Attributes:
         cost: of the table.
+        compacted_ms: when a compaction completed last, in ms since 1970; None: none did.
         before: pending plans that come before a compaction of the worst slices.
     """
 
     cost: ReadCost
+    compacted_ms: int | None
     before: PlansBefore
 
 
@@ -31,7 +33,9 @@ def _measure(look: Look) -> ReadCostFacts | NotHere:
         return NotHere("a copy-on-write table has no log files")
     cost = read_cost(look.slices)
     groups = [(one.partition_path, one.file_id) for one in cost.worst]
-    return ReadCostFacts(cost=cost, before=plans_before(look.session, look.state, COMPACTION.action, groups))
+    compacted_ms = look.completed_ms("compaction")
+    before = plans_before(look.session, look.state, COMPACTION.action, groups)
+    return ReadCostFacts(cost=cost, compacted_ms=compacted_ms, before=before)
 
 
 def _judge(facts: ReadCostFacts, targets: ReadCostTargets, now_ms: int) -> Judgement:
@@ -42,9 +46,8 @@ def _judge(facts: ReadCostFacts, targets: ReadCostTargets, now_ms: int) -> Judge
     evidence = tuple(_evidence(one) for one in worst[:EVIDENCE_MAX])
     if not any(one.is_missed for one in measures):
         return Judgement(measures, evidence)
-    bare = "no file group has a base file yet" if not cost.base_bytes else ""
     commands = planned(("compact", TABLE), facts.before)
-    return Judgement(measures, evidence, commands, notes([bare, waits(facts.before)]))
+    return Judgement(measures, evidence, commands, waits(facts.before), mended_ms=facts.compacted_ms)
 
 
 def _by_files(one: LoggedSlice) -> tuple[int, int]:

@@ -19,10 +19,12 @@ class SmallFilesFacts(Facts):
 
     Attributes:
         small: of the table.
+        clustered_ms: when a clustering completed last, in ms since 1970; None: none did.
         before: pending plans that come before a clustering of the worst partitions' smallest files.
     """
 
     small: SmallFiles
+    clustered_ms: int | None
     before: PlansBefore
 
 
@@ -34,7 +36,9 @@ def _measure(look: Look) -> SmallFilesFacts | NotHere:
         return NotHere("the index of the table is not known, so rows may not move between its file groups")
     small = small_files(look.slices)
     groups = [(one.partition_path, one.file_id) for one in small.worst]
-    return SmallFilesFacts(small=small, before=plans_before(look.session, look.state, CLUSTERING.action, groups))
+    clustered_ms = look.completed_ms("clustering")
+    before = plans_before(look.session, look.state, CLUSTERING.action, groups)
+    return SmallFilesFacts(small=small, clustered_ms=clustered_ms, before=before)
 
 
 def _judge(facts: SmallFilesFacts, targets: SmallFilesTargets, now_ms: int) -> Judgement:
@@ -45,7 +49,7 @@ def _judge(facts: SmallFilesFacts, targets: SmallFilesTargets, now_ms: int) -> J
         return Judgement(measures, evidence)
     alone = f"{small.alone:,} more small files cannot be merged within their partitions" if small.alone else ""
     commands = planned(("cluster", TABLE), facts.before)
-    return Judgement(measures, evidence, commands, notes([alone, waits(facts.before)]))
+    return Judgement(measures, evidence, commands, notes([alone, waits(facts.before)]), mended_ms=facts.clustered_ms)
 
 
 def _evidence(one: SmallPartition) -> Evidence:

@@ -10,8 +10,9 @@ from hudi_ops.config.requests.targets import TimelineTargets
 from hudi_ops.errors import Unsupported
 from hudi_ops.health.check import EVIDENCE_MAX, TABLE, Check, Evidence, Facts, Judgement, Measure, NotHere
 from hudi_ops.health.look import Look
-from hudi_ops.health.unblock import Words, end_of
+from hudi_ops.health.unblock import ABANDONED, changes_ms, end_of, is_abandoned
 from hudi_ops.services.archive.measure import Block, blocks_of, timeline_ratio
+from hudi_ops.services.cancel.endings import Words
 from hudi_ops.services.clean.policy import Policy
 from hudi_ops.services.write.automatic import kept_by_archive
 
@@ -60,8 +61,8 @@ def measure(look: Look) -> Facts | NotHere:
     blocks: tuple[Block, ...] = ()
     if len(state.timeline.completed_writes) > most:
         blocks, until_ms = blocks_of(look.session, state, look.view, (least, most), look.now_ms)
-        leases = (look.leases.get(name) for block in blocks for name in block.names)
-        changes += [until_ms, *(lease.expires_ms + 1 for lease in leases if lease is not None)]
+        pending = [one for one in state.timeline.pending if any(one.time in block.names for block in blocks)]
+        changes += [until_ms, *(changes_ms(look, one) for one in pending)]
     return TimelineFacts(
         ratio=timeline_ratio(state.timeline, most),
         writes=len(state.timeline.completed_writes),
@@ -101,7 +102,7 @@ def judge(facts: TimelineFacts, targets: TimelineTargets, now_ms: int) -> Judgem
             Evidence("instant", one.instant, f"{one.action} stays: {one.why}") for one in facts.blocks[:EVIDENCE_MAX]
         ),
         tuple(commands),
-        _note(facts),
+        f"{_note(facts)}; {ABANDONED}" if any(map(is_abandoned, commands)) else _note(facts),
     )
 
 

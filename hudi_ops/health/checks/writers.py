@@ -32,7 +32,7 @@ def judge(facts: WritersFacts, targets: WritersTargets, now_ms: int) -> Judgemen
     of_silent = Measure("silent", len(silent) + found.others_silent, targets.silent, "instants")
     # A rollback first: what it undoes, `recover` need not look at.
     wrong = [*(silent if of_silent.is_missed else ()), *(dead if of_dead.is_missed else ())]
-    commands = [one.command for one in wrong]
+    commands = [one.command for one in wrong if one.command]
     if of_dead.is_missed and found.others_dead:
         commands.append(RECOVER)
     return Judgement(

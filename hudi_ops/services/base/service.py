@@ -57,6 +57,11 @@ Outcome = TypeVar("Outcome")
 Result = TypeVar("Result", bound=ServiceResult)
 
 
+def named(check: str, values: Mapping[str, float | None]) -> dict[str, float | None]:
+    """Return measures with the name of their check before that of the target."""
+    return {f"{check}.{name}": value for name, value in values.items()}
+
+
 @dataclass(frozen=True)
 class Execution:
     """Options of an execution.
@@ -250,7 +255,7 @@ class TableService(ABC, Generic[Request, Chosen, Plan, Inputs, Task, Outcome, Re
     def measures(self, session: Session, state: TableState) -> Mapping[str, float | None]:
         """Return the measures of the table's health that this service mends.
 
-        They have the names of their targets. By default there are none.
+        They have the names of check and target, such as `read_cost.log_files`. By default there are none.
         """
         return {}
 

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.lease.lease import Lease
-from hudi_ops.errors import Corrupt, InvalidRequest
-from hudi_ops.index.resizes import is_resize
+from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.cancel.due import due_ms, instants_since, policy_of
-from hudi_ops.services.cancel.plans import executing_words
+from hudi_ops.services.cancel.endings import words_of_plan
+from hudi_ops.services.cancel.plans import executor_of
 from hudi_ops.timeline.cancel.aborted import QUEUE
-from hudi_ops.timeline.content.plans import read_plan
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.entries import cancel_of
 from hudi_ops.timeline.log.plan_slots import pending_plan_entry
@@ -88,9 +87,7 @@ def pending_plans(session: Session, state: TableState, lease_of: LeaseOf) -> Pen
         state: of the table.
         lease_of: returns the lease of an instant.
     """
-    plans = [
-        one for one in state.timeline.pending if one.action in SERVICE_ACTIONS and time_of(state, one.time) is not None
-    ]
+    plans = [one for one in state.timeline.pending if one.action in SERVICE_ACTIONS]
     oldest = plans[:PLANS_READ]
     # The queue shows the cancels that are not executed yet, in one call for all plans.
     queued = {info.name for info in session.ctx.storage.list_folder(QUEUE).files} if oldest else set()
@@ -108,39 +105,26 @@ def _described(
     is_live = lease is not None and not lease.is_dead(session.ctx.clock)
     is_begun = len(plan.states) > 1
     is_foreign_run = lease is None and State.INFLIGHT in plan.states
-    planned_ms = ms_of_instant(plan.time, state.zone)
+    planned_ms = time_of(state, plan.time) or 0  # a name that is no calendar time is older than any
     due = None
     if entry is not None and entry.cancellable and plan.action in REWRITING_ACTIONS:
         due = due_ms(policy_of(entry), planned_ms, instants_since(state, plan), is_begun=is_begun)
     is_cancelled = cancel_of(state.log.fate(plan.time)) is not None or plan.time in queued
-    words = executing_words(plan, is_a_resize=_is_a_resize(session, state, plan), is_ours=entry is not None)
+    words = words_of_plan(session.ctx.storage, state, plan, is_ours=entry is not None)
     is_forced = entry is None or not entry.cancellable or is_foreign_run
     return PendingPlan(
         plan.time,
         plan.action,
         planned_ms,
         "cancelled" if is_cancelled else "running" if is_live else "left" if is_begun else "planned",
-        _said(lease),
+        executor_of(lease),
         lease.expires_ms if lease is not None and is_live else None,
         due,
         session.upkeep.cancel is not None and session.upkeep.cancel.hard,
-        (*words, "--abandoned") if words and is_foreign_run else words,
+        (*words, "--abandoned") if words and is_foreign_run and words[0] != "rollback" else words,
         ("cancel", "TABLE", plan.time, *(("--force",) if is_forced and not is_cancelled else ())),
         is_foreign_run,
     )
-
-
-def _is_a_resize(session: Session, state: TableState, plan: Instant) -> bool:
-    try:
-        return plan.action == "clustering" and is_resize(read_plan(session.ctx.storage, state.timeline, plan))
-    except Corrupt:
-        return False
-
-
-def _said(lease: Lease | None) -> str:
-    if lease is None:
-        return ""
-    return str(lease.owner) if lease.owner is not None else "a program of Apache Hudi"
 
 
 def time_of(state: TableState, instant: str) -> int | None:

@@ -103,7 +103,7 @@ def _pending(session: Session, state: TableState, plan: Instant) -> PlanRow:
         age_s=_age_s(session, state, plan.time),
         groups=_groups(content),
         policy=_said_policy(entry, is_a_resize=is_resize(content)),
-        executor=_executor(lease) if is_live else taken.owner if taken is not None else "",
+        executor=executor_of(lease) if is_live else taken.owner if taken is not None else "",
         epoch=taken.epoch if taken is not None else 0,
         cancelled_by=(cancel.requester or cancel.owner) if cancel is not None else "",
         reason=cancel.reason if cancel is not None else "",
@@ -208,7 +208,8 @@ def _age_s(session: Session, state: TableState, instant: str) -> float:
         return 0.0
 
 
-def _executor(lease: Lease | None) -> str:
+def executor_of(lease: Lease | None) -> str:
+    """Return who executes a plan, by its lease; empty: it has none."""
     if lease is None:
         return ""
     return str(lease.owner) if lease.owner is not None else "a program of Apache Hudi"

@@ -20,7 +20,7 @@ from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.base.rewrite.result import rewrite_fields
 from hudi_ops.services.base.rewrite.service import ReplaceService
 from hudi_ops.services.base.rewrite.task import RewrittenGroup, task_fields
-from hudi_ops.services.base.service import Run, register
+from hudi_ops.services.base.service import Run, named, register
 from hudi_ops.services.base.slices import live_columns
 from hudi_ops.services.clustering.choose import ClusteringChoice, choose, empty_choice, refuse_unknown_index
 from hudi_ops.services.clustering.draft import ClusteringDraft
@@ -71,7 +71,7 @@ class Clustering(ReplaceService[ClusteringRequest, ClusteringChoice, PlanInputs,
         """
         if state.log.properties.facts.has_buckets:
             return {}
-        return small_files(live_columns(session, state)).values()
+        return named("small_files", small_files(live_columns(session, state)).values())
 
     def draft(self, session: Session, state: TableState, choice: ClusteringChoice) -> Draft:
         """Return a draft that leaves out groups which others touch while the plan is made."""

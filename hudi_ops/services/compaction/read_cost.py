@@ -31,16 +31,12 @@ class ReadCost:
     """Log files of the visible slices.
 
     Attributes:
-        slices: number of slices.
-        logged: number of slices with log files.
         log_files: log files of a slice, 95th percentile of all slices by nearest rank; None without slices.
         log_bytes: bytes of all log files.
         base_bytes: bytes of all base files.
         worst: slices with most log files or most bytes of them.
     """
 
-    slices: int
-    logged: int
     log_files: int | None
     log_bytes: int
     base_bytes: int
@@ -48,11 +44,8 @@ class ReadCost:
 
     @property
     def log_ratio(self) -> float | None:
-        """Bytes of log files for each byte of base files; None without files.
-
-        Without base files it is the number of bytes: readers merge every row, and a compaction changes that.
-        """
-        return self.log_bytes / max(1, self.base_bytes) if self.log_bytes or self.base_bytes else None
+        """Bytes of log files for each byte of base files; None without base files."""
+        return self.log_bytes / self.base_bytes if self.base_bytes else None
 
     def values(self) -> Mapping[str, float | None]:
         """Return the measured values by the names of their targets."""
@@ -68,8 +61,6 @@ def read_cost(slices: SliceColumns) -> ReadCost:
     worst = worst[counts[worst] > 0]
     columns = (counts[worst].tolist(), log_bytes[worst].tolist(), base_bytes[worst].tolist())
     return ReadCost(
-        slices=len(slices),
-        logged=int(np.count_nonzero(counts)),
         log_files=nearest_rank(counts, 95),
         log_bytes=int(log_bytes.sum()),
         base_bytes=int(base_bytes.sum()),

@@ -18,7 +18,7 @@ from hudi_ops.services.base.cost import Cost, Rates, TaskSize, error_of
 from hudi_ops.services.base.planned.slices import files_of_instant
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.base.rewrite.task import RewrittenGroup, task_fields, wanted_of
-from hudi_ops.services.base.service import Run, TableService, register
+from hudi_ops.services.base.service import Run, TableService, named, register
 from hudi_ops.services.base.slices import live_columns
 from hudi_ops.services.compaction.choose import (
     CompactionChoice,
@@ -74,7 +74,7 @@ class Compaction(
 
     def measures(self, session: Session, state: TableState) -> Mapping[str, float | None]:
         """Return what the health check `read_cost` measures."""
-        return read_cost(live_columns(session, state)).values()
+        return named("read_cost", read_cost(live_columns(session, state)).values())
 
     def refuse_nothing(self, state: TableState, choice: CompactionChoice) -> None:
         """Refuse if the only due log files cannot be merged."""

@@ -118,7 +118,7 @@ class IndexBuild(TableService[IndexRequest, IndexChoice, IndexPlan, IndexInputs,
         own = load_metadata_timeline(storage) if state.config.metadata_partitions else None
         behind = MetadataInstants(own, state.timeline, session.commits.archived).missing if own is not None else ()
         found = unready_indexes(session, state, behind, lambda instant: read_lease(storage, instant))
-        return {"unready": unready_count(found)}
+        return {"indexes.unready": unready_count(found)}
 
     def refuse_plan(self, session: Session, state: TableState, plan: IndexPlan, instant: str) -> None:
         """Refuse a plan of partitions that this library does not build, or that cannot be built now."""

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hudi_ops.clock import Clock
-from hudi_ops.commit.recover.dead_writers import is_foreign
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.lease.lease import Lease
-from hudi_ops.errors import Corrupt
+from hudi_ops.services.cancel.endings import ending_words
 from hudi_ops.services.cancel.pending_plans import time_of
-from hudi_ops.timeline.content.plans import RestorePlan, read_plan
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import SERVICE_ACTIONS, WRITE_ACTIONS
 from hudi_ops.timeline.state import TableState
@@ -84,16 +81,21 @@ def ended_writers(
     dead = [(_late_ms(lease, session.ctx.clock), instant) for instant, lease in leases.items() if instant not in plans]
     others = [lease.expires_ms + LATE_MS for instant, lease in unread.items() if instant not in plans]
     silent = [
-        (begun_ms + LATE_MS, one)
+        ((time_of(state, one.time) or 0) + LATE_MS, one)
         for one in state.timeline.pending
         if _may_be_silent(state, one) and one.time not in leases and one.time not in unread
-        if (begun_ms := time_of(state, one.time)) is not None
     ]
     more = [late_ms for late_ms, _ in silent[KEPT_MAX:]]
     return EndedWriters(
         tuple(_of_lease(session, state, late_ms, leases[instant]) for late_ms, instant in sorted(dead)[:KEPT_MAX]),
         tuple(
-            EndedWriter(one.time, one.action, "", late_ms, _without_lease(session, state, one))
+            EndedWriter(
+                one.time,
+                one.action,
+                "",
+                late_ms,
+                ending_words(session.ctx.storage, state, one, None, session.ctx.clock),
+            )
             for late_ms, one in silent[:KEPT_MAX]
         ),
         sum(now_ms > late_ms for late_ms in (*others, *(late_ms for late_ms, _ in sorted(dead)[KEPT_MAX:]))),
@@ -114,30 +116,13 @@ def _late_ms(lease: Lease, clock: Clock) -> int:
 def _of_lease(session: Session, state: TableState, late_ms: int, lease: Lease) -> EndedWriter:
     pending = next((one for one in state.timeline.by_time.get(lease.instant, ()) if not one.is_completed), None)
     command = RECOVER
-    if pending is not None and pending.action == "restore":
-        command = _restore(session, state, pending)
-    elif pending is not None and pending.action == "rollback" and is_foreign(lease):
-        command = (*RECOVER, "--abandoned")
+    # By then its writer has ended.
+    if pending is not None and pending.action in {"restore", "rollback"}:
+        dead = replace(lease, has_ended=True)
+        command = ending_words(session.ctx.storage, state, pending, dead, session.ctx.clock)
     action = pending.action if pending is not None else ""
     owner = str(lease.owner) if lease.owner is not None else "a writer of Apache Hudi"
     return EndedWriter(lease.instant, action, owner, late_ms, command)
-
-
-def _without_lease(session: Session, state: TableState, pending: Instant) -> tuple[str, ...]:
-    if pending.action == "restore":
-        return _restore(session, state, pending)
-    if pending.action == "rollback":
-        return (*RECOVER, "--abandoned")
-    return ("rollback", "TABLE", pending.time, "--abandoned")
-
-
-def _restore(session: Session, state: TableState, pending: Instant) -> tuple[str, ...]:
-    """Return the command that finishes a restore."""
-    savepoint = ""
-    with suppress(Corrupt):
-        plan = read_plan(session.ctx.storage, state.timeline, pending)
-        savepoint = plan.savepoint if isinstance(plan, RestorePlan) else ""
-    return ("restore", "TABLE", *([savepoint] if savepoint else []), "--yes")
 
 
 def _may_be_silent(state: TableState, pending: Instant) -> bool:

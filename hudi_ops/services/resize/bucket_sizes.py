@@ -40,25 +40,21 @@ class BucketSizes:
     """Sizes of the buckets that have files, in bytes.
 
     Attributes:
-        buckets: their number.
         partitions: number of partitions with buckets.
         p95_bytes: bytes of a bucket, 95th percentile by nearest rank; None without buckets.
         merged_p95_bytes: the same without the log files of buckets that have a base file.
         largest_bytes: of the largest one.
         total_bytes: of all.
-        above: number of buckets above the split size.
-        above_bytes: bytes of these.
+        above_bytes: bytes of the buckets above the split size.
         above_partitions: number of their partitions.
         worst: the largest buckets.
     """
 
-    buckets: int
     partitions: int
     p95_bytes: int | None
     merged_p95_bytes: int | None
     largest_bytes: int
     total_bytes: int
-    above: int
     above_bytes: int
     above_partitions: int
     worst: tuple[LargeBucket, ...]
@@ -68,29 +64,27 @@ class BucketSizes:
         return {"size_ratio": self.p95_bytes / TARGET_BYTES if self.p95_bytes is not None else None}
 
 
-def bucket_sizes(slices: SliceColumns, split_bytes: int = SPLIT_BYTES) -> BucketSizes:
-    """Measure the buckets of visible slices; `split_bytes` is the size above which one is split."""
+def bucket_sizes(slices: SliceColumns) -> BucketSizes:
+    """Measure the buckets of visible slices."""
     base_bytes = slices.base_bytes
     sizes = base_bytes + slices.log_bytes
     partitions = slices.files.partition_of[slices.firsts]
-    is_above = sizes > split_bytes
+    is_above = sizes > SPLIT_BYTES
     worst = np.argsort(-sizes, kind="stable")[:WORST_MAX]
     named = zip(keys_of(slices, worst), sizes[worst].tolist(), strict=True)
     return BucketSizes(
-        buckets=len(slices),
         partitions=len(np.unique(partitions)),
         p95_bytes=nearest_rank(sizes, 95),
         merged_p95_bytes=nearest_rank(np.where(base_bytes > 0, base_bytes, sizes), 95),
         largest_bytes=int(sizes.max(initial=0)),
         total_bytes=int(sizes.sum()),
-        above=int(np.count_nonzero(is_above)),
         above_bytes=int(sizes[is_above].sum()),
         above_partitions=len(np.unique(partitions[is_above])),
         worst=tuple(LargeBucket(*key, size) for key, size in named),
     )
 
 
-def rings_at_limit(session: Session, state: TableState, slices: SliceColumns, split_bytes: int = SPLIT_BYTES) -> int:
+def rings_at_limit(session: Session, state: TableState, slices: SliceColumns) -> int:
     """Count the hash rings that need more nodes than the table allows.
 
     They have a bucket above the split size, and as many nodes as is allowed. A node may lack a file group. A ring is read only
@@ -103,7 +97,7 @@ def rings_at_limit(session: Session, state: TableState, slices: SliceColumns, sp
     facts = state.log.properties.facts
     most = facts.buckets_max
     partitions = slices.files.partition_of[slices.firsts]
-    above: Longs = np.unique(partitions[slices.base_bytes + slices.log_bytes > split_bytes])
+    above: Longs = np.unique(partitions[slices.base_bytes + slices.log_bytes > SPLIT_BYTES])
     if not most or not len(above):
         return 0
     counts = np.bincount(partitions)[above]

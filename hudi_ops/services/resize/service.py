@@ -30,7 +30,7 @@ from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.base.rewrite.result import rewrite_fields
 from hudi_ops.services.base.rewrite.service import ReplaceService
 from hudi_ops.services.base.rewrite.task import RewrittenGroup, task_fields
-from hudi_ops.services.base.service import Run, register
+from hudi_ops.services.base.service import Run, named, register
 from hudi_ops.services.base.slices import live_columns
 from hudi_ops.services.metadata_table.compact import after_write
 from hudi_ops.services.resize.bucket_sizes import bucket_sizes, rings_at_limit
@@ -84,7 +84,8 @@ class Resize(ReplaceService[ResizeRequest, ResizeChoice, PlanInputs, ResizeTask,
     def measures(self, session: Session, state: TableState) -> Mapping[str, float | None]:
         """Return what the health check `buckets` measures."""
         slices = live_columns(session, state)
-        return {**bucket_sizes(slices).values(), "at_limit": rings_at_limit(session, state, slices)}
+        at_limit = rings_at_limit(session, state, slices)
+        return named("buckets", {**bucket_sizes(slices).values(), "at_limit": at_limit})
 
     def draft(self, session: Session, state: TableState, choice: ResizeChoice) -> Draft:
         """Return a draft that leaves out groups which others rewrite while the plan is made."""

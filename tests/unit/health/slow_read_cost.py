@@ -10,5 +10,5 @@ def slow_read_cost(path: str) -> dict[str, float | None]:
     slices = slow_slices(path)
     log_bytes = sum(sum(one.log_sizes) for one in slices)
     base_bytes = sum(one.base_bytes or 0 for one in slices)
-    ratio = log_bytes / max(1, base_bytes) if slices else None
+    ratio = log_bytes / base_bytes if base_bytes else None
     return {"log_files": slow_p95([len(one.log_sizes) for one in slices]), "log_ratio": ratio}

@@ -29,7 +29,9 @@ def test_more_buckets_mend_a_ring_at_its_limit(tmp_path: Path) -> None:
     path = buckets_missed(tmp_path)
     found = judged(path, CHECK)
     assert values(found) == slow_buckets(path) == {"size_ratio": 250 / 120, "at_limit": 1}
-    assert Table.open(path).resize.explain().measures == values(found)
+    assert Table.open(path).resize.explain().measures == {
+        f"buckets.{name}": value for name, value in values(found).items()
+    }
     assert found.evidence[0].detail == f"{250 * MB:,} bytes"
     assert added_calls(path, CHECK) == []
     stored = TypeAdapter(BucketsFacts).dump_json(facts := facts_of(path, CHECK))

@@ -23,10 +23,10 @@ def test_a_clean_mends_the_lag(tmp_path: Path) -> None:
     assert [one.is_missed for one in missed.measures] == [True, True]
     assert missed.commands == (("clean", TABLE),)
     explained = Table.open(path).clean.explain().measures
-    assert explained["share"] == value_of(missed, "share")
+    assert explained["clean_lag.share"] == value_of(missed, "share")
     age_s = value_of(missed, "age")
     assert age_s is not None
-    assert explained["age"] == pytest.approx(age_s, abs=60)
+    assert explained["clean_lag.age"] == pytest.approx(age_s, abs=60)
     mend(path, missed)
     mended = judged(path, CHECK)
     assert (mended.is_missed, mended.evidence, mended.commands) == (False, (), ())
@@ -53,12 +53,16 @@ def test_the_age_counts_from_the_write_that_made_a_file_old_or_from_the_last_cle
     assert isinstance(facts, CleanLagFacts)
     assert facts.lag.since_ms is not None
     assert 0 <= facts.lag.since_ms - made_ms < 1_000, "a table that rested for days is not late"
-    cleaned = replace(facts, lag=replace(facts.lag, clean_ms=made_ms + 5_000_000))
+    assert facts.awaits == 7, "writers of this table clean after ten writes"
+    cleaned = replace(facts, lag=replace(facts.lag, clean_ms=made_ms + 5_000_000), awaits=0)
     two_days = made_ms + 5_000_000 + 48 * HOUR_MS
     targets = HealthTargets(clean_lag={"share": 1.0}).clean_lag
     assert not CHECK.judge(cleaned, targets, two_days).is_missed
     late = CHECK.judge(cleaned, targets, two_days + 1)
     assert (late.is_missed, late.since_ms) == (True, two_days)
+    assert not CHECK.judge(replace(cleaned, awaits=7), targets, two_days + 1).is_missed, (
+        "a writer cleans after seven more"
+    )
 
 
 def test_a_pending_clean_is_executed_first(tmp_path: Path) -> None:

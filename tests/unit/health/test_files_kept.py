@@ -33,7 +33,7 @@ def test_what_keeps_most_is_ended_until_the_target_is_met(tmp_path: Path) -> Non
     # A lower target asks for the end of the plan and of the hold, too, which keep the same files.
     strict = HealthTargets(files_kept={"share": 0.0})
     missed = judged(path, CHECK, strict)
-    assert sorted(words[0] for words in missed.commands) == ["cancel", "hold"]
+    assert sorted(words[0] for words in missed.commands) == ["compact", "hold"]
     mend(path, missed)
     assert judged(path, CHECK, strict).measures[0].value == 0.0
 

@@ -23,7 +23,7 @@ def test_the_commands_mend_it(tmp_path: Path, state: Callable[[Path], str], unre
     found = judged(path, CHECK)
     assert value_of(found, "unready") == unready == slow_indexes(path)["unready"]
     planned = Table.open(path).indexing.plan(partitions=["column_stats"], dry_run=True)
-    assert planned.measures == {"unready": unready}
+    assert planned.measures == {"indexes.unready": unready}
     mend(path, found)
     assert not judged(path, CHECK).is_missed
 

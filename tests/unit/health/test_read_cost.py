@@ -22,7 +22,9 @@ def test_a_compaction_mends_many_log_files(tmp_path: Path) -> None:
     found = judged(path, CHECK)
     assert [(one.name, one.is_missed) for one in found.measures] == [("log_files", True), ("log_ratio", True)]
     assert [one.detail.split(",")[0] for one in found.evidence] == ["11 log files", "11 log files"]
-    assert Table.open(path).compaction.explain().measures == {one.name: one.value for one in found.measures}
+    assert Table.open(path).compaction.explain().measures == {
+        f"read_cost.{one.name}": one.value for one in found.measures
+    }
     assert added_calls(path, CHECK) == []
     stored = TypeAdapter(ReadCostFacts).dump_json(facts := facts_of(path, CHECK))
     assert TypeAdapter(ReadCostFacts).validate_json(stored) == facts
@@ -57,15 +59,17 @@ def test_a_copy_on_write_table_has_no_read_cost(tmp_path: Path) -> None:
     assert isinstance(CHECK.measure(looked(tmp_path / "t")), NotHere)
 
 
-def test_nothing_is_missed_without_files_and_a_table_of_log_files_alone_is() -> None:
-    def judge(log_bytes: int, *others: OtherPlan) -> Judgement:
-        facts = ReadCostFacts(cost=ReadCost(1, 1, 1, log_bytes, 0, ()), before=PlansBefore(0, others))
+def test_a_ratio_needs_base_files_and_plans_of_others_are_named() -> None:
+    def judge(base_bytes: int, before: PlansBefore) -> Judgement:
+        facts = ReadCostFacts(cost=ReadCost(1, 500, base_bytes, ()), compacted_ms=None, before=before)
         return CHECK.judge(facts, ReadCostTargets(), 0)
 
-    assert value_of(judge(0), "log_ratio") is None
-    assert not judge(0).is_missed
-    assert value_of(judge(500), "log_ratio") == 500
-    assert judge(500).note == "no file group has a base file yet"
-    begun = judge(500, OtherPlan("20260101000000000", "cluster", is_begun=True))
+    assert value_of(judge(0, PlansBefore()), "log_ratio") is None
+    assert not judge(0, PlansBefore()).is_missed
+    assert value_of(judge(1, PlansBefore()), "log_ratio") == 500
+    own = judge(1, PlansBefore(begun=("20260101000000000",)))
+    assert own.commands == (("compact", "TABLE"),)
+    assert "plan 20260101000000000, which another process has begun" in own.note
+    begun = judge(1, PlansBefore(others=(OtherPlan("20260101000000000", "cluster", is_begun=True),)))
     assert begun.commands == (("compact", "TABLE"),)
     assert "plan 20260101000000000, which an executor has begun" in begun.note

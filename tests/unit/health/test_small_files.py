@@ -26,7 +26,7 @@ def test_a_clustering_mends_small_files(tmp_path: Path) -> None:
     assert value_of(found, "share") == 8 / 9
     assert found.note == "1 more small files cannot be merged within their partitions"
     assert ["smallest of 4 small files" in one.detail for one in found.evidence] == [True, True]
-    assert Table.open(path).clustering.explain().measures == {"share": 8 / 9}
+    assert Table.open(path).clustering.explain().measures == {"small_files.share": 8 / 9}
     assert added_calls(path, CHECK) == []
     stored = TypeAdapter(SmallFilesFacts).dump_json(facts := facts_of(path, CHECK))
     assert TypeAdapter(SmallFilesFacts).validate_json(stored) == facts

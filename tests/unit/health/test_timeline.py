@@ -25,7 +25,7 @@ def test_an_archive_mends_a_long_timeline(tmp_path: Path) -> None:
     missed = judged(path, CHECK)
     assert value_of(missed, "ratio") == 13 / 4
     assert missed.commands == (("archive", TABLE),)
-    assert Table.open(path).archive.explain().measures == {"ratio": 13 / 4}
+    assert Table.open(path).archive.explain().measures == {"timeline.ratio": 13 / 4}
     mend(path, missed)
     assert value_of(judged(path, CHECK), "ratio") == 3 / 4
     assert Table.open(path).archive.run().measures == {}

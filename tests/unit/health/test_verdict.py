@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from hudi_ops.health.verdict import HealthReport, HealthVerdict
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
+from tests.bounds import bound
 
 DAY_MS = 86_400_000
 UNCHANGED_CALLS, CHANGED_CALLS = 6, 30
@@ -104,6 +106,20 @@ def test_calls_of_an_unchanged_and_a_changed_table(tmp_path: Path) -> None:
     assert changed.seen != verdict.seen
 
 
+def test_a_thousand_unchanged_tables_take_ten_seconds(tmp_path: Path) -> None:
+    path, count = made(tmp_path / "t0", 3, partition_by=["p"]), bound(100, 250, 1000)
+    for number in range(1, count):
+        shutil.copytree(path, tmp_path / f"t{number}", copy_function=os.link)
+    names = [str(tmp_path / f"t{number}") for number in range(count)]
+    before = {one.table: one.as_dict() for one in health_of_tables(names)}
+    begun_s = time.monotonic()
+    found = health_of_tables(names, previous=before)
+    took_s = time.monotonic() - begun_s
+    print(f"{count} unchanged tables: {took_s:.2f} s")
+    assert [one.as_dict()["seen"] for one in found] == [before[name]["seen"] for name in names]
+    assert took_s <= count * 0.01
+
+
 def test_a_verdict_of_other_things_is_not_used(tmp_path: Path) -> None:
     path, other = made(tmp_path / "t"), made(tmp_path / "u")
     good = Table.open(path).health()
@@ -151,7 +167,7 @@ def test_a_day_later_only_the_clock_changes_the_verdict(tmp_path: Path) -> None:
     by_hand = {"clean": {"automatic": False, "retain": 1}, "archive": {"automatic": False}}
     ctx = Table.open(path, **by_hand).context
     clock = ManualClock(ctx.clock.now_ms(), tick_ms=1)
-    table = Table(replace(ctx, clock=clock), upkeep=UpkeepSettings(CleanSettings(retain=1)))
+    table = Table(replace(ctx, clock=clock), upkeep=UpkeepSettings(CleanSettings(automatic=False, retain=1)))
     for version in range(2):
         table.ingest(pa.table({"id": ["a"], "p": ["x"], "v": [version]}))
         table.compaction.run()

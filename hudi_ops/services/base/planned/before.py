@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.concurrency.pending import plan_inputs
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS
+from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import REWRITING_ACTIONS, State
 from hudi_ops.timeline.state import TableState
 
@@ -35,11 +37,13 @@ class PlansBefore:
     """Pending plans that come before a new plan of a service.
 
     Attributes:
-        own: number of plans of the service's own action: its command executes these first.
+        own: number of plans of the service's own action that its command executes first.
+        begun: own plans that the command does not execute: a live process does, or another program began them.
         others: plans of other services that name one of the asked file groups.
     """
 
     own: int = 0
+    begun: tuple[str, ...] = ()
     others: tuple[OtherPlan, ...] = ()
 
 
@@ -64,4 +68,14 @@ def plans_before(session: Session, state: TableState, action: str, groups: Itera
         if inputs is None or not asked.isdisjoint(inputs.groups):
             is_begun = State.INFLIGHT in instant.states
             others.append(OtherPlan(instant.time, commands.get(instant.action, ""), is_begun))
-    return PlansBefore(sum(instant.action == action for instant in pending), tuple(others))
+    own = [instant for instant in pending if instant.action == action]
+    begun = [instant.time for instant in own[:PLANS_READ_MAX] if _is_of_others(session, instant)]
+    return PlansBefore(len(own) - len(begun), tuple(begun), tuple(others))
+
+
+def _is_of_others(session: Session, plan: Instant) -> bool:
+    """Return whether a live process executes a plan, or another program began it and leaves no heartbeat."""
+    lease = read_lease(session.ctx.storage, plan.time)
+    if lease is None:
+        return State.INFLIGHT in plan.states
+    return not lease.is_dead(session.ctx.clock)
