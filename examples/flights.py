@@ -260,7 +260,9 @@ def last_result(log: str) -> dict[str, Any]:
 
 
 def verdicts(*options: str) -> str:
-    """Return what `hudi-ops health` says of both tables; a missed target is no failure of the demo.
+    """Return what `hudi-ops health` says of both tables.
+
+    A missed target is no failure of the demo.
 
     Raises:
         DemoFailure: a table cannot be judged.

@@ -291,7 +291,10 @@ def _kept(context: Context, table: str) -> dict[str, Any]:
 
 
 def _keep(context: Context, table: str, state: dict[str, Any]) -> None:
-    """Keep the state of a table for the next run; a failure is logged, since it must not hide other tables."""
+    """Keep the state of a table for the next run.
+
+    A failure is logged, since it must not hide other tables.
+    """
     try:
         context["asset_state_store"][asset_of(table)].set(STATE_KEY, state)
     except AirflowRuntimeError as error:

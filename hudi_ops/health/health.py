@@ -19,6 +19,7 @@ from hudi_ops.health.checks import CHECKS
 from hudi_ops.health.look import Look
 from hudi_ops.health.one_look import OneLook
 from hudi_ops.health.seen import Seen, settings_digest, state_digest
+from hudi_ops.health.unadopted import NOTE
 from hudi_ops.health.verdict import (
     MISSED_EXIT_CODE,
     CheckVerdict,
@@ -63,7 +64,7 @@ def health(
 
     Raises:
         InvalidRequest: the path is not a table.
-        Unsupported: its version cannot be read, or it cannot be adopted.
+        Unsupported: its version cannot be read.
         Unavailable: storage did not answer.
         Conflict: others changed the table at each look.
         Corrupt: its settings, its commit log or its timeline cannot be read. What only a check reads makes this check unknown.
@@ -137,7 +138,10 @@ def _adapters() -> Mapping[str, TypeAdapter[Facts]]:
 
 
 def _known(kept: Seen, now_ms: int) -> dict[str, Facts | NotHere | HudiOpsError] | None:
-    """Return the kept facts of all checks; None: some are missing, or stopped being true with time."""
+    """Return the kept facts of all checks.
+
+    None: some are missing, or stopped being true with time.
+    """
     if kept.until_ms is not None and now_ms >= kept.until_ms:
         return None
     found: dict[str, Facts | NotHere | HudiOpsError] = {}
@@ -165,7 +169,10 @@ def _measured(check: Check, look: Look) -> Facts | NotHere | HudiOpsError:
 
 
 def _seen(found: Mapping[str, Facts | NotHere | HudiOpsError], uri: str, head: int, digest: str, settings: str) -> Seen:
-    """Return what the next verdict needs; without facts after an error of a check, which is tried again."""
+    """Return what the next verdict needs.
+
+    After an error of a check it has no facts, so that the check is tried again.
+    """
     facts = {name: one for name, one in found.items() if isinstance(one, Facts)}
     if any(isinstance(one, HudiOpsError) for one in found.values()):
         facts = {}
@@ -191,6 +198,7 @@ def _verdict(
 ) -> HealthVerdict:
     targets = targets or HealthTargets()
     earlier = before.since if before is not None else {}
+    note = NOTE if seen.head < 0 else ""
     checks = tuple(
         _check_verdict(check, found[check.name], getattr(targets, check.name), earlier.get(check.name), table, now_ms)
         for check in CHECKS
@@ -201,6 +209,7 @@ def _verdict(
         table=table,
         path=seen.uri,
         at=said_time(now_ms),
+        note=note,
         status="missed" if is_missed else "unknown" if codes else "healthy",
         exit_code=gravest([*codes, MISSED_EXIT_CODE if is_missed else 0]),
         checks=checks,

@@ -14,6 +14,7 @@ from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.lease.lease import Lease, oldest_leases, read_lease
 from hudi_ops.config.upkeep_settings import UpkeepSettings
 from hudi_ops.health.one_look import OneLook
+from hudi_ops.health.unadopted import WithoutAdoption
 from hudi_ops.read.current_view import current_view
 from hudi_ops.services.metadata_table.describe import MetadataFacts, describe_metadata
 from hudi_ops.services.write.automatic import recorded_services
@@ -53,14 +54,14 @@ class Look:
             now_ms: time of the look, in ms since 1970; None: now.
 
         Raises:
-            Unsupported: the table cannot be adopted, or its version cannot be read.
+            Unsupported: the table's version cannot be read.
             Conflict: it was dropped and made again meanwhile.
             Corrupt: its settings or its commit log cannot be read.
         """
         viewed = session.ctx.storage
         reading = Session(
             replace(session.ctx, storage=storage or OneLook(viewed)),
-            session.adopter,
+            WithoutAdoption(session.adopter),
             session.conflicts,
             session.log_format,
             session.file_sizes,
@@ -68,6 +69,11 @@ class Look:
             session.upkeep,
         )
         return cls(reading, reading.loader.load(), viewed, session.ctx.clock.now_ms() if now_ms is None else now_ms)
+
+    @property
+    def is_adopted(self) -> bool:
+        """Whether the table has a commit log: it was made here, or adopted."""
+        return self.state.log.head >= 0
 
     @cached_property
     def view(self) -> View:
@@ -104,7 +110,10 @@ class Look:
         return read_lease(self.session.ctx.storage, instant)
 
     def completed_ms(self, *actions: str) -> int | None:
-        """Return when an instant with one of these pending words completed last, in ms since 1970; None: none did."""
+        """Return when an instant with one of these pending words completed last.
+
+        It is in ms since 1970; None: none did.
+        """
         done = [one.completion_time for one in self.state.timeline if one.is_completed and one.action in actions]
         return ms_of_instant(max(done), self.state.zone) if done else None
 

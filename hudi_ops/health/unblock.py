@@ -24,7 +24,9 @@ def end_of(look: Look, instant: Instant) -> Words:
 
 
 def changes_ms(look: Look, instant: Instant) -> int | None:
-    """Return the time from which an instant counts as left, in ms since 1970; None: it does already, or never began.
+    """Return the time from which an instant counts as left, in ms since 1970.
+
+    None: it does already, or it is a plan that no process began.
 
     A lease has its own time. A program without heartbeats has ten minutes from the request.
     """

@@ -81,6 +81,7 @@ class HealthVerdict(_Said):
     exit_code: int = Field(description="0 healthy, 4 missed, else that of the gravest error.")
     since: str | None = Field(default=None, description="Since when the table cannot be judged, as ISO time in UTC.")
     error: dict[str, Any] | None = Field(default=None, description="Why the table cannot be judged.")
+    note: str = Field(default="", description="Further facts; empty: none.")
     checks: tuple[CheckVerdict, ...] = Field(default=(), description="All checks, in the order of the documentation.")
     seen: Seen | None = Field(default=None, description="Facts for the next verdict; of no meaning to others.")
 

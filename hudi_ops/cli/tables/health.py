@@ -155,6 +155,8 @@ def _of_table(verdict: HealthVerdict, *, every: bool) -> Iterator[str]:
     judged = sum(one.status in {"healthy", "missed", "unknown"} for one in verdict.checks)
     said = f"{', '.join(one.check for one in wrong)} of {judged} checks" if wrong else f"{judged} checks"
     yield from _wrapped(f"{verdict.table}: {verdict.status}, {said}", "  ")
+    if verdict.note:
+        yield from _wrapped(f"  {verdict.note}", "    ")
     for one in verdict.checks:
         if every or one in wrong:
             yield from _of_check(one, verdict.at)

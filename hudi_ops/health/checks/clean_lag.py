@@ -43,7 +43,10 @@ def measure(look: Look) -> Facts | NotHere:
 
 
 def _awaits(look: Look, lag: CleanLag) -> int:
-    """Return the number of writes until an automatic clean is due; 0: it is, or cleans are not automatic."""
+    """Return the number of writes until an automatic clean is due.
+
+    It is 0 if one is due, or if cleans are not automatic.
+    """
     if "clean" not in look.upkeep.automatic(look.recorded):
         return 0
     since = sum(one.time > lag.clean for one in look.state.timeline.completed_writes)

@@ -27,7 +27,9 @@ class LeftDelta:
 
 @dataclass(frozen=True, kw_only=True)
 class MetadataTableFacts(Facts):
-    """Pending instants that are ten minutes old and have no live writer, and the slice with the most log files.
+    """Pending instants without a live writer, and the slice with the most log files.
+
+    The instants are ten minutes old.
 
     Attributes:
         pending: number of these instants.

@@ -52,7 +52,9 @@ def ending_words(storage: Storage, state: TableState, instant: Instant, lease: L
 
 
 def words_of_plan(storage: Storage, state: TableState, plan: Instant, *, is_ours: bool) -> Words:
-    """Return the words of the command that executes a plan, or removes a clean whose plan is empty or damaged.
+    """Return the words of the command that executes a plan.
+
+    A clean whose plan is empty or damaged is removed.
 
     They are empty if only the program that planned it executes it, or if nothing can: then it is cancelled.
 

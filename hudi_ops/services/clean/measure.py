@@ -353,5 +353,5 @@ def _in_order(found: Iterable[Kept], sizes: Longs) -> tuple[tuple[Keeper, ...], 
 
 
 def measures_of(lag: CleanLag, kept: KeptFiles, now_ms: int) -> dict[str, float | None]:
-    """Return the measures of the checks `clean_lag` and `files_kept`, by the names of check and target."""
+    """Return the measures of `clean_lag` and `files_kept`, by the names of check and target."""
     return {"clean_lag.share": lag.share, "clean_lag.age": lag.age_s(now_ms), "files_kept.share": kept.share}

@@ -119,7 +119,7 @@ class Adoption:
         refuse_unwritable(config)
         refuse_first_write(config, timeline)
         self._refuse_unkept_indexes(config, timeline, commits)
-        facts = _of_services(config) if self.options.services_only else self._facts(config, timeline, commits)
+        facts = facts_of_services(config) if self.options.services_only else self._facts(config, timeline, commits)
         zone = self._zone(config)
         self._refuse_future(config, timeline, zone)
         table_id = self.ctx.ids.new_id()
@@ -355,7 +355,7 @@ class Adoption:
             )
 
 
-def _of_services(config: TableConfig) -> TableFacts:
+def facts_of_services(config: TableConfig) -> TableFacts:
     """Return the facts of a table whose rows only Apache Hudi writes."""
     return TableFacts(index="other", buckets=0, hash_fields=config.record_key_fields)
 

@@ -74,7 +74,10 @@ def plans_before(session: Session, state: TableState, action: str, groups: Itera
 
 
 def _is_of_others(session: Session, plan: Instant) -> bool:
-    """Return whether a live process executes a plan, or another program began it and leaves no heartbeat."""
+    """Return whether a process of others may be executing a plan.
+
+    It has a live lease, or another program began it and leaves no heartbeat.
+    """
     lease = read_lease(session.ctx.storage, plan.time)
     if lease is None:
         return State.INFLIGHT in plan.states
