@@ -190,6 +190,6 @@ def _failed(
         exit_code=error.exit_code,
         since=since or at,
         error=error.as_dict(),
-        # After another error the facts may be what is wrong.
-        seen=before.seen if before is not None and isinstance(error, Unavailable) else None,
+        # After a fault of this program the facts may be what is wrong.
+        seen=before.seen if before is not None and not isinstance(error, Internal) else None,
     )

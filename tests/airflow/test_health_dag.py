@@ -142,12 +142,13 @@ def test_250_tables_are_judged_by_three_tasks_and_an_alarm_is_given_once(
     assert verdicts.keys() == summary.keys() == tables.keys()
     exit_codes = {name: one["exit_code"] for name, one in verdicts.items() if one["status"] != "healthy"}
     assert exit_codes == {"far": 13, "broken": 20, "trips": 4}
-    assert summary["t000"] == {"status": "healthy", "exit_code": 0, "missed": [], "since": {}}
+    assert summary["t000"] == {"status": "healthy", "exit_code": 0, "missed": [], "unknown": [], "since": {}}
     (since,) = [one["since"] for one in verdicts["trips"]["checks"] if one["check"] == "read_cost"]
     assert summary["trips"] == {
         "status": "missed",
         "exit_code": 4,
         "missed": ["read_cost"],
+        "unknown": [],
         "since": {"read_cost": since},
     }
     assert "2 of 250 tables miss a target for longer than tolerated" in first.stdout
@@ -197,7 +198,7 @@ def test_an_alarm_is_given_again_after_a_table_was_well_and_after_the_function_f
     Table.open(str(trips)).compaction.run(threshold=1)
     state, result, given = run(table="trips")
     assert (state, given) == ("success", [])
-    assert result == {"trips": {"status": "healthy", "exit_code": 0, "missed": [], "since": {}}}
+    assert result == {"trips": {"status": "healthy", "exit_code": 0, "missed": [], "unknown": [], "since": {}}}
     Table.open(str(trips)).ingest(pa.table({"id": ["a"], "v": [9]}))
     assert run()[2] == ["trips"]
     # A table that is declared no longer is gone.
