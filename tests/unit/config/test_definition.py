@@ -111,7 +111,13 @@ def test_a_location_opens_with_what_is_declared(tmp_path: Path, monkeypatch: pyt
 
 
 def test_every_setting_of_a_definition_can_be_declared_and_is_described() -> None:
-    shared = set(TableDefinition.model_fields) - {"name", "table_type"} | {"type", "path", "source", "schedules", "targets"}
+    shared = set(TableDefinition.model_fields) - {"name", "table_type"} | {
+        "type",
+        "path",
+        "source",
+        "schedules",
+        "targets",
+    }
     assert set(TableDeclaration.model_fields) == shared | set(WriterOptions.model_fields) - {"file_sizes"}
     for model in (TableDefinition, OpenOptions):
         assert all(field.title and field.description for field in model.model_fields.values())
