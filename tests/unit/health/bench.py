@@ -3,13 +3,37 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from hudi_ops.cli.main import main
 from hudi_ops.config.requests.targets import HealthTargets
 from hudi_ops.health.check import TABLE, Check, Facts, Judgement, NotHere
 from hudi_ops.health.look import Look
 from hudi_ops.table.table import Table
+from hudi_ops.testing.faults import FaultyStorage
+
+UNCHANGED_CALLS = 6
+"""Storage calls of a verdict on an unchanged table, at most."""
+
+
+def made(path: Path, rounds: int = 1, **definition: Any) -> str:
+    """The path of a new table with some commits."""
+    given = {"record_key": ["id"], "schema": "id string, p string, v int64", "table_type": "mor", **definition}
+    table = Table.create(path, name="t", **given)
+    for version in range(rounds):
+        table.ingest(pa.table({"id": ["a", "b", "c"], "p": ["x", "x", "y"], "v": [version] * 3}))
+    return str(path)
+
+
+def watched(path: str) -> tuple[Table, FaultyStorage]:
+    """The table of a path in a process of its own, and its storage, which has the calls."""
+    ctx = Table.open(path).context
+    storage = FaultyStorage(ctx.storage)
+    return Table(replace(ctx, storage=storage)), storage
 
 
 def looked(path: str | os.PathLike[str], now_ms: int | None = None, **options: Any) -> Look:

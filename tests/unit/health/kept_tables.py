@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ from hudi_ops.clock import SystemClock
 from hudi_ops.concurrency.attempt import begin
 from hudi_ops.concurrency.lease.lease import lease_path
 from hudi_ops.config.upkeep_settings import ArchiveSettings, CleanSettings, UpkeepSettings
+from hudi_ops.errors import Busy, Conflict, InvalidRequest
 from hudi_ops.storage.open import open_storage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
@@ -73,3 +77,20 @@ def kept_table(
     creator = table_of(open_storage(found.path), found.clock, "creator", upkeep=upkeep)
     create_table(creator._session, replace(DEFINITION, **definition))
     return found
+
+
+def move(kept: Kept, chance: random.Random) -> None:
+    """Change the table by one action."""
+    table = kept.table(f"process-{chance.randrange(10**6)}")
+    parts = chance.sample(range(3), chance.randrange(1, 4))
+    writes = [one.time for one in table._session.loader.load().timeline.completed_writes]
+    moves: list[Callable[[], Any]] = [lambda: kept.write(*parts)] * 8
+    moves += [lambda: kept.write(parts[0], operation="insert_overwrite")] * 2
+    moves += [lambda: table.savepoints.create(chance.choice(writes[-3:]))]
+    moves += [lambda: table.holds.take(chance.choice(writes[-4:]), seconds=chance.choice([60, 3_600 * 9]))]
+    moves += [lambda: table.savepoints.delete(table.savepoints.list()[0].instant)]
+    moves += [lambda: table.clean.run(), lambda: table.archive.run(), *[lambda: kept.clock.advance_ms(2 * HOUR_MS)] * 3]
+    if kept.is_logged:
+        moves += [lambda: table.compaction.plan(threshold=1), lambda: table.compaction.run(threshold=1)] * 2
+    with suppress(Busy, Conflict, InvalidRequest, IndexError):  # of an action that finds nothing, or is refused now
+        chance.choice(moves)()

@@ -22,9 +22,8 @@ from hudi_ops.health.look import LEASES_READ
 from hudi_ops.health.unblock import end_of
 from hudi_ops.health.verdict import said_value
 from hudi_ops.table.table import Table
-from tests.unit.health.bench import looked
+from tests.unit.health.bench import UNCHANGED_CALLS, looked, made, watched
 from tests.unit.health.states_read_cost import read_cost_missed
-from tests.unit.health.test_verdict import UNCHANGED_CALLS, made, watched
 
 
 def test_since_goes_on_until_the_service_ran(tmp_path: Path) -> None:

@@ -16,9 +16,8 @@ from hudi_ops.storage.open import open_storage
 from hudi_ops.testing.clock import ManualClock
 from tests.bounds import bound
 from tests.tables import BY_HAND, table_of
-from tests.unit.health.kept_tables import HOUR_MS, Kept, kept_table
-from tests.unit.health.test_services_slowly import History
-from tests.unit.health.test_upkeep_histories import move
+from tests.unit.health.kept_tables import HOUR_MS, Kept, kept_table, move
+from tests.unit.health.service_history import History
 
 DAYS_MS = 96 * HOUR_MS
 HOURS = UpkeepSettings(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,6 @@ import pytest
 from hudi_ops.config.requests import CleanRequest
 from hudi_ops.config.requests.targets import HealthTargets
 from hudi_ops.config.upkeep_settings import ArchiveSettings, CleanSettings, UpkeepSettings
-from hudi_ops.errors import Busy, Conflict, InvalidRequest
 from hudi_ops.health.check import NotHere
 from hudi_ops.health.checks import clean_lag, files_kept, timeline
 from hudi_ops.health.look import Look
@@ -21,7 +18,7 @@ from hudi_ops.services.clean.choose import choose, is_held
 from hudi_ops.storage.open import open_storage
 from tests.bounds import bound
 from tests.tables import table_of
-from tests.unit.health.kept_tables import HOUR_MS, Kept, kept_table
+from tests.unit.health.kept_tables import Kept, kept_table, move
 from tests.unit.health.slow_clean_lag import slow_clean_lag
 from tests.unit.health.slow_files_kept import slow_files_kept
 from tests.unit.health.slow_timeline import slow_timeline
@@ -35,23 +32,6 @@ KINDS: dict[str, tuple[CleanSettings, dict[str, Any]]] = {
     ),
 }
 SLOW = {clean_lag.CHECK: slow_clean_lag, files_kept.CHECK: slow_files_kept, timeline.CHECK: slow_timeline}
-
-
-def move(kept: Kept, chance: random.Random) -> None:
-    """Change the table by one action."""
-    table = kept.table(f"process-{chance.randrange(10**6)}")
-    parts = chance.sample(range(3), chance.randrange(1, 4))
-    writes = [one.time for one in table._session.loader.load().timeline.completed_writes]
-    moves: list[Callable[[], Any]] = [lambda: kept.write(*parts)] * 8
-    moves += [lambda: kept.write(parts[0], operation="insert_overwrite")] * 2
-    moves += [lambda: table.savepoints.create(chance.choice(writes[-3:]))]
-    moves += [lambda: table.holds.take(chance.choice(writes[-4:]), seconds=chance.choice([60, 3_600 * 9]))]
-    moves += [lambda: table.savepoints.delete(table.savepoints.list()[0].instant)]
-    moves += [lambda: table.clean.run(), lambda: table.archive.run(), *[lambda: kept.clock.advance_ms(2 * HOUR_MS)] * 3]
-    if kept.is_logged:
-        moves += [lambda: table.compaction.plan(threshold=1), lambda: table.compaction.run(threshold=1)] * 2
-    with suppress(Busy, Conflict, InvalidRequest, IndexError):  # of an action that finds nothing, or is refused now
-        chance.choice(moves)()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -26,28 +26,12 @@ from hudi_ops.health.many import health_of_tables
 from hudi_ops.health.verdict import HealthReport, HealthVerdict
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.faults import FaultyStorage
 from tests.bounds import bound
+from tests.unit.health.bench import UNCHANGED_CALLS, made, watched
 
 DAY_MS = 86_400_000
-UNCHANGED_CALLS, CHANGED_CALLS = 6, 30
+CHANGED_CALLS = 30
 SCHEMA = Path(__file__).resolve().parents[3] / "docs" / "health.schema.json"
-
-
-def made(path: Path, rounds: int = 1, **definition: Any) -> str:
-    """The path of a new table with some commits."""
-    given = {"record_key": ["id"], "schema": "id string, p string, v int64", "table_type": "mor", **definition}
-    table = Table.create(path, name="t", **given)
-    for version in range(rounds):
-        table.ingest(pa.table({"id": ["a", "b", "c"], "p": ["x", "x", "y"], "v": [version] * 3}))
-    return str(path)
-
-
-def watched(path: str) -> tuple[Table, FaultyStorage]:
-    """The table of a path in a process of its own, and its storage, which has the calls."""
-    ctx = Table.open(path).context
-    storage = FaultyStorage(ctx.storage)
-    return Table(replace(ctx, storage=storage)), storage
 
 
 def contents(path: str) -> Mapping[str, tuple[int, int]]:
