@@ -32,7 +32,7 @@ from hudi_ops.health.verdict import (
 )
 
 LOOKS_MAX = 3
-"""Most looks at a table that others change meanwhile."""
+"""Most looks at a table, if other processes change it during a look."""
 
 PROGRAM = "hudi-ops"
 

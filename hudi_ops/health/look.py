@@ -55,7 +55,7 @@ class Look:
 
         Raises:
             Unsupported: the table's version cannot be read.
-            Conflict: it was dropped and made again meanwhile.
+            Conflict: it was dropped and made again while it was read.
             Corrupt: its settings or its commit log cannot be read.
         """
         viewed = session.ctx.storage

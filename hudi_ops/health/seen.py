@@ -63,7 +63,7 @@ def state_digest(storage: Storage, head: int) -> str:
     """
     config = parsed_config(storage)
     found = hashlib.sha256(storage.get(PROPERTIES_PATH))
-    # The log before the timeline, as in `StateLoader.load`: a later slot is a change whatever the timeline shows.
+    # The log is read before the timeline, as in `StateLoader.load`: a later slot alone is a change.
     try:
         storage.get(slot_path(head + 1))
         found.update(b"a later slot")

@@ -4,7 +4,7 @@ No lock is held. Only instants that the policy lets go are looked into.
 What is read: the metadata of replace commits and of late completions, the
 results of rollbacks and of the newest clean, holds, and the folders of replaced and rolled back files.
 
-With a `Bound` a few of them are read, whatever the size of the table: enough to say what stops the next batch.
+With a `Bound` a fixed number of them is read for a table of any size: enough to say what stops the next batch.
 """
 
 from __future__ import annotations

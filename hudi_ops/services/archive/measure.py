@@ -59,8 +59,8 @@ def blocks_of(
     """Return why archiving stands still, and when a hold among the reasons ends.
 
     The time is in ms since 1970; None: no hold is among them. Archiving stands still if more completed writes stay than the number
-    above which it begins. The reasons that the timeline alone tells are found without a storage call; then a few files are read,
-    whatever the size of the table (`facts.Bound`).
+    above which it begins. The reasons that the timeline alone tells are found without a storage call; then a fixed number of files
+    is read (`facts.Bound`).
 
     Args:
         session: of the table.

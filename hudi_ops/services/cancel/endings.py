@@ -1,4 +1,4 @@
-"""Name the command that ends a pending instant, whatever kind it is of."""
+"""Name the command that ends a pending instant of any kind."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ def timeline_missed(tmp_path: Path) -> str:
 
 
 def long_table(tmp_path: Path, name: str = "long", writes: int = 12, **definition: object) -> Kept:
-    """A table with so many writes that archives keep at most four of."""
+    """A table with more writes than the four that archives keep."""
     table = kept_table(tmp_path, name, **definition)
     for _ in range(writes):
         table.write(0)

@@ -1,4 +1,4 @@
-"""Tables that Apache Hudi wrote and that nobody adopted have a verdict, too."""
+"""Tables that Apache Hudi wrote, and that were not adopted, have a verdict, too."""
 
 from __future__ import annotations
 

@@ -71,8 +71,8 @@ class StarvedGroups:
 def starved_groups(session: Session, state: TableState, slices: SliceColumns | None) -> tuple[StarvedGroups, ...]:
     """Return the file groups whose last `IN_A_ROW` plans of a service were cancelled.
 
-    A plan counts whatever its cancel was caused by, if it is among the newest `RECORDS_READ` records, and no plan of the service
-    completed on the group since.
+    A plan counts if its record is among the newest `RECORDS_READ`, and if no plan of the service completed on the group since. The
+    cause of its cancel does not matter.
 
     Args:
         session: of this process.
