@@ -63,7 +63,7 @@ class Owner:
         """Return the nearest process above this one whose command has the name; None: there is none."""
         pid = os.getpid()
         while pid > 1:
-            stat = _stat_of(pid)
+            stat = stat_of(pid)
             if stat is None:
                 return None
             name, fields = stat
@@ -150,11 +150,11 @@ def _machine() -> str:
 
 
 def _process_start(pid: int) -> str:
-    stat = _stat_of(pid)
+    stat = stat_of(pid)
     return "" if stat is None or stat[1][0] == "Z" else stat[1][19]
 
 
-def _stat_of(pid: int) -> tuple[str, list[str]] | None:
+def stat_of(pid: int) -> tuple[str, list[str]] | None:
     """Return the command of a process, and the fields after it.
 
     They are: state first, parent second, start time 20th.

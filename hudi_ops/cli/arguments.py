@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -176,3 +176,30 @@ def parse_bytes(text: str, option: str, least: int = 1) -> int:
     if size < least:
         raise InvalidRequest(f"{option} is not a size", expected="for example 500MB, 1.5GB or 2GiB", found=repr(text))
     return int(size)
+
+
+def asked_tables(given: Sequence[str], command: str, *, every: bool) -> list[str]:
+    """Return the tables that a command of many tables is asked for, each once.
+
+    Args:
+        given: names and folders on the command line.
+        command: its words, such as `health`.
+        every: whether `--all` was given, which stands for all tables of tables.yaml.
+
+    Raises:
+        InvalidRequest: neither tables nor --all, both, or no table is declared.
+    """
+    if bool(given) == every:
+        raise InvalidRequest(
+            "name tables, or pass --all" if not given else "--all stands for all tables of tables.yaml",
+            expected=f"`hudi-ops {command} TABLE …`, or `hudi-ops {command} --all`",
+            found="neither" if not given else f"{' '.join(given)} and --all",
+        )
+    if not every:
+        return list(dict.fromkeys(given))
+    from hudi_ops.config.tables_file import load_tables
+
+    declared = load_tables()
+    if not declared.tables:
+        raise InvalidRequest(f"{declared.file} declares no table", next_step="declare one, or name a folder")
+    return list(declared.tables)

@@ -49,6 +49,10 @@ def with_options(
         options[name] = option
     unset = {one.name: one.default for one in parameters}
 
+    def made_of(values: dict[str, Any]) -> Any:
+        said = {name: read(values) for name, read in readers.items() if values[name] not in (None, [], unset[name])}
+        return _request(make or model, said, options)
+
     def wrap(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command, eval_str=True)
         own = [one for one in signature.parameters.values() if one.name != "request"]
@@ -57,16 +61,29 @@ def with_options(
         @functools.wraps(command)
         def called(**given: Any) -> None:
             values = {name: given.pop(name) for name in readers}
-            said = {name: read(values) for name, read in readers.items() if values[name] not in (None, [], unset[name])}
-            command(**given, request=_request(make or model, said, options))
+            command(**given, request=made_of(values))
 
         placed = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
         made = [*placed[:at], *parameters, *placed[at:]]
         called.__signature__ = signature.replace(parameters=made)  # type: ignore[attr-defined]
         called.__annotations__ = {one.name: one.annotation for one in made}
+        called.request_of = made_of  # type: ignore[attr-defined]
         return called
 
     return wrap
+
+
+def request_of(command: Callable[..., None], values: Mapping[str, Any]) -> Any:
+    """Return the request that a command makes of its parameters.
+
+    Args:
+        command: that `with_options` wrapped.
+        values: of its parameters, by name; further ones are left alone.
+
+    Raises:
+        InvalidRequest: a wrong value.
+    """
+    return command.request_of(dict(values))  # type: ignore[attr-defined]
 
 
 def _request(make: Callable[..., Any], said: Mapping[str, Any], options: Mapping[str, str]) -> Any:

@@ -21,6 +21,9 @@ from hudi_ops.redaction import has_credentials
 
 R = TypeVar("R", bound=BaseModel)
 
+REQUESTER = "HUDI_OPS_REQUESTER"
+"""Variable of an application's environment that names the user for whom it works."""
+
 TEXT_MAX = 1000
 """Characters that one text of a form may have."""
 

@@ -7,7 +7,16 @@ from pathlib import Path
 
 from hudi_ops.errors import Internal
 
+PROGRAM = "hudi-ops"
+"""Name of the command line, and of the package in registries."""
+
 HOME_VARIABLE = "HUDI_OPS_HOME"
+REGISTRY_VARIABLE = "HUDI_OPS_REGISTRY"
+"""Environment variable with the URL of the registry's database."""
+
+REGISTRY_FILE = "registry.db"
+"""Its file beside `tables.yaml`, if the variable is not set."""
+
 FOLDERS = ("dags", "plugins", "spark_apps")
 _PACKAGE = Path(__file__).resolve().parents[1]
 

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from hudi_ops.commit.session import Session
+from hudi_ops.config.places import PROGRAM
 from hudi_ops.config.requests.targets import HealthTargets
 from hudi_ops.errors import Conflict, HudiOpsError
 from hudi_ops.health.check import EVIDENCE_MAX, TABLE, Check, Facts, Judgement, NotHere
@@ -30,11 +31,10 @@ from hudi_ops.health.verdict import (
     said_measure,
     said_time,
 )
+from hudi_ops.timeline.log.commit_log import Log
 
 LOOKS_MAX = 3
 """Most looks at a table, if other processes change it during a look."""
-
-PROGRAM = "hudi-ops"
 
 _OF_SERVICES = ("compact", "cluster", "resize", "alter", "clean", "archive", "index", "metadata")
 COMMANDS = frozenset([*_OF_SERVICES, "cancel", "recover", "rollback", "restore", "savepoint", "hold"])
@@ -81,14 +81,14 @@ def health(
                 return found
         try:
             look = Look.at(session, storage, now_ms)
-            head = look.state.log.head
-            digest = state_digest(storage, head)
+            log = look.state.log
+            digest = state_digest(storage, log.head)
             facts = {check.name: _measured(check, look) for check in CHECKS}
             break
         except Conflict:
             if tried + 1 == LOOKS_MAX:
                 raise
-    return _verdict(name, facts, targets, before, now_ms, _seen(facts, uri, head, digest, settings))
+    return _verdict(name, facts, targets, before, now_ms, _seen(facts, uri, log, digest, settings))
 
 
 @cache
@@ -168,7 +168,7 @@ def _measured(check: Check, look: Look) -> Facts | NotHere | HudiOpsError:
         return error
 
 
-def _seen(found: Mapping[str, Facts | NotHere | HudiOpsError], uri: str, head: int, digest: str, settings: str) -> Seen:
+def _seen(found: Mapping[str, Facts | NotHere | HudiOpsError], uri: str, log: Log, digest: str, settings: str) -> Seen:
     """Return what the next verdict needs.
 
     After an error of a check it has no facts, so that the check is tried again.
@@ -179,7 +179,8 @@ def _seen(found: Mapping[str, Facts | NotHere | HudiOpsError], uri: str, head: i
     return Seen(
         release=release(),
         uri=uri,
-        head=head,
+        table_id=log.table_id,
+        head=log.head,
         digest=digest,
         settings=settings,
         until_ms=min((one.until_ms for one in facts.values() if one.until_ms is not None), default=None),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from hudi_ops.clock import Clock, SystemClock
 from hudi_ops.commit.session import Session
@@ -29,6 +29,9 @@ PATIENCE_S = 5.0
 
 LIMIT_S = 120.0
 """Seconds after which a table counts as unreachable."""
+
+
+Then: TypeAlias = Callable[[str, TableLocation, HealthVerdict], None]
 
 
 def health_of_tables(
@@ -75,6 +78,7 @@ def judged(
     limit_s: float = LIMIT_S,
     now_ms: int | None = None,
     clock: Clock | None = None,
+    then: Then = lambda name, location, verdict: None,
 ) -> Iterator[HealthVerdict]:
     """Yield the verdicts on tables as they come; arguments as in `health_of_tables`.
 
@@ -84,16 +88,22 @@ def judged(
         limit_s: seconds after which a table counts as unreachable.
         now_ms: time of the verdicts, in ms since 1970; None: now.
         clock: of this process.
+        then: reads more of a table that could be judged, in the thread of the table. If it hangs, the verdict is yielded after
+            `limit_s`. It must not raise.
     """
     clock = clock or SystemClock()
     waiting, begun = list(reversed(list(wanted.items()))), dict[str, float]()
     done: queue.SimpleQueue[HealthVerdict] = queue.SimpleQueue()
-    before = _Before(previous or {})
+    before, made = _Before(previous or {}), dict[str, HealthVerdict]()
     limit_s = min(limit_s, threading.TIMEOUT_MAX)
 
     def begin(name: str, locate: Callable[[], TableLocation]) -> None:
         def work() -> None:
-            done.put(_judged(name, locate, before, clock, now_ms))
+            located, verdict = _judged(name, locate, before, clock, now_ms)
+            made[name] = verdict
+            if located is not None and verdict.error is None:
+                then(name, located, verdict)
+            done.put(verdict)
 
         begun[name] = clock.monotonic_s()
         # Not a pool: its threads would keep the process alive while a table does not answer.
@@ -117,6 +127,9 @@ def judged(
             now_s = clock.monotonic_s()
             for name in [name for name, since_s in begun.items() if now_s - since_s >= limit_s]:
                 del begun[name]
+                if name in made:  # what reads more of it has no end
+                    yield made[name]
+                    continue
                 error = Unavailable(
                     f"the table did not answer within {limit_s:g} s",
                     table=name,
@@ -144,22 +157,28 @@ class _Before:
 
 def _judged(
     name: str, locate: Callable[[], TableLocation], before: _Before, clock: Clock, now_ms: int | None
-) -> HealthVerdict:
+) -> tuple[TableLocation | None, HealthVerdict]:
+    """Return where a table is, unless that is the fault, and the verdict on it."""
+    location = None
     try:
         location = locate()
-        session = _session_at(location)
+        session = session_at(location)
         previous = before.of(name, session.ctx.storage.uri)
-        return health(session, location.targets, previous, name=name, now_ms=now_ms)
+        return location, health(session, location.targets, previous, name=name, now_ms=now_ms)
     except HudiOpsError as error:
-        return _failed(name, error.at(table=name), before.of(name), clock, now_ms)
+        return location, _failed(name, error.at(table=name), before.of(name), clock, now_ms)
     except BaseException as error:  # noqa: BLE001
         # A fault on one table must not hide the others.
         fault = Internal(f"unexpected {type(error).__name__}: {redacted(str(error))}", table=name)
-        return _failed(name, fault, before.of(name), clock, now_ms)
+        return location, _failed(name, fault, before.of(name), clock, now_ms)
 
 
-def _session_at(location: TableLocation) -> Session:
-    """Return a session that reads the table at a location, with the settings of `tables.yaml`."""
+def session_at(location: TableLocation) -> Session:
+    """Return a session that reads the table at a location, with the settings of `tables.yaml`.
+
+    Raises:
+        InvalidRequest: the path cannot be opened.
+    """
     options = OpenOptions(**location.options())
     ctx = TableContext(storage=storage_at(location), locks=None)
     return Session(

@@ -7,19 +7,16 @@ table's timeline. A change that concerns a check changes one of them; what chang
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from hudi_ops.commit.holds import FOLDER as HOLDS
-from hudi_ops.commit.session import Session
-from hudi_ops.concurrency.lease.lease import FOLDER as LEASES
 from hudi_ops.config.table import PROPERTIES_PATH
 from hudi_ops.errors import NotFound
-from hudi_ops.metadata.records.partitions import TIMELINE_FOLDER as METADATA_TIMELINE
-from hudi_ops.storage.protocol import Storage
-from hudi_ops.timeline.log.commit_log import slot_path
-from hudi_ops.timeline.settings.settings_check import parsed_config
+
+if TYPE_CHECKING:
+    from hudi_ops.commit.session import Session
+    from hudi_ops.storage.protocol import Storage
 
 
 class Seen(BaseModel):
@@ -28,6 +25,7 @@ class Seen(BaseModel):
     Attributes:
         release: of this library; another one may measure in another way.
         uri: of the table.
+        table_id: of its commit log; empty: it was not adopted; None: unknown.
         head: newest slot of the commit log; -1 without a log.
         digest: of the state.
         settings: digest of the settings that the measures depend on.
@@ -42,6 +40,7 @@ class Seen(BaseModel):
 
     release: str
     uri: str
+    table_id: str | None = None
     head: int = Field(ge=-1, le=10**12)
     digest: str
     settings: str
@@ -51,16 +50,26 @@ class Seen(BaseModel):
     since: dict[str, tuple[str, str]] = {}
 
 
-def state_digest(storage: Storage, head: int) -> str:
+def state_digest(storage: Storage, head: int, *, with_beats: bool = True) -> str:
     """Return the digest of a table's state, with six reads.
 
-    `head` is the newest slot that the caller knows.
+    Args:
+        storage: of the table.
+        head: newest slot that the caller knows.
+        with_beats: whether a lease that is renewed is a change.
 
     Raises:
         InvalidRequest: the path is not a table.
         Corrupt: its settings cannot be read.
         Unsupported: a table version that cannot be opened.
     """
+    # Imported here, since verdicts are shown in processes that must not load what reads tables: Airflow's API server.
+    from hudi_ops.commit.holds import FOLDER as HOLDS
+    from hudi_ops.concurrency.lease.lease import FOLDER as LEASES
+    from hudi_ops.metadata.records.partitions import TIMELINE_FOLDER as METADATA_TIMELINE
+    from hudi_ops.timeline.log.commit_log import slot_path
+    from hudi_ops.timeline.settings.settings_check import parsed_config
+
     config = parsed_config(storage)
     found = hashlib.sha256(storage.get(PROPERTIES_PATH))
     # The log is read before the timeline, as in `StateLoader.load`: a later slot alone is a change.
@@ -71,8 +80,9 @@ def state_digest(storage: Storage, head: int) -> str:
         found.update(str(head).encode())
     for folder in (config.timeline_folder, METADATA_TIMELINE):
         found.update("\n".join(info.name for info in storage.list_folder(folder).files).encode() + b"\0")
-    for folder in (LEASES, HOLDS):
-        names = (f"{info.name} {info.modified_ms} {info.size_bytes}" for info in storage.list_folder(folder).files)
+    for folder, with_times in ((LEASES, with_beats), (HOLDS, True)):
+        files = storage.list_folder(folder).files
+        names = (f"{one.name} {one.modified_ms} {one.size_bytes}" if with_times else one.name for one in files)
         found.update("\n".join(names).encode() + b"\0")
     return found.hexdigest()
 

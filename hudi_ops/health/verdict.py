@@ -153,9 +153,12 @@ def said_value(value: float, unit: str) -> str:
     if unit == "s":
         size, name = next(((size, name) for size, name in _TIMES if value >= size), (1, "s"))
         return f"{value / size:,.3g} {name}"
+    if 0 < value < _LEAST_SAID:
+        return f"< {_LEAST_SAID}"
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:,.3g}"
 
 
+_LEAST_SAID = 0.001
 _TIMES = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 

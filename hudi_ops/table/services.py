@@ -35,6 +35,9 @@ from hudi_ops.services.resize.service import RESIZE
 from hudi_ops.services.write.automatic import kept_by_archive, recorded_services
 from hudi_ops.table.argument_types import checks_types
 
+NOTHING_COMPLETED = "nothing completed here"
+"""Begin of the note on an execution that lost a race."""
+
 
 class ServiceRequest(Protocol):
     """Fields that the request of every planned service has."""
@@ -176,7 +179,7 @@ class ServiceApi(Generic[Q, R]):
             "taken_over"
         ):
             raise error
-        note = f"nothing completed here: {error.what}; {error.next_step}"
+        note = f"{NOTHING_COMPLETED}: {error.what}; {error.next_step}"
         done: Any = self.service.result_type(error.table, error.instant or None, note=note)
         lost: R = done
         return lost

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hudi_ops.cli.arguments import JsonOption, TableArgument, locate, storage_of
 from hudi_ops.cli.output import counted, write, write_json, write_table
-from hudi_ops.clock import iso_of_ms
-
-if TYPE_CHECKING:
-    from hudi_ops.config.tables_file import TableLocation
-    from hudi_ops.storage.protocol import Storage
 
 LOCK_HELP = """Show who uses a table: the holder of its lock, the processes that wait for it, and the leases of pending instants.
 
@@ -30,63 +24,18 @@ hudi-ops lock /data/trips --json
 
 def lock(table: TableArgument, as_json: JsonOption = False) -> None:
     """Show who holds a table's lock, who waits for it, and who works on its instants."""
+    from hudi_ops.services.inspect.locks import describe_lock
     from hudi_ops.timeline.settings.properties_file import load_config
 
     location = locate(table)
     storage = storage_of(location)
     load_config(storage)  # raises an error if there is no table
-    address, line = _line(location)
-    leases = _leases(storage)
+    found = describe_lock(location, storage)
     if as_json:
-        write_json({
-            "table": location.name,
-            "lock": address,
-            "is_visible": line is not None,
-            "line": line or [],
-            "leases": leases,
-        })
+        write_json(found)
         return
-    _tell_line(location.name, address, line)
-    _tell_leases(leases, address)
-
-
-def _line(location: TableLocation) -> tuple[str, list[dict[str, Any]] | None]:
-    """Return the lock's address and its queue, the holder first; None if it cannot be seen."""
-    from hudi_ops.concurrency.lock.open_lock import IN_PROCESS, lock_of
-
-    if location.lock is None or location.lock == IN_PROCESS:
-        return IN_PROCESS, None
-    from hudi_ops.concurrency.lock.zookeeper import ZooKeeperLock
-
-    opened = lock_of(location)
-    assert isinstance(opened, ZooKeeperLock)  # noqa: S101 - the only other kind
-    try:
-        return opened.address, [asdict(one) | {"since": iso_of_ms(one.since_ms)} for one in opened.line()]
-    finally:
-        opened.close()
-
-
-def _leases(storage: Storage) -> list[dict[str, Any]]:
-    from hudi_ops.clock import SystemClock
-    from hudi_ops.concurrency.lease.lease import list_leases, read_lease
-
-    clock, found = SystemClock(), []
-    for instant in list_leases(storage):
-        lease = read_lease(storage, instant)
-        if lease is None:
-            continue  # dropped meanwhile
-        owner = lease.owner
-        found.append({
-            "instant": instant,
-            "role": lease.role or None,
-            "owner": f"{owner.host.partition('#')[0]}:{owner.pid}" if owner is not None else "Apache Hudi",
-            "run": (owner.run or None) if owner is not None else None,
-            "beaten": iso_of_ms(lease.beaten_ms),
-            "expires": iso_of_ms(lease.expires_ms),
-            "is_live": not lease.is_dead(clock),
-            "lock": lease.lock or None,
-        })
-    return found
+    _tell_line(location.name, found["lock"], found["line"] if found["is_visible"] else None)
+    _tell_leases(found["leases"], found["lock"])
 
 
 def _tell_line(name: str, address: str, line: list[dict[str, Any]] | None) -> None:

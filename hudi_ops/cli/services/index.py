@@ -84,7 +84,7 @@ def index(
     Raises:
         InvalidRequest: names for an action that takes none, or an unknown action.
     """
-    action, names = _parsed(words or [])
+    action, names = parsed_words(words or [])
     if action is Action.EXECUTE and names:
         raise InvalidRequest(
             "a plan says which indexes are built",
@@ -118,7 +118,7 @@ def index(
             _drop(opened, location.name, names or None, dry_run=given.dry_run, yes=yes, as_json=as_json)
 
 
-def _parsed(words: list[str]) -> tuple[Action, tuple[str, ...]]:
+def parsed_words(words: list[str]) -> tuple[Action, tuple[str, ...]]:
     """Return the action, run if none is named, and the names.
 
     Raises:

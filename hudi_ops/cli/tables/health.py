@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hudi_ops.cli.arguments import JsonOption, parse_seconds
+from hudi_ops.cli.arguments import JsonOption, asked_tables, parse_seconds
 from hudi_ops.cli.output import counted, write, write_json
 from hudi_ops.cli.progress import watching
 from hudi_ops.errors import InvalidRequest
@@ -62,7 +62,7 @@ def health(
     from hudi_ops.health.many import health_of_tables
     from hudi_ops.health.verdict import HealthReport, gravest
 
-    names, limit_s = _names(tables or [], every=every), _limit(limit)
+    names, limit_s = asked_tables(tables or [], "health", every=every), _limit(limit)
     earlier = _earlier(previous) if previous is not None else {}
     with watching(f"judging {counted(len(names), 'table')}", as_json=as_json):
         found = health_of_tables(names, previous=earlier, limit_s=limit_s)
@@ -74,28 +74,6 @@ def health(
             write(line)
     if code:
         raise typer.Exit(code)
-
-
-def _names(given: Sequence[str], *, every: bool) -> list[str]:
-    """Return the tables that are asked for, each once.
-
-    Raises:
-        InvalidRequest: neither tables nor --all, both, or no tables file.
-    """
-    if bool(given) == every:
-        raise InvalidRequest(
-            "name tables, or pass --all" if not given else "--all judges all tables of tables.yaml",
-            expected="`hudi-ops health TABLE …`, or `hudi-ops health --all`",
-            found="neither" if not given else f"{' '.join(given)} and --all",
-        )
-    if not every:
-        return list(dict.fromkeys(given))
-    from hudi_ops.config.tables_file import load_tables
-
-    declared = load_tables()
-    if not declared.tables:
-        raise InvalidRequest(f"{declared.file} declares no table", next_step="declare one, or name a folder")
-    return list(declared.tables)
 
 
 def _limit(text: str) -> float:

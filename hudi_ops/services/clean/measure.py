@@ -119,6 +119,7 @@ class Keeper:
         action: of a pending instant.
         bytes: of the files that it keeps, alone or with others.
         left: bytes that are still kept once it and the keepers before it are gone.
+        files: number of the files that it keeps, alone or with others.
     """
 
     reason: str
@@ -126,6 +127,7 @@ class Keeper:
     action: str
     bytes: int
     left: int
+    files: int = 0
 
 
 @dataclass(frozen=True)
@@ -348,7 +350,7 @@ def _in_order(found: Iterable[Kept], sizes: Longs) -> tuple[tuple[Keeper, ...], 
         key = max(left, key=lambda each: (freed[each], int(sizes[left[each]].sum())))
         held = left.pop(key)
         counts = counts - held
-        named.append(Keeper(*key, int(sizes[held].sum()), int(sizes[counts > 0].sum())))
+        named.append(Keeper(*key, int(sizes[held].sum()), int(sizes[counts > 0].sum()), int(held.sum())))
     return tuple(named), len(left)
 
 

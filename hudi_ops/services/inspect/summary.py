@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -114,12 +115,21 @@ class TableSummary(Result):
         return super().as_dict() | {"columns": [{"name": name, "type": kind} for name, kind in self.columns]}
 
 
-def describe_timeline(storage: Storage, *, archived: bool = False, limit: int | None = None) -> list[TimelineRow]:
+def describe_timeline(
+    storage: Storage,
+    *,
+    archived: bool = False,
+    limit: int | None = None,
+    known: Mapping[tuple[str, str, str], TimelineRow] | None = None,
+    only: Collection[str] | None = None,
+) -> list[TimelineRow]:
     """Return the timeline's instants, oldest first.
 
     Args:
         archived: include archived instants; those of layout 1 cannot be read, and one row without a time notes that.
         limit: number of the newest instants; None: all.
+        known: rows of completed instants by request time, action and completion time: their files are not read again.
+        only: request times of the instants that are wanted; None: all.
 
     Raises:
         InvalidRequest: the path is not a table.
@@ -129,12 +139,14 @@ def describe_timeline(storage: Storage, *, archived: bool = False, limit: int | 
     timeline = load_timeline(storage, config)
     reader = _Reader(storage, timeline, CommitReader(storage))
     aborted = [plan for plan in timeline.aborted if plan.state is State.ABORTED]
-    chosen = _newest(sorted((*timeline.instants, *aborted), key=lambda one: one.time), limit)
-    rows = [reader.row(instant) for instant in chosen]
+    wanted = [one for one in (*timeline.instants, *aborted) if only is None or one.time in only]
+    chosen = _newest(sorted(wanted, key=lambda one: one.time), limit)
+    before = known or {}
+    rows = [before.get((one.time, one.action, one.completion_time)) or reader.row(one) for one in chosen]
     if archived and (limit is None or len(rows) < limit):
         history = load_history(storage, config, with_content=True)
-        known = {(instant.time, instant.kind) for instant in timeline}
-        older = [_archived_row(old) for old in history.instants if (old.time, old.action) not in known]
+        active = {(instant.time, instant.kind) for instant in timeline}
+        older = [_archived_row(old) for old in history.instants if (old.time, old.action) not in active]
         recorded = {plan.time for plan in aborted}
         moved = (plan for plan in load_aborted(storage) if plan.instant not in recorded)
         older = sorted((*older, *(_aborted_row(plan, is_archived=True) for plan in moved)), key=lambda row: row.time)
