@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from hudi_ops.cli import paths
+from hudi_ops.cli import paths, registry
 from hudi_ops.cli.arguments import as_help
 from hudi_ops.cli.locks import lock, zookeeper
 from hudi_ops.cli.output import BROKEN_PIPE_EXIT_CODE, write, write_json
@@ -35,10 +35,10 @@ from hudi_ops.cli.services import (
 )
 from hudi_ops.cli.tables import adopt, alter, create, health, inspect, repair_properties, ring, view
 from hudi_ops.cli.without_pandas import leave_pandas_out
+from hudi_ops.config.places import PROGRAM
 from hudi_ops.errors import HudiOpsError, Internal, InvalidRequest
 from hudi_ops.redaction import RedactingFormatter, redacted
 
-PROGRAM = "hudi-ops"
 INTERRUPTED_EXIT_CODE = 130
 
 app = typer.Typer(
@@ -84,12 +84,13 @@ app.command(help=as_help(lock.LOCK_HELP))(lock.lock)
 app.command(help=as_help(paths.PATHS_HELP))(paths.paths)
 app.command(help=as_help(index.INDEX_HELP))(index.index)
 app.add_typer(metadata.app)
+app.add_typer(registry.app)
 app.add_typer(savepoint.app)
 app.add_typer(savepoint.holds)
 app.add_typer(zookeeper.app)
 
 # typer brings its own copy of click since 0.20 and shows of it only this class, whose base is what every wrong call raises.
-_WrongCall: type[Exception] = typer.BadParameter.__bases__[0]
+WrongCall: type[Exception] = typer.BadParameter.__bases__[0]
 
 
 def _show_version(is_wanted: bool) -> None:
@@ -133,7 +134,7 @@ def main(arguments: Sequence[str]) -> int:
         code = _command().main(args=list(arguments), prog_name=PROGRAM, standalone_mode=False)
     except HudiOpsError as error:
         return _fail(error, as_json)
-    except _WrongCall as error:
+    except WrongCall as error:
         return _wrong_call(error, as_json)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED_EXIT_CODE
