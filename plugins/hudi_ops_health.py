@@ -25,6 +25,7 @@ from hudi_ops.plugins.hudi_ops_dags import (
     refuse_schedule,
     task_defaults,
 )
+from hudi_ops.plugins.hudi_ops_links import TableLink
 from hudi_ops.plugins.hudi_ops_submit import files_mask
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class JudgeOperator(BaseOperator):
     """
 
     ui_color = "#d9ead3"
+    operator_extra_links = (TableLink(),)
 
     def __init__(self, *, names: Sequence[str], tables: str, limit_s: float = 120.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -80,7 +82,7 @@ class JudgeOperator(BaseOperator):
         Returns:
             The JSON of each verdict, without the state that only the next verdict needs.
         """
-        from hudi_ops.health.many import health_of_tables
+        from hudi_ops.registry.best_effort import health_of_tables
 
         chosen = context["params"].get("table")
         names = [name for name in self.names if chosen in {None, name}]

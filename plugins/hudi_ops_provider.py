@@ -1,9 +1,12 @@
-"""Tell Airflow of this package: it then lists it among its providers."""
+"""Describe this package for Airflow's list of providers."""
 
 from __future__ import annotations
 
 from importlib.metadata import version
 from typing import Any
+
+_INTEGRATION = "Apache Hudi tables"
+_PACKAGE = "hudi_ops.plugins"
 
 
 def provider_info() -> dict[str, Any]:
@@ -13,4 +16,15 @@ def provider_info() -> dict[str, Any]:
         "name": "Hudi Ops",
         "description": "Write, read and service Apache Hudi tables.",
         "versions": [version("hudi-ops")],
+        "integrations": [
+            {"integration-name": _INTEGRATION, "external-doc-url": "https://hudi.apache.org", "tags": ["software"]}
+        ],
+        "operators": [
+            {
+                "integration-name": _INTEGRATION,
+                "python-modules": [f"{_PACKAGE}.hudi_ops_submit", f"{_PACKAGE}.hudi_ops_health"],
+            }
+        ],
+        "extra-links": [f"{_PACKAGE}.hudi_ops_links.TableLink"],
+        "asset-uris": [{"schemes": ["hudi"], "handler": None}],
     }

@@ -28,10 +28,11 @@ from airflow.sdk.exceptions import (
     AirflowTaskTimeout,
 )
 from hudi_ops.plugins.hudi_ops_assets import TABLES, asset_of, emit_events
+from hudi_ops.plugins.hudi_ops_links import TableLink
 from hudi_ops.plugins.hudi_ops_report import LineLevels, parse_result, sentence
 from hudi_ops.plugins.hudi_ops_stop import answer_file, answer_to, begin_cancel, drain_until_exit
 
-from hudi_ops.config.doors import request_of_arguments
+from hudi_ops.config.doors import REQUESTER, request_of_arguments
 from hudi_ops.errors import HudiOpsError, InvalidRequest
 from hudi_ops.redaction import redacted
 
@@ -86,6 +87,7 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
 
     ui_color = "#d9ead3"
     template_fields = (*SparkSubmitOperator.template_fields, "only_if", "table")
+    operator_extra_links = (*SparkSubmitOperator.operator_extra_links, TableLink())
 
     def __init__(
         self,
@@ -147,6 +149,7 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
             if self.on_stop == "cancel":
                 self.application_args += ["--on-stop", "cancel"]
             hook = self._hook = self._checked_hook()
+            _add_environment(hook, {REQUESTER: requester_of(context)})
             process_log = hook._process_spark_submit_log
             # The hook offers no other place between the lines of the program and the log of the task.
             hook._process_spark_submit_log = lambda itr: process_log(self._keep_result(hook, itr))  # type: ignore[method-assign]
@@ -268,9 +271,9 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
                 f"connection {self._conn_id!r}: deploy mode cluster is not supported, use client"
             )
         # The driver must be this interpreter, where hudi_ops is installed; on one machine the executors must, too.
-        hook._env = {"PYSPARK_DRIVER_PYTHON": sys.executable, **(hook._env or {})}
+        _add_environment(hook, {"PYSPARK_DRIVER_PYTHON": sys.executable})
         if str(connection.host or "").startswith("local"):
-            hook._env.setdefault("PYSPARK_PYTHON", sys.executable)
+            _add_environment(hook, {"PYSPARK_PYTHON": sys.executable})
         return hook
 
     def _keep_result(self, hook: SparkSubmitHook, lines: Iterable[str]) -> Iterator[str]:
@@ -313,6 +316,22 @@ class HudiOpsProcessOperator(HudiOpsSubmitOperator):
         hook._build_spark_submit_command = command  # type: ignore[method-assign]
         hook._should_track_driver_status = False  # whatever the connection says
         return hook
+
+
+def _add_environment(hook: SparkSubmitHook, variables: dict[str, str]) -> None:
+    """Add variables to the environment of an application.
+
+    Those of the operator's `env_vars` win.
+    """
+    hook._env = {**variables, **(hook._env or {})}
+    if hook._env_vars:
+        # Where there are any, the hook replaces the others by them.
+        hook._env_vars = {**variables, **hook._env_vars}
+
+
+def requester_of(context: Context) -> str:
+    """Return the user who triggered a run; empty: a schedule or an event did."""
+    return str(getattr(context.get("dag_run"), "triggering_user_name", None) or "")
 
 
 def files_mask() -> int:

@@ -24,7 +24,7 @@ from pydantic import BaseModel
 
 from hudi_ops import Table
 from hudi_ops.concurrency.lock.open_lock import lock_of
-from hudi_ops.config.doors import add_arguments, request_of
+from hudi_ops.config.doors import REQUESTER, add_arguments, request_of
 from hudi_ops.config.tables_file import TableLocation, find_tables_file, locate_table
 from hudi_ops.context import Owner
 from hudi_ops.engine.progress import Progress, ProgressLines
@@ -33,6 +33,7 @@ from hudi_ops.engine.stopping import StopSignal
 from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt, HudiOpsError, Internal, InvalidRequest
 from hudi_ops.read.current_view import storage_at
 from hudi_ops.redaction import RedactingFormatter
+from hudi_ops.registry.best_effort import begin_run
 from hudi_ops.services.cancel.abort import CancelResult
 from hudi_ops.table.plans import ASKED
 from hudi_ops.table.services import ServiceApi
@@ -123,7 +124,13 @@ class Job:
             Busy: it is cancelled, and its executor has not ended yet.
         """
         request = self.request
-        done = self.table.cancel(request.instant, request.reason or ASKED, force=request.force, wait_s=request.wait_s)
+        done = self.table.cancel(
+            request.instant,
+            request.reason or ASKED,
+            requester=_requester(),
+            force=request.force,
+            wait_s=request.wait_s,
+        )
         if done.state != "aborted":
             raise Busy(
                 f"the {done.action} is cancelled, and not removed yet: {done.note}",
@@ -202,6 +209,12 @@ class Job:
         return os.path.normpath((file.parent if file else Path.cwd()) / given)
 
 
+def _requester() -> str:
+    """Return the user for whom this process works, with its run of Airflow; empty: unknown."""
+    user, run = os.environ.get(REQUESTER, ""), Owner.of_this_process().run
+    return f"{user} ({run})" if user and run else user
+
+
 Work: TypeAlias = Callable[[Job], Any]
 
 
@@ -251,16 +264,46 @@ def serve(app: str, model: type[BaseModel], work: Callable[[Job], Any], *modes: 
         job = Job(app, request_of(model, options), options, locate_table(options.table, options.tables), stop, spark)
         stop.cancel_by(job.cancel_own_plan)
         stop.check("the request was read")
-        try:
-            with job.lines:
-                done: dict[str, Any] = work(job).as_dict()
-            return done
-        finally:
-            stop.settle()
-            if "table" in vars(job):
-                job.table.close()
+        return kept_in_registry(job, lambda: _worked(job, work))
 
     run(app, call)
+
+
+def _worked(job: Job, work: Callable[[Job], Any]) -> dict[str, Any]:
+    try:
+        with job.lines:
+            done: dict[str, Any] = work(job).as_dict()
+        return done
+    finally:
+        job.stop.settle()
+        if "table" in vars(job):
+            job.table.close()
+
+
+def kept_in_registry(job: Job, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return the result of a job's work; keep its begin and its end in the registry.
+
+    A dry run is not kept: it changes nothing.
+
+    Raises:
+        BaseException: as the work does, also when the process is interrupted.
+    """
+    if getattr(job.request, "dry_run", False):
+        return work()
+    kept = begin_run(
+        job.app,
+        job.location,
+        instant=getattr(job.request, "instant", None) or "",
+        requester=os.environ.get(REQUESTER, ""),
+        is_planning=getattr(job.options, "mode", "") == "plan",
+    )
+    try:
+        done = work()
+    except BaseException as error:
+        kept.end({"ok": False, **as_told(error).as_dict()})
+        raise
+    kept.end({"ok": True, **done})
+    return done
 
 
 def _parser(app: str, model: type[BaseModel], modes: Sequence[str]) -> ArgumentParser:
@@ -304,14 +347,12 @@ def run(app: str, work: Callable[[], dict[str, Any]]) -> NoReturn:
         line, exit_code = {"app": app, "ok": True, **work()}, 0
     except HudiOpsError as error:
         line, exit_code = _failure(app, error), error.exit_code
-    except KeyboardInterrupt:
-        interrupted = Cancelled("interrupted from the keyboard")
-        line, exit_code = _failure(app, interrupted), interrupted.exit_code
-    except Exception as error:
+    except (Exception, KeyboardInterrupt) as error:
         # The edge of the process: the last line must report every error.
-        logger.exception("unexpected %s", type(error).__name__)
-        unexpected = Internal(f"unexpected {type(error).__name__}: {error}", next_step="report it, with the log above")
-        line, exit_code = _failure(app, unexpected), unexpected.exit_code
+        said = as_told(error)
+        if isinstance(said, Internal):
+            logger.exception("unexpected %s", type(error).__name__)
+        line, exit_code = _failure(app, said), said.exit_code
     # In a Spark application both streams are one, and libraries log while the process ends: nothing may follow the last line.
     logging.disable()
     sys.stderr.flush()
@@ -319,6 +360,15 @@ def run(app: str, work: Callable[[], dict[str, Any]]) -> NoReturn:
     sys.stdout.write("\n" + json.dumps(line, default=str) + "\n")
     sys.stdout.flush()
     sys.exit(exit_code)
+
+
+def as_told(error: BaseException) -> HudiOpsError:
+    """Return the error of this library that reports any error."""
+    if isinstance(error, HudiOpsError):
+        return error
+    if isinstance(error, KeyboardInterrupt):
+        return Cancelled("interrupted from the keyboard")
+    return Internal(f"unexpected {type(error).__name__}: {error}", next_step="report it, with the log above")
 
 
 def _failure(app: str, error: HudiOpsError) -> dict[str, Any]:

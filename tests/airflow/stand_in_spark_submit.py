@@ -15,6 +15,7 @@ how = os.environ["STAND_IN"]
 umask = os.umask(0o777)
 os.umask(umask)
 seen = {"argv": arguments, "pid": os.getpid(), "sid": os.getsid(0), "umask": umask}
+seen |= {"requester": os.environ.get("HUDI_OPS_REQUESTER"), "python": os.environ.get("PYSPARK_DRIVER_PYTHON")}
 Path(os.environ["STAND_IN_RECORD"]).write_text(json.dumps(seen))
 stop_file = Path(arguments[arguments.index("--stop-file") + 1])
 

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -83,6 +84,15 @@ def test_the_command_goes_to_the_connections_master(submit: Submit) -> None:
 def test_the_application_runs_in_a_session_of_its_own(submit: Submit) -> None:
     submit.operator("ok").execute({})
     assert submit.record["sid"] == submit.record["pid"] != os.getsid(0)
+
+
+def test_the_application_is_told_who_triggered_the_run(submit: Submit) -> None:
+    submit.operator("ok").execute({"dag_run": SimpleNamespace(triggering_user_name="ada")})
+    assert submit.record["requester"] == "ada"
+    submit.operator("ok").execute({"dag_run": SimpleNamespace(triggering_user_name=None)})
+    assert submit.record["requester"] == ""
+    submit.operator("ok", env_vars={"MINE": "x"}).execute({"dag_run": SimpleNamespace(triggering_user_name="ada")})
+    assert (submit.record["requester"], submit.record["python"]) == ("ada", sys.executable)
 
 
 def test_an_application_does_not_inherit_the_mask_of_airflow_s_own_files(
