@@ -217,9 +217,40 @@ def check(folder: Path) -> None:
             state = "ended well" if service.runs_once else "healthy"
             print(f"{service.name:24} {state:11} after {time.monotonic() - begin:5.1f} s", flush=True)
         ingest(services["airflow-scheduler"], folder)
+        look(services["airflow-scheduler"], folder)
     finally:
         for service in reversed(started):
             service.stop()
+
+
+def run_in(service: Service, folder: Path, *command: str) -> str:
+    """Run a command with the environment of a service, and return its output.
+
+    Raises:
+        CheckFailure: it failed.
+    """
+    said = subprocess.run(
+        command, cwd=folder / "app", env=service.environment, capture_output=True, text=True, timeout=300
+    )
+    if said.returncode:
+        raise CheckFailure(f"{' '.join(command)} ended with {said.returncode}:\n{(said.stdout + said.stderr)[-3000:]}")
+    return said.stdout
+
+
+def look(scheduler: Service, folder: Path) -> None:
+    """Look at flights, and find the ingestion in the registry, which has a database and a role of its own.
+
+    Raises:
+        CheckFailure: the registry has no table flights, or no run of it.
+    """
+    begin = time.monotonic()
+    run_in(scheduler, folder, "hudi-ops", "registry", "refresh", "--all")
+    said = json.loads(run_in(scheduler, folder, "hudi-ops", "registry", "list", "--json").splitlines()[-1])
+    found = {one["name"]: one for one in said["tables"]}
+    run = found.get("flights", {}).get("run") or {}
+    if "postgresql" not in said["registry"] or (run.get("service"), run.get("state")) != ("ingestion", "succeeded"):
+        raise CheckFailure(f"expected flights with a run of ingestion in PostgreSQL, found {said}")
+    print(f"{'registry':24} {'has flights':11} after {time.monotonic() - begin:5.1f} s", flush=True)
 
 
 def ingest(scheduler: Service, folder: Path) -> None:
@@ -230,14 +261,7 @@ def ingest(scheduler: Service, folder: Path) -> None:
     """
 
     def run(*command: str) -> str:
-        said = subprocess.run(
-            command, cwd=folder / "app", env=scheduler.environment, capture_output=True, text=True, timeout=300
-        )
-        if said.returncode:
-            raise CheckFailure(
-                f"{' '.join(command)} ended with {said.returncode}:\n{(said.stdout + said.stderr)[-3000:]}"
-            )
-        return said.stdout
+        return run_in(scheduler, folder, *command)
 
     def runs() -> list[dict[str, str]]:
         said = run("airflow", "dags", "list-runs", "ingestion", "--output", "json")

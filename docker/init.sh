@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Prepares what Airflow's services share, before they start: the metadata database and the administrator's password.
+# Prepares what Airflow's services share, before they start: the databases and the administrator's password.
 set -euo pipefail
 
 airflow db migrate
+python docker/registry.py
+hudi-ops registry migrate
 
 # The file is read by the API server only; the password itself comes from the environment and is in no image.
 umask 077

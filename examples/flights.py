@@ -274,6 +274,19 @@ def verdicts(*options: str) -> str:
     return text.rstrip()
 
 
+def fill_registry() -> str:
+    """Keep what `hudi-ops health` says for the page in Airflow.
+
+    Returns:
+        Address of the page while `bin/ui` runs.
+    """
+    progress.begin("Registry: judging both tables for the page in Airflow")
+    must_run("registry-migrate", hudi_ops("registry", "migrate"))
+    must_run("registry-refresh", hudi_ops("registry", "refresh", TABLE, FORMS_TABLE))
+    progress.end()
+    return f"http://127.0.0.1:{os.environ.get('HUDI_OPS_UI_PORT', '8080')}/plugin/hudi-ops"
+
+
 def answers(declaration: TableDeclaration, source: pa.Table) -> dict[str, Any]:
     """Compare the mean arrival delay by carrier of the table with that of the source file."""
     table = Table.open(declaration.path)
@@ -339,6 +352,7 @@ def demo(engine: str) -> dict[str, Any]:
         "answer": answer,
         "forms": {"table": FORMS_TABLE, **work_for_forms()},
         "health": {one["table"]: one["status"] for one in json.loads(verdicts("--json").splitlines()[-1])["tables"]},
+        "page": fill_registry(),
         "seconds": round(time.monotonic() - started, 1),
     }
 
@@ -373,6 +387,7 @@ def print_report(report: dict[str, Any]) -> None:
         f"{forms['compaction']} file groups to merge, indexes {partitions} to build."
     )
     print(f"\nAre they well kept?\n{verdicts()}")
+    print(f"\nThe same in Airflow, with buttons: start bin/ui, then open {report['page']}")
     print(f"\n{equal}: table and source file; {rows}. {report['seconds']} s in all.")
 
 
