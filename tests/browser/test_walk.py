@@ -1,7 +1,7 @@
 """A user's walk through the UI in Chromium: forms used well and badly, the asset's events, the run that an event started.
 
-In the soak only: it installs playwright into an environment of its own, and starts Airflow. HUDI_OPS_IMAGES names a folder that
-keeps the pictures.
+In the soak only: the page's own tests show in full that Airflow's forms and this one's DAGs work. HUDI_OPS_IMAGES names a folder
+that keeps the pictures.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import signal
 import socket
 import subprocess
 import sys
-import venv
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,18 +48,6 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-@pytest.fixture
-def playwright(tmp_path: Path) -> Path:
-    """A Python that has playwright; Chromium is the system's."""
-    if shutil.which("chromium") is None:
-        pytest.fail("Chromium is not installed. Next: apt-get install chromium")
-    folder = tmp_path / "playwright"
-    venv.create(folder, with_pip=True)
-    python = folder / "bin" / "python"
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "playwright==1.65.0"], check=True, timeout=300)
-    return python
 
 
 @pytest.fixture
@@ -125,11 +112,12 @@ def address(table: Path, tmp_path: Path) -> Iterator[str]:
             process.wait(timeout=90)
 
 
-def test_forms_assets_and_runs_in_a_real_browser(playwright: Path, address: str, table: Path, tmp_path: Path) -> None:
+@pytest.mark.soak("walks through forms for minutes, which full starts by the REST API and by the page")
+def test_forms_assets_and_runs_in_a_real_browser(address: str, table: Path, tmp_path: Path) -> None:
     images = Path(os.environ.get("HUDI_OPS_IMAGES") or tmp_path / "images")
     images.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
-        [playwright, Path(__file__).with_name("walk.py"), address, tmp_path / "airflow" / "passwords.json", images],
+        [sys.executable, Path(__file__).with_name("walk.py"), address, tmp_path / "airflow" / "passwords.json", images],
         capture_output=True,
         text=True,
         timeout=900,

@@ -1,6 +1,6 @@
 """Walk through the UI as a user does, in Chromium: sign in, use three forms well and badly, look at asset and run.
 
-Run by `test_walk.py` with a Python that has playwright, as `walk.py ADDRESS PASSWORDS_FILE IMAGES_FOLDER`. Prints JSON.
+Run by `test_walk.py` as `walk.py ADDRESS PASSWORDS_FILE IMAGES_FOLDER`. Prints JSON.
 """
 
 from __future__ import annotations
