@@ -41,7 +41,7 @@ def group_of(nodeid: str) -> str:
 
 def longest_first(files: Iterable[str], tier: str) -> dict[str, tuple[float, str]]:
     """Return a sort key for each file: its group by wall seconds, the longest first."""
-    files = set(files)
+    files = sorted(set(files))  # sums of floats depend on their order, and all workers must order alike
     walls: dict[str, float] = defaultdict(float)
     for file in files:
         walls[group_of_file(file)] += COSTS.wall_s(file, tier)

@@ -19,18 +19,19 @@ FOLDERS = {
     "e2e": "starts, kills or measures processes",
     "zookeeper": "starts ZooKeeper servers",
     "airflow": "starts Airflow",
+    "browser": "starts Airflow and a browser",
     "model": "searches schedules for many seconds",
 }
 """Folder -> why quick leaves its tests out, unless they are marked `quick`."""
 
 SOAK_FOLDERS = {
     "install": "installs packages and starts every service of docker-compose.yaml",
-    "browser": "installs a browser",
 }
 
 FIXTURES = {
     "make_azure": "needs Azurite",
     "azure_endpoint": "needs Azurite",
+    "postgres": "starts PostgreSQL",
     "spark": "starts Spark",
     "spark_engine": "starts Spark",
 }

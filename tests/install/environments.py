@@ -38,6 +38,10 @@ class Environment:
     def has_airflow(self) -> bool:
         return "airflow" in self.extras or self.extras == "all"
 
+    @property
+    def has_page(self) -> bool:
+        return "page" in self.extras or self.extras == "all"
+
 
 ENVIRONMENTS = (
     Environment("core-pip", "pip"),
@@ -45,6 +49,7 @@ ENVIRONMENTS = (
     Environment("sdist-pip", "pip", from_source=True),
     Environment("spark-pip", "pip", "spark"),
     Environment("airflow-pip", "pip", "airflow"),
+    Environment("airflow-page-uv", "uv", "airflow,page"),
     Environment("all-pip", "pip", "all"),
     Environment("spark-airflow-pip", "pip", "spark,airflow"),
     Environment("spark-airflow-uv", "uv", "spark,airflow"),
@@ -221,12 +226,29 @@ def use_airflow(made: Installed) -> None:
     providers = _json_in(run([airflow, "providers", "list", "-o", "json"], made.folder, environment))
     assert "hudi-ops" in {provider["package_name"] for provider in providers or []}, providers
     made.checks.append(f"{len(dags or [])} DAGs")
+    if made.environment.has_page:
+        use_page(made, environment)
     if made.environment.has_spark:
         test = [airflow, "dags", "test", "ingestion", "2026-01-01", "--conf", '{"table": "rides"}']
         run(test, made.folder, environment)
         count = "from hudi_ops import Table; print(Table.open('tables/rides').read().num_rows)"
         assert run([made.python, "-c", count], made.folder).split() == ["2"]
         made.checks.append("DAG run")
+
+
+def use_page(made: Installed, environment: dict[str, str]) -> None:
+    """Fill a registry, and open the page in Airflow's API application; both come with the wheel."""
+    programs = made.folder / "venv" / "bin"
+    given = {**environment, "HUDI_OPS_REGISTRY": f"sqlite:///{made.folder / 'registry.db'}"}
+    run([programs / "hudi-ops", "registry", "migrate"], made.folder, given)
+    run([programs / "hudi-ops", "registry", "refresh", "rides"], made.folder, given)
+    said = json.loads(run([made.python, PROGRAMS / "page.py"], made.folder, given).splitlines()[-1])
+    assert said["errors"] == [], said
+    assert said["anonymous"] == 401, said
+    assert said["pages"] == {"": [200, True], "tables/rides": [200, True]}, said
+    assert len(said["assets"]) >= 3, said
+    assert set(said["assets"].values()) == {200}, said
+    made.checks.append("page")
 
 
 def _json_in(output: str) -> list[dict[str, str]] | None:

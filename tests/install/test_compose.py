@@ -25,3 +25,4 @@ def test_every_service_starts_and_flights_are_ingested() -> None:
     ready = {line.split()[0] for line in result.stdout.splitlines() if " healthy " in line or " ended well " in line}
     assert ready == set(services)
     assert "ingestion of flights" in result.stdout
+    assert "registry                 has flights" in result.stdout
