@@ -179,13 +179,15 @@ def state_of(verdict: Mapping[str, Any], at_ms: int) -> dict[str, Any]:
     checks = [{name: one[name] for name in ("check", "status", "since")} for one in verdict["checks"]]
     said = [verdict["since"], *(one["since"] for one in checks if one["status"] in {"missed", "unknown"})]
     times = [time_ms for time in said if time and (time_ms := ms_of(time)) is not None]
+    # Healthy tables are equal in time, so that the list has them by name.
+    without_time_ms = 0 if verdict["status"] == "healthy" else at_ms
     code = verdict["exit_code"]
     return {
         "at_ms": at_ms,
         "status": verdict["status"],
         "exit_code": code,
         "rank": GRAVEST.index(code) if code in GRAVEST else 1,
-        "since_ms": min(times, default=at_ms),
+        "since_ms": min(times, default=without_time_ms),
         "error": str((verdict["error"] or {}).get("message", "")).partition("\n")[0],
         "checks": checks,
     }

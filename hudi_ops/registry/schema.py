@@ -69,7 +69,7 @@ STATES = Table(
 """Newest verdict of each table, as a list of tables shows it: small, so that thousands are read at once.
 
 `rank` is the place of the exit code in `health.verdict.GRAVEST`; `since_ms` the oldest time since which a check is missed or
-unknown, or the table cannot be judged; of a healthy table the time of the verdict. `checks` holds name, status and since of each.
+unknown, or the table cannot be judged; of a healthy table 0. `checks` holds name, status and since of each.
 """
 
 PICTURES = Table(

@@ -136,7 +136,8 @@ def _order(sort: Sort) -> list[ColumnElement[Any]]:
         case "seen":
             return [func.coalesce(STATES.c.at_ms, 0).desc(), TABLES.c.name, TABLES.c.id]
         case "run":
-            newest = select(func.max(RUNS.c.begun_ms)).where(RUNS.c.of_table == TABLES.c.id).scalar_subquery()
+            of_table = and_(RUNS.c.of_table == TABLES.c.id, RUNS.c.service != "rollback")
+            newest = select(func.max(RUNS.c.begun_ms)).where(of_table).scalar_subquery()
             return [func.coalesce(newest, 0).desc(), TABLES.c.name, TABLES.c.id]
     return [rank, func.coalesce(STATES.c.since_ms, 0), TABLES.c.name, TABLES.c.id]
 
@@ -147,13 +148,16 @@ def _has(search: str) -> ColumnElement[bool]:
 
 
 def _newest_runs(connection: Connection, tables: Sequence[int], now_ms: int) -> dict[int, dict[str, Any]]:
-    """Return the newest run of each table, as the list shows it."""
+    """Return the newest run of each table, as the list shows it.
+
+    A rollback is part of the run whose instant it rolled back, and is no run of its own here.
+    """
     if not tables:
         return {}
     later = RUNS.alias()
     newest = (
         select(later.c.id)
-        .where(later.c.of_table == TABLES.c.id)
+        .where(later.c.of_table == TABLES.c.id, later.c.service != "rollback")
         .order_by(later.c.begun_ms.desc(), later.c.id.desc())
         .limit(1)
         .correlate(TABLES)

@@ -127,7 +127,8 @@ def test_a_run_takes_as_long_as_its_execution(engine: Engine, tmp_path: Path) ->
     made(tmp_path, rounds=3)
     plan = Table.at(located(tmp_path)).compaction.plan().instant
     assert plan is not None
-    begun_ms = SystemClock().now_ms()
+    while (begun_ms := SystemClock().now_ms()) <= ms_of_instant(plan):
+        pass  # a fast machine is in the millisecond of the plan still
     Table.at(located(tmp_path)).compaction.execute()
     refresh(["trips"], file, engine=engine)
     (run,) = [run for run in runs(engine) if run.instant == plan]

@@ -65,10 +65,11 @@ def test_the_list_is_sorted_searched_and_paged_as_a_python_list_is(
             record_verdict(shared, key(name), verdict(code, at_ms, since_ms, name))
         for second in range(begun + 1):
             record_run(shared, key(name), told_run(second))
+        record_run(shared, key(name), told_run(59 - number, service="rollback"))  # no run of its own
         rank = len(GRAVEST) if code is None else GRAVEST.index(code)
         told.append((
             rank,
-            (0 if code is None else at_ms if code == 0 else since_ms),
+            (since_ms if code else 0),
             name,
             0 if code is None else at_ms,
             begun,
