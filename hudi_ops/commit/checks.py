@@ -98,7 +98,8 @@ def refuse_changed_columns(session: Session, begun: TableState, state: TableStat
         return
     before, now = (to_arrow(*text) for text in texts)
     if not now.equals(before):
-        changed = [field.name for field in now if field.name not in before.names or field != before.field(field.name)]
+        known = {field.name: field for field in before}
+        changed = [field.name for field in now if field != known.get(field.name)]
         raise Conflict(
             "the table's columns changed since the attempt began",
             table=state.config.name,

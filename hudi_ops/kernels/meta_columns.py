@@ -30,7 +30,8 @@ def add_meta_columns(
     Raises:
         InvalidRequest: `data` has a meta column already, or `keys` has another length.
     """
-    clashes = [name for name in META_COLUMNS if name in data.column_names]
+    held = set(data.column_names)
+    clashes = [name for name in META_COLUMNS if name in held]
     if clashes or len(keys) != data.num_rows:
         raise InvalidRequest(
             "The rows cannot be given meta columns.",

@@ -342,8 +342,9 @@ def _refuse_unknown(schema: pa.Schema, names: Sequence[str], table: str) -> None
     Raises:
         InvalidRequest: a column is unknown.
     """
+    known = set(schema.names)
     for name in names:
-        if name not in schema.names:
+        if name not in known:
             raise InvalidRequest(
                 f"the table has no column {name}",
                 table=table,

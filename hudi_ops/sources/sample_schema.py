@@ -6,6 +6,7 @@ Parquet and JSON lines show types; the values of CSV are examined.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
@@ -178,9 +179,10 @@ def _is_code(kind: pa.DataType, texts: pa.Array) -> bool:
 
 def _refuse_unnamed(file: str, columns: pa.Schema) -> None:
     names = [name.lower() for name in columns.names]
+    counts = Counter(names)
     if "" in names:
         what = f"column number {names.index('') + 1} of {file} has no name"
-    elif twice := next((name for name in columns.names if names.count(name.lower()) > 1), None):
+    elif twice := next((name for name in columns.names if counts[name.lower()] > 1), None):
         what = f"{file} names column {twice} twice"
     else:
         return

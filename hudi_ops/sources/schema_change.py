@@ -50,7 +50,8 @@ def merge_schemas(
         role = roles.get(field.name, "")
         wider = [(where, _wider(field, where, kind, field.name, role)) for where, kind in known[field.name]]
         fields.append(field.with_type(_joined(field.name, [("the table", field.type), *wider])))
-    added = [pa.field(name, _joined(name, given)) for name, given in known.items() if name not in table.names]
+    held = set(table.names)
+    added = [pa.field(name, _joined(name, given)) for name, given in known.items() if name not in held]
     merged = pa.schema([*fields, *added])
     _refuse_names(table, merged)
     _refuse_rename(table, added, sources)
@@ -99,7 +100,7 @@ def _typed(schema: pa.Schema, table: pa.Schema, where: str) -> Iterator[pa.Field
         error.what = f"{where}: {error.what}"
         raise
     for field in columns:
-        if field.name not in table.names:
+        if field.name not in known:
             _refuse_not_null(where, field, field.name)
         yield field
 
@@ -220,9 +221,8 @@ def _refuse_names(table: pa.Schema, merged: pa.Schema) -> None:
     Raises:
         InvalidRequest: an added name differs from another only in case.
     """
-    table_columns(
-        pa.schema([field for field in merged if field.name not in table.names or field != table.field(field.name)])
-    )
+    known = {field.name: field for field in table}
+    table_columns(pa.schema([field for field in merged if field != known.get(field.name)]))
     lower = {name.lower(): name for name in table.names}
     for name in merged.names[len(table) :]:
         if (other := lower.get(name.lower(), name)) != name:

@@ -88,13 +88,14 @@ def fit_rows(rows: pa.Table, schema: pa.Schema, required: Sequence[str], where: 
     """
     if meta := [name for name in dict.fromkeys(rows.column_names) if name in META_COLUMNS]:
         rows = rows.drop_columns(meta)
+    known = set(schema.names)
     rows = rows.select([
-        at for at, field in enumerate(rows.schema) if field.name in schema.names or without_nulls(field) is not None
+        at for at, field in enumerate(rows.schema) if field.name in known or without_nulls(field) is not None
     ])
     twice = next((name for name, count in Counter(rows.column_names).items() if count > 1), None)
     if fill and twice is None:
         rows = _filled(rows, schema, required)
-    unknown = [name for name in rows.column_names if name not in schema.names]
+    unknown = [name for name in rows.column_names if name not in known]
     if unknown:
         raise InvalidRequest(
             f"{where} has a column that the table lacks: {unknown[0]}",
@@ -104,7 +105,8 @@ def fit_rows(rows: pa.Table, schema: pa.Schema, required: Sequence[str], where: 
             file=where,
             field=unknown[0],
         )
-    missing = [name for name in required if name not in rows.column_names]
+    given = set(rows.column_names)
+    missing = [name for name in required if name not in given]
     if missing or twice is not None:
         raise InvalidRequest(
             f"{where} has no column {missing[0]}" if missing else f"{where} has a column twice",
@@ -114,7 +116,7 @@ def fit_rows(rows: pa.Table, schema: pa.Schema, required: Sequence[str], where: 
             file=where,
             field=missing[0] if missing else twice,
         )
-    fields = [field for field in schema if field.name in rows.column_names]
+    fields = [field for field in schema if field.name in given]
     columns = [fit_column(rows.column(field.name), field, where, fill=fill) for field in fields]
     return pa.table(columns, schema=pa.schema(fields))
 
@@ -125,10 +127,10 @@ def without_meta_columns(schema: pa.Schema) -> pa.Schema:
 
 
 def _filled(rows: pa.Table, schema: pa.Schema, required: Sequence[str]) -> pa.Table:
-    for field in schema:
-        if field.name not in rows.column_names and field.name not in required:
-            rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
-    return rows
+    given = {*rows.column_names, *required}
+    added = [field for field in schema if field.name not in given]
+    nulls = [pa.nulls(rows.num_rows, field.type) for field in added]
+    return pa.table([*rows.columns, *nulls], pa.schema([*rows.schema, *added], rows.schema.metadata)) if added else rows
 
 
 def _body_runs(

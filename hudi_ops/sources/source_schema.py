@@ -80,7 +80,8 @@ def _csv_schema(body: pa.NativeFile, table: pa.Schema, block_bytes: int | None) 
     blocks = pacsv.ReadOptions(block_size=block_bytes)
     lines = pacsv.ParseOptions(newlines_in_values=True)
     names = pacsv.open_csv(body, read_options=blocks, parse_options=lines).schema.names
-    return pa.schema([table.field(name) if name in table.names else pa.field(name, pa.string()) for name in names])
+    known = {field.name: field for field in table}
+    return pa.schema([known.get(name) or pa.field(name, pa.string()) for name in names])
 
 
 def _json_schema(body: pa.NativeFile, table: pa.Schema, block_bytes: int | None) -> pa.Schema:

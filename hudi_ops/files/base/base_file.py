@@ -85,6 +85,7 @@ class BaseFileReader:
                 self._file = pq.ParquetFile(storage.open_input(path), coerce_int96_timestamp_unit=INT96_UNIT, **known)
         except BROKEN as error:
             raise_read_error(path, error)
+        self._schema: pa.Schema = self._file.schema_arrow  # pyarrow builds it anew at each access
 
     @property
     def path(self) -> str:
@@ -94,7 +95,7 @@ class BaseFileReader:
     @property
     def schema(self) -> pa.Schema:
         """Columns in the file."""
-        return self._file.schema_arrow
+        return self._schema
 
     @property
     def rows(self) -> int:
@@ -127,7 +128,7 @@ class BaseFileReader:
             Corrupt: a page cannot be decoded.
             Unavailable: the storage did not deliver it.
         """
-        wanted = None if columns is None else [name for name in columns if name in self.schema.names]
+        wanted = None if columns is None else self._held(columns)
         try:
             return self._file.read(columns=wanted)
         except BROKEN as error:
@@ -140,7 +141,7 @@ class BaseFileReader:
             Corrupt: a page cannot be decoded.
             Unavailable: the storage did not deliver it.
         """
-        wanted = [name for name in columns if name in self.schema.names]
+        wanted = self._held(columns)
         try:
             batch = next(self._file.iter_batches(batch_size=rows, columns=wanted), None)
         except BROKEN as error:
@@ -155,6 +156,10 @@ class BaseFileReader:
         """
         head = self.head(_SAMPLED_ROWS, columns)
         return head.nbytes / head.num_rows * self.rows if head.num_rows else 0.0
+
+    def _held(self, columns: Sequence[str]) -> list[str]:
+        held = set(self._schema.names)
+        return [name for name in columns if name in held]
 
 
 def raise_read_error(path: str, error: Exception) -> NoReturn:
@@ -182,9 +187,9 @@ def conform(rows: pa.Table, schema: pa.Schema, path: str) -> pa.Table:
     Raises:
         Corrupt: a column cannot be cast to the type in the table's schema.
     """
-    columns = []
+    columns, held = [], set(rows.column_names)
     for field in schema:
-        if field.name not in rows.column_names:
+        if field.name not in held:
             columns.append(pa.chunked_array([pa.nulls(rows.num_rows, field.type)]))
             continue
         column = rows.column(field.name)

@@ -349,7 +349,8 @@ def _batch_rows(rows: int, size_bytes: int) -> int:
 
 
 def _wanted(schema: pa.Schema, columns: Sequence[str] | None) -> list[str] | None:
-    return None if columns is None else [name for name in columns if name in schema.names]
+    held = set(schema.names)
+    return None if columns is None else [name for name in columns if name in held]
 
 
 class _Section(io.RawIOBase):

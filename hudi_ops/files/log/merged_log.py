@@ -196,4 +196,5 @@ def _refuse_other_writers(reader: LogFileReader, instants: BlockInstants, table:
 
 def _some_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return the schema's columns that the rows have, else any: a table needs one to have rows."""
-    return rows.select([name for name in schema.names if name in rows.column_names] or rows.column_names[:1])
+    held = set(rows.column_names)
+    return rows.select([name for name in schema.names if name in held] or rows.column_names[:1])

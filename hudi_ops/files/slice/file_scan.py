@@ -83,6 +83,7 @@ class FileScan:
         except BROKEN as error:
             raise_read_error(task.path, error)
         keys = pa.array(task.keys, pa.string()) if task.keys is not None else None
+        self._held: list[str] = self._file.schema_arrow.names
         self.may_hold_keys = keys is None or may_hold_keys(self._file, keys, task.path)
         """Whether one of the wanted record keys may be in it."""
         self.row_groups = self._possible()
@@ -141,7 +142,8 @@ class FileScan:
 
         Columns that the file lacks are null.
         """
-        names = [name for name in schema.names if name in self._file.schema_arrow.names]
+        held = set(self._held)
+        names = [name for name in schema.names if name in held]
         for batch in self._read(batch_rows, row_groups, names):
             yield conform(pa.Table.from_batches([batch]), schema, self._task.path)
 
@@ -172,9 +174,9 @@ class FileScan:
         return [int(number) for number in np.flatnonzero(possible_units(task.condition, bounds))]
 
     def _stored(self) -> list[str]:
-        fixed, held = dict(self._task.constants), self._file.schema_arrow.names
+        fixed, held = dict(self._task.constants), set(self._held)
         # One column at least: a table without columns has no rows to be counted, kept or filled.
-        return [name for name in self._task.schema.names if name in held and name not in fixed] or held[:1]
+        return [name for name in self._task.schema.names if name in held and name not in fixed] or self._held[:1]
 
     def _rows_of(self, size_bytes: int, names: list[str]) -> int:
         metadata, roots = self._file.metadata, set(names)

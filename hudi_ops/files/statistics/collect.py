@@ -170,7 +170,8 @@ def _of_log(task: FileStatisticsTask) -> FileStatistics:
             else:
                 parts.append(_of_block(file, task.schema, task.wanted))
             if rules is not None:
-                deciding = rows.select([name for name in heads.names if name in rows.column_names])
+                held = set(rows.column_names)
+                deciding = rows.select([name for name in heads.names if name in held])
                 entries.append(entries_of_rows(conform(deciding, heads, task.path), rules, reader, block))
         elif block.kind is BlockKind.DELETE and rules is not None:
             entries.append(entries_of_deletes(rules, reader, block))

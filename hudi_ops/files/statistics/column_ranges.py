@@ -108,7 +108,9 @@ class _Footer:
     schema: pa.Schema
     rows: int
     groups: list[pq.RowGroupMetaData]
-    paths: list[str]
+    leaves: dict[str, int | None]
+    """Number of the leaf of each path; None where several have it."""
+    roots: frozenset[str]
     keeps_nan: bool
     """Whether NaN shows in the statistics."""
     holds_nan: dict[str, bool]
@@ -121,22 +123,24 @@ class _Footer:
         creator, schema, named = metadata.created_by or "", file.schema_arrow, nan_columns(metadata.metadata)
         keeps_nan = creator.startswith(_CREATOR_THAT_KEEPS_NAN) and named is None
         is_told = named is not None and creator.startswith(_OUR_CREATOR)
-        holds_nan = {name: name in (named or ()) for name in float_columns(schema)} if is_told else {}
-        return cls(schema, metadata.num_rows, groups, leaf_paths(file), keeps_nan, holds_nan)
+        names = frozenset(named or ())
+        holds_nan = {name: name in names for name in float_columns(schema)} if is_told else {}
+        leaves: dict[str, int | None] = {}
+        for leaf, path in enumerate(leaf_paths(file)):
+            leaves[path] = None if path in leaves else leaf
+        return cls(schema, metadata.num_rows, groups, leaves, frozenset(schema.names), keeps_nan, holds_nan)
 
     def chunks(self, name: str) -> list[pq.ColumnChunkMetaData] | None:
         """Return the chunks of a flat column; None where several leaves have its name, or none."""
-        if self.paths.count(name) != 1:
-            return None
-        leaf = self.paths.index(name)
-        return [group.column(leaf) for group in self.groups]
+        leaf = self.leaves.get(name)
+        return None if leaf is None else [group.column(leaf) for group in self.groups]
 
 
 def _range_of_base(footer: _Footer, schema: pa.Schema, name: str, rows: Rows) -> ColumnRange | None:
     kind = _compared_type(schema, name)
     if kind is None:
         return None
-    if name.partition(".")[0] not in footer.schema.names:
+    if name.partition(".")[0] not in footer.roots:
         return _nulls(name, kind, footer.rows)
     stored, chunks = _type_of(footer.schema, name), footer.chunks(name)
     if stored is None or chunks is None:
@@ -180,7 +184,7 @@ def _range_of_chunks(
 
 def _range_of_rows(rows: pa.Table, name: str, kind: pa.DataType) -> ColumnRange:
     root, *within = name.split(".")
-    if root not in rows.column_names or (within and _type_of(rows.schema, name) is None):
+    if not rows.schema.get_all_field_indices(root) or (within and _type_of(rows.schema, name) is None):
         return _nulls(name, kind, rows.num_rows)
     column = rows.column(root)
     if within:

@@ -122,7 +122,8 @@ def encode_rows(rows: pa.Table, schema: str) -> bytes:
         Unsupported: a record in the schema contains itself.
     """
     node = record_of(schema, "a table's schema")
-    missing = [name for name in node.names if name not in rows.column_names]
+    given = set(rows.column_names)
+    missing = [name for name in node.names if name not in given]
     if missing:
         raise InvalidRequest(
             "The rows lack columns of the log block's schema",

@@ -246,14 +246,13 @@ def _carried_rows(
     """Return the base rows that stay, `_hoodie_file_name` null; `heads` are not read again."""
     if reader is None or heads is None or task.base is None:
         return None
-    missing = [name for name in task.stored.names if name != FILE_NAME and name not in heads.column_names]
+    held, stored = set(heads.column_names), task.stored
+    missing = [name for name in stored.names if name != FILE_NAME and name not in held]
     rows = heads
     if not set(missing).isdisjoint(reader.schema.names):
         rest = reader.read(missing)
-        for name in heads.column_names:
-            rest = rest.append_column(name, heads.column(name))
-        rows = rest
-    rows = conform(rows, task.stored, task.base.path)
+        rows = pa.table([*rest.columns, *heads.columns], names=[*rest.column_names, *heads.column_names])
+    rows = conform(rows, stored, task.base.path)
     return rows if plan.keep_base is None else rows.filter(pa.array(plan.keep_base))
 
 
