@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import NoReturn
 
@@ -169,8 +169,8 @@ def modified_ms(found: os.stat_result) -> int:
     return found.st_mtime_ns // 1_000_000
 
 
-def write_durably(file: Path, body: Bytes) -> None:
-    """Create the file, and its folder, with this body, and wait until the disk has it.
+def write_file(file: Path, body: Bytes, *, durably: bool) -> None:
+    """Create the file, and its folder, with this body; `durably`: wait until the disk has it.
 
     Raises:
         OSError: the disk's own; a part of the file may exist.
@@ -187,11 +187,15 @@ def write_durably(file: Path, body: Bytes) -> None:
         while rest.nbytes:
             # One call writes at most 2 GiB, and less when the disk becomes full.
             rest = rest[raw.write(rest) :]
-        os.fsync(descriptor)
+        if durably:
+            os.fsync(descriptor)
 
 
-def make_folder(folder: Path) -> None:
+def make_folder(folder: Path, sync: Callable[[Path], None] | None = None) -> None:
     """Create the folder and its parents, durably; existing ones are fine.
+
+    Args:
+        sync: is called with each folder in which a name is new; None: `sync_folder`.
 
     Raises:
         OSError: the disk's own; `FileNotFoundError` when a parent vanished concurrently.
@@ -202,13 +206,13 @@ def make_folder(folder: Path) -> None:
         # The folder may be new and not durable yet. Journals keep the order of changes, so a later sync of a name in it covers it.
         return
     except FileNotFoundError:
-        make_folder(folder.parent)
+        make_folder(folder.parent, sync)
         try:
             # Not exist_ok: it checks whether a folder exists, and another process may have pruned it by then.
             folder.mkdir()
         except FileExistsError:
             return
-    sync_folder(folder.parent)
+    (sync or sync_folder)(folder.parent)
 
 
 def delete_files(root: Path, paths: Iterable[str]) -> None:
@@ -280,6 +284,19 @@ def _sync_deletions(root: Path, changed: Iterable[str], gone: Collection[str]) -
                 continue  # another deleter removed it just now
             except OSError as error:
                 fail_untouched(error, one, "deleted from")
+
+
+def sync_file(file: Path) -> None:
+    """Wait until the file's content is on the disk.
+
+    Raises:
+        OSError: the disk's own.
+    """
+    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def sync_folder(folder: Path) -> None:

@@ -13,10 +13,12 @@ import errno
 import logging
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
 from operator import attrgetter
 from pathlib import Path
-from typing import TypeAlias
+from typing import Self, TypeAlias
 from uuid import uuid4
 
 import pyarrow as pa
@@ -26,6 +28,7 @@ from hudi_ops.storage import disk
 from hudi_ops.storage.folder_names import FolderNames
 from hudi_ops.storage.paths import check_folder, check_path, is_inside
 from hudi_ops.storage.protocol import Bytes, FileInfo, Folder, NewFiles
+from hudi_ops.storage.unsynced import Unsynced
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +57,7 @@ class LocalStorage:
         # Text instead of Path where a call may concern thousands of files.
         self._root_text = str(self._root)
         self._folder_names = FolderNames(self._root)
+        self._unsynced: Unsynced | None = None
 
     def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in vars(self).items() if name != "_folder_names"}
@@ -209,6 +213,20 @@ class LocalStorage:
             self._sync_name(path, target.parent)
             raise AlreadyExists(f"{path} exists below {self._root}") from error
 
+    @contextmanager
+    def synced_together(self) -> Iterator[Self]:
+        """Yield a storage whose puts are durable once the context has ended without an error.
+
+        See `unsynced.synced_together` for what a crash before that may leave. One thread uses it.
+
+        Raises:
+            OutcomeUnknown: the disk did not confirm a put.
+        """
+        together = copy(self)
+        together._unsynced = unsynced = Unsynced()
+        yield together
+        unsynced.sync()
+
     def delete(self, path: str) -> None:
         """Delete a file, and its folders once they are empty; deleting nothing succeeds.
 
@@ -266,16 +284,19 @@ class LocalStorage:
 
     def _publish(self, path: str, body: Bytes, *, by_link: bool) -> None:
         # Write the temp file, give it its name, make the name durable. The caller handles FileExistsError of the link.
+        # With `synced_together` the syncs come later.
         target = self._file(path)
         temp = self._root / self._temp_folder / f"{os.getpid()}-{uuid4().hex}"
         try:
             try:
-                disk.write_durably(temp, body)
+                disk.write_file(temp, body, durably=self._unsynced is None)
             except OSError as error:
                 disk.fail_untouched(error, self._root / path, "written")
             self._give_name(path, temp, target, by_link=by_link)
         finally:
             self._discard(temp)
+        if self._unsynced is not None and memoryview(body).nbytes:
+            self._unsynced.add_file(target)
         self._sync_name(path, target.parent)
 
     def _give_name(self, path: str, temp: Path, target: Path, *, by_link: bool) -> None:
@@ -300,7 +321,7 @@ class LocalStorage:
         if not temp.exists():
             disk.fail_untouched(OSError(errno.ENOENT, "its temp file was swept"), self._root / path, "written")
         try:
-            disk.make_folder(target.parent)
+            disk.make_folder(target.parent, self._unsynced.add_folder if self._unsynced is not None else None)
         except FileNotFoundError:
             return  # pruned by another process while it was created: the caller tries again
         except OSError as error:
@@ -316,6 +337,9 @@ class LocalStorage:
             logger.warning("temp file %s stays behind until it is swept: %s", temp, error)
 
     def _sync_name(self, path: str, folder: Path) -> None:
+        if self._unsynced is not None:
+            self._unsynced.add_folder(folder)
+            return
         try:
             disk.sync_folder(folder)
         except FileNotFoundError:

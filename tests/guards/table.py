@@ -59,9 +59,9 @@ GUARDS = [
     ),
     _row(
         "a task that was stopped puts no file",
-        "files/base/output.py",
-        "        check_stop()\n        self.storage.put(self.path, body)",
-        "        self.storage.put(self.path, body)",
+        "files/new_files.py",
+        "            check_stop()\n            together.put(file.path, file.body)",
+        "            together.put(file.path, file.body)",
         "services/cancel/test_stopped.py",
     ),
     _row(
@@ -191,10 +191,11 @@ GUARDS = [
         "services/compaction/test_races.py",
     ),
     _row(
-        "a marker is put before its log file",
-        "services/write/tasks/append.py",
-        "    put_marker(task.storage, task.instant, path, replaces=False)\n    task.storage.put(path, body)\n",
-        "    task.storage.put(path, body)\n    put_marker(task.storage, task.instant, path, replaces=False)\n",
+        "a marker is put before its data file",
+        "files/new_files.py",
+        "            put_marker(together, instant, file.path, replaces=file.replaces)\n",
+        "            together.put(file.path, file.body)\n"
+        "            put_marker(together, instant, file.path, replaces=file.replaces)\n",
         "protocol/test_ingest_crashes.py::test_crash_at_every_storage_operation",
     ),
     _row(

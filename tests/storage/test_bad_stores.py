@@ -199,13 +199,13 @@ class FullDisk:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left = 0
         self.written = 0
-        self._write = disk.write_durably
-        monkeypatch.setattr(disk, "write_durably", self.write_durably)
+        self._write = disk.write_file
+        monkeypatch.setattr(disk, "write_file", self.write_file)
 
-    def write_durably(self, file: Path, body: Bytes) -> None:
+    def write_file(self, file: Path, body: Bytes, *, durably: bool) -> None:
         self.written += 1
         if not self.left or self.written < self.left:
-            self._write(file, body)
+            self._write(file, body, durably=durably)
             return
         file.write_bytes(bytes(memoryview(body))[: memoryview(body).nbytes // 2])
         with open("/dev/full", "wb", buffering=0) as full:

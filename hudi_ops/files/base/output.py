@@ -8,16 +8,12 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from hudi_ops.concurrency.markers import put_marker
 from hudi_ops.config.columns import FILE_NAME
-from hudi_ops.engine.stopping import check_stop
 from hudi_ops.files.names import data_path
-from hudi_ops.formats import partition_metadata
+from hudi_ops.files.new_files import NewFile, put_files
 from hudi_ops.kernels.meta_columns import with_file_name
-from hudi_ops.storage.claim import ensure
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.content.commit_metadata import WriteStat
-from hudi_ops.timeline.names import ms_of_instant
 
 
 class Previous(Protocol):
@@ -58,23 +54,13 @@ class BaseFileOutput:
         empty = pa.chunked_array([pa.nulls(rows.num_rows, pa.string())])
         return with_file_name(rows.add_column(place, stored.field(place), empty), self.name)
 
-    def put(self, body: pa.Buffer) -> None:
-        """Put the marker, then the file; with a new partition, its metadata file before it.
+    def file(self, body: pa.Buffer) -> NewFile:
+        """Return the file to put."""
+        return NewFile(self.path, body, replaces=self.previous is not None, may_be_first=self.previous is None)
 
-        Raises:
-            Cancelled: the task was stopped; the file is not there.
-        """
-        check_stop()
-        put_marker(self.storage, self.instant, self.path, replaces=self.previous is not None)
-        folder_path = data_path(self.partition_path, partition_metadata.FILE_NAME)
-        if self.previous is None and self.storage.head(folder_path) is None:
-            depth = len(self.partition_path.split("/")) if self.partition_path else 0
-            # Another group of the partition may be first: any writer's file will do.
-            ensure(
-                self.storage, folder_path, partition_metadata.dumps(self.instant, depth, ms_of_instant(self.instant))
-            )
-        check_stop()
-        self.storage.put(self.path, body)
+    def put(self, body: pa.Buffer) -> None:
+        """Put the file at once; see `put_files`."""
+        put_files(self.storage, self.instant, [self.file(body)])
 
     def stat(
         self,

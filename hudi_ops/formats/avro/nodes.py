@@ -165,7 +165,14 @@ class _Builder:
 
 
 def _primitive(form: Form, avro: Any) -> Node:
-    kind = to_arrow({"type": "record", "name": "r", "fields": [{"name": "f", "type": avro}]}).field(0).type
+    return _primitive_of(form, json.dumps(avro))
+
+
+@lru_cache(maxsize=256)
+def _primitive_of(form: Form, avro: str) -> Node:
+    # The types of a wide table's columns repeat.
+    field = {"name": "f", "type": json.loads(avro)}
+    kind = to_arrow({"type": "record", "name": "r", "fields": [field]}).field(0).type
     return Node(form, kind, min_bytes=_MIN_BYTES.get(form, 1))
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeAlias
 from zlib import crc32
 
 import pyarrow as pa
@@ -26,6 +28,7 @@ from hudi_ops.concurrency.markers import marker_path
 from hudi_ops.engine.progress import Tally, TellProgress
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import Conflict, InvalidRequest, Unsupported
+from hudi_ops.files.new_files import FilePuts
 from hudi_ops.files.statistics.statistics import NO_FACTS, StatisticsRequest
 from hudi_ops.index.simple_bucket import computed_keys
 from hudi_ops.kernels.merging.merge import Operation, Ordering
@@ -51,6 +54,9 @@ from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import table_schema
 
 logger = logging.getLogger(__name__)
+
+GroupWrite: TypeAlias = Callable[[BucketTask, list[pa.Table]], BucketResult]
+"""Writes the rows of one file group."""
 
 YOUNG_S = 1.0
 """Age up to which a write begins from a state that was read before; later completions are validated as conflicts."""
@@ -151,9 +157,14 @@ def _ingest_into(
                 twin = DualWriter(session, attempt, schema, wanted, running.written)
                 tasks = twin.with_children(tasks)
             check()
-            write_group = _told(batch.progress, tasks) if batch.progress is not None else write_bucket
+            puts = FilePuts(session.ctx.storage, attempt.instant)
+            write_group = partial(write_bucket, puts=puts)
+            if batch.progress is not None:
+                write_group = _told(batch.progress, tasks, write_group)
             merge = running.watch.over(write_group, check) if engine.name == "local" else write_bucket
             results: list[BucketResult] = routes.gather(merge, [(task.key, task) for task in tasks])
+            check()
+            puts.flush()
             running.written += [result.stat.path for result in results if result.stat is not None]
             check()
             write = replace(
@@ -242,12 +253,12 @@ def _group_tasks(
     ]
 
 
-def _told(progress: TellProgress, tasks: Sequence[BucketTask]) -> Callable[[BucketTask, list[pa.Table]], BucketResult]:
-    """Return `write_bucket`, followed by a call of `progress`."""
+def _told(progress: TellProgress, tasks: Sequence[BucketTask], write_group: GroupWrite) -> GroupWrite:
+    """Return `write_group`, followed by a call of `progress`."""
     tally = Tally(progress, "file groups", len(tasks))
 
     def write(task: BucketTask, rows: list[pa.Table]) -> BucketResult:
-        result = write_bucket(task, rows)
+        result = write_group(task, rows)
         tally.add()
         return result
 

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hudi_ops.concurrency.markers import put_marker
 from hudi_ops.config.columns import IS_DELETED, RECORD_KEY
 from hudi_ops.errors import Conflict, Internal, NotFound
 from hudi_ops.files.base.base_file import BaseFileReader, stored_avro_schema
 from hudi_ops.files.log.entries import entries_as_written
 from hudi_ops.files.log.log_file import dictionaries_of, encode_log_file
 from hudi_ops.files.names import data_path, log_file_name
+from hudi_ops.files.new_files import FilePuts, NewFile
 from hudi_ops.files.statistics.collect import statistics_of_log
 from hudi_ops.formats.log.deletes import Deletes
 from hudi_ops.kernels.keys.hashing import group_hash
@@ -33,6 +33,7 @@ from hudi_ops.services.write.tasks.merge import (
     fresh_rows,
     merge_and_write,
     optional_column,
+    put_file,
 )
 from hudi_ops.sources.runs import concat_tables, picked
 from hudi_ops.timeline.content.commit_metadata import WriteStat
@@ -44,16 +45,18 @@ FIRST_VERSION = 1
 """Version of each log file: a writer appends to no file, so each one is the first of its instant (docs/format.md §6.1)."""
 
 
-def write_bucket(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
+def write_bucket(task: BucketTask, tables: list[pa.Table], puts: FilePuts | None = None) -> BucketResult:
     """Write a log file if the group exists in a merge-on-read table, else a base file.
+
+    With `puts` the file is added to them; it need not exist before they are flushed.
 
     Raises:
         Conflict: another writer inserted a key of an insert, or a base file is gone.
     """
-    return append_and_write(task, tables) if task.is_appended else merge_and_write(task, tables)
+    return (append_and_write if task.is_appended else merge_and_write)(task, tables, puts)
 
 
-def append_and_write(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
+def append_and_write(task: BucketTask, tables: list[pa.Table], puts: FilePuts | None = None) -> BucketResult:
     """Write a bucket's incoming rows and deletes as a log file of its group, marker first.
 
     Of rows with one key only the newest by the table's merge mode is written.
@@ -64,7 +67,7 @@ def append_and_write(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
     Source: docs/format.md §6.1, §11.1.
     """
     try:
-        return _append_and_write(task, concat_tables(tables))
+        return _append_and_write(task, concat_tables(tables), puts)
     except NotFound as error:
         raise Conflict(
             f"a file of the group vanished while it was read: {error.what}",
@@ -74,7 +77,7 @@ def append_and_write(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
         ) from error
 
 
-def _append_and_write(task: BucketTask, incoming: pa.Table) -> BucketResult:
+def _append_and_write(task: BucketTask, incoming: pa.Table, puts: FilePuts | None) -> BucketResult:
     if task.operation is Operation.DELETE and _is_surely_absent(task, incoming):
         return BucketResult(None, 0, 0, 0, 0)
     if task.operation is Operation.INSERT and first_known(task, column_of(incoming, RECORD_KEY)) is not None:
@@ -104,8 +107,7 @@ def _append_and_write(task: BucketTask, incoming: pa.Table) -> BucketResult:
         dictionaries=dictionaries,
     )
     path = data_path(task.partition_path, name)
-    put_marker(task.storage, task.instant, path, replaces=False)
-    task.storage.put(path, body)
+    put_file(task, NewFile(path, body), puts)
     known_new = count if task.operation is Operation.INSERT else 0
     result = BucketResult(None, known_new, 0, 0, 0, logged=count + removed - known_new)
     entries = _entries(task, data, column_of(rows, RECORD_KEY), deletes) if task.wanted.keys else []

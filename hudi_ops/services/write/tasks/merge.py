@@ -19,6 +19,7 @@ from hudi_ops.files.base.repeated_columns import concat_rows, decode_columns
 from hudi_ops.files.log.merge_rules import MergeRules
 from hudi_ops.files.log.visible_blocks import BlockInstants
 from hudi_ops.files.names import base_file_name
+from hudi_ops.files.new_files import FilePuts, NewFile, put_files
 from hudi_ops.files.statistics.collect import statistics_of_base
 from hudi_ops.files.statistics.statistics import NO_FACTS, FileStatistics, StatisticsRequest
 from hudi_ops.kernels.keys.hashing import group_hash
@@ -104,14 +105,16 @@ class BucketResult:
     children: tuple[ChildLog, ...] = ()
 
 
-def merge_and_write(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
+def merge_and_write(task: BucketTask, tables: list[pa.Table], puts: FilePuts | None = None) -> BucketResult:
     """Merge a bucket's incoming rows into its base file and write the next one, marker first.
+
+    With `puts` the file is added to them; it need not exist before they are flushed.
 
     Raises:
         Conflict: another writer inserted a key of an insert, or the base file is gone.
     """
     try:
-        return _merge_and_write(task, tables)
+        return _merge_and_write(task, tables, puts)
     except NotFound as error:
         raise Conflict(
             f"a base file vanished while it was rewritten: {error.what}",
@@ -121,7 +124,7 @@ def merge_and_write(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
         ) from error
 
 
-def _merge_and_write(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
+def _merge_and_write(task: BucketTask, tables: list[pa.Table], puts: FilePuts | None) -> BucketResult:
     incoming = concat_tables(tables)
     reader = BaseFileReader(task.storage, task.base.path, keep_encoded=True) if task.base is not None else None
     if task.operation is Operation.DELETE and (reader is None or not reader.might_hold(incoming.column(RECORD_KEY))):
@@ -154,7 +157,7 @@ def _merge_and_write(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
     else:
         body = encode_base_file(rows, task.table_name, task.settings, previous=previous)
     output = BaseFileOutput(task.storage, task.instant, task.partition_path, task.file_id, name, task.base)
-    output.put(body)
+    put_file(task, output.file(body), puts)
     facts = statistics_of_base(output.path, body, task.stored, task.wanted, rows=rows, added=added, removed=removed)
     stat = output.stat(rows.num_rows, body.size, inserted=plan.inserted, updated=plan.updated, deleted=plan.deleted)
     return replace(result, stat=stat, facts=facts)
@@ -254,6 +257,14 @@ def _carried_rows(
         rows = pa.table([*rest.columns, *heads.columns], names=[*rest.column_names, *heads.column_names])
     rows = conform(rows, stored, task.base.path)
     return rows if plan.keep_base is None else rows.filter(pa.array(plan.keep_base))
+
+
+def put_file(task: BucketTask, file: NewFile, puts: FilePuts | None) -> None:
+    """Add the task's file to those that are put in groups; without them put it at once."""
+    if puts is not None:
+        puts.add(file)
+    else:
+        put_files(task.storage, task.instant, [file])
 
 
 def column_of(rows: pa.Table, column: str) -> pa.Array:
