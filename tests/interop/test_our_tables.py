@@ -186,6 +186,27 @@ def test_lists_may_hold_nulls(tmp_path: Path, apache_hudi: HudiPeer, hudi_rs: Hu
         assert_same_rows(read(tmp_path / "table"), rows)
 
 
+def test_a_thousand_columns(tmp_path: Path, apache_hudi: HudiPeer, hudi_rs: HudiRsReader) -> None:
+    """Read through the metadata table, too; of the two rows of the first write one was replaced."""
+    kinds = [pa.int64(), pa.string(), pa.float64(), pa.bool_()]
+    fields = [(f"c{number}", kinds[number % len(kinds)]) for number in range(1_000)]
+    schema = pa.schema([("id", pa.string()), ("ts", pa.int64()), *fields])
+
+    def rows(*keys: str, ts: int) -> pa.Table:
+        values = {pa.int64(): ts, pa.string(): f"v{ts}", pa.float64(): ts / 3, pa.bool_(): None}
+        wide = {name: values[kind] for name, kind in fields}
+        return pa.Table.from_pylist([{"id": key, "ts": ts, **wide} for key in keys], schema=schema)
+
+    path = tmp_path / "table"
+    table = Table.create(str(path), name="wide", record_key=["id"], schema=schema, ordering="ts", metadata=True)
+    table.ingest(rows("a", "b", ts=1))
+    table.ingest(rows("b", "c", ts=2))
+    expected = pa.concat_tables([rows("a", ts=1), rows("b", "c", ts=2)])
+    assert_same_rows(table.read(), expected)
+    for read in (apache_hudi.read, hudi_rs):
+        assert_same_rows(read(path), expected)
+
+
 def test_dates_before_the_gregorian_calendar(tmp_path: Path, apache_hudi: HudiPeer, hudi_rs: HudiRsReader) -> None:
     """Spark refuses them by default in files that do not say which calendar they are in; ours say it."""
     schema = pa.schema([("id", pa.string()), ("born", pa.date32()), ("at", pa.timestamp("us", "UTC"))])
