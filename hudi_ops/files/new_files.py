@@ -21,6 +21,9 @@ from hudi_ops.storage.protocol import Storage
 from hudi_ops.storage.unsynced import synced_together
 from hudi_ops.timeline.names import ms_of_instant
 
+GROUPED_FROM = 9
+"""Files of an attempt from which they are put in groups: few files gain nothing, and each task then sees its own file put."""
+
 GROUP_FILES = 64
 GROUP_BYTES = 8 << 20
 """Bytes of files from which a group is put. Each thread holds less than this, and the file that reaches it."""
@@ -58,13 +61,15 @@ class FilePuts:
             self._held.append(file)
             is_full = len(self._held) >= GROUP_FILES or sum(held.body.size for held in self._held) >= GROUP_BYTES
             group = self._taken() if is_full else []
-        put_files(self._storage, self._instant, group)
+        if group:
+            put_files(self._storage, self._instant, group)
 
     def flush(self) -> None:
         """Put the files that are left; raise as `put_files` does."""
         with self._lock:
             group = self._taken()
-        put_files(self._storage, self._instant, group)
+        if group:
+            put_files(self._storage, self._instant, group)
 
     def _taken(self) -> list[NewFile]:
         group, self._held = self._held, []

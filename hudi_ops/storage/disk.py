@@ -164,6 +164,14 @@ def file_info(path: str, found: os.stat_result) -> FileInfo | None:
     return FileInfo(path, found.st_size, modified_ms(found))
 
 
+def entry_info(path: str, entry: os.DirEntry[str]) -> FileInfo | None:
+    """Return size and change time of a listed file; None if it was deleted since, or is a link to nothing."""
+    try:
+        return file_info(path, entry.stat())
+    except FileNotFoundError:
+        return None
+
+
 def modified_ms(found: os.stat_result) -> int:
     """Return the time of the last change in ms since 1970 UTC."""
     return found.st_mtime_ns // 1_000_000
@@ -189,6 +197,25 @@ def write_file(file: Path, body: Bytes, *, durably: bool) -> None:
             rest = rest[raw.write(rest) :]
         if durably:
             os.fsync(descriptor)
+
+
+def create_empty(file: Path, sync: Callable[[Path], None]) -> bool:
+    """Create an empty file; return whether it did. If not, nothing but folders may be new.
+
+    `sync` is called with each folder in which a folder is new.
+    """
+    for _ in range(2):
+        try:
+            os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+            return True
+        except FileNotFoundError:
+            try:
+                make_folder(file.parent, sync)
+            except OSError:
+                return False
+        except OSError:
+            return False
+    return False
 
 
 def make_folder(folder: Path, sync: Callable[[Path], None] | None = None) -> None:

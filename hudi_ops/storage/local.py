@@ -215,15 +215,13 @@ class LocalStorage:
 
     @contextmanager
     def synced_together(self) -> Iterator[Self]:
-        """Yield a storage whose puts are durable once the context has ended without an error.
-
-        See `unsynced.synced_together` for what a crash before that may leave. One thread uses it.
+        """Yield a storage for one thread; see `unsynced.synced_together`.
 
         Raises:
             OutcomeUnknown: the disk did not confirm a put.
         """
-        together = copy(self)
-        together._unsynced = unsynced = Unsynced()
+        together, unsynced = copy(self), Unsynced()
+        together._unsynced = unsynced
         yield together
         unsynced.sync()
 
@@ -286,15 +284,19 @@ class LocalStorage:
         # Write the temp file, give it its name, make the name durable. The caller handles FileExistsError of the link.
         # With `synced_together` the syncs come later.
         target = self._file(path)
-        temp = self._root / self._temp_folder / f"{os.getpid()}-{uuid4().hex}"
+        if self._unsynced is not None and not by_link and self._unsynced.creates_empty(target, body):
+            return
+        temp, is_named = self._root / self._temp_folder / f"{os.getpid()}-{uuid4().hex}", False
         try:
             try:
                 disk.write_file(temp, body, durably=self._unsynced is None)
             except OSError as error:
                 disk.fail_untouched(error, self._root / path, "written")
             self._give_name(path, temp, target, by_link=by_link)
+            is_named = True
         finally:
-            self._discard(temp)
+            if by_link or not is_named:
+                self._discard(temp)
         if self._unsynced is not None and memoryview(body).nbytes:
             self._unsynced.add_file(target)
         self._sync_name(path, target.parent)
@@ -365,7 +367,7 @@ class LocalStorage:
                             self._refuse_loop(path)
                         if path != self._temp_folder:
                             folders.append(path)
-                    elif (info := _entry_info(path, entry)) is not None:
+                    elif (info := disk.entry_info(path, entry)) is not None:
                         files.append(info)
         except OSError as error:
             if error.errno not in disk.ABSENT:
@@ -397,10 +399,3 @@ class LocalStorage:
                 return True
             pending += folders
         return False
-
-
-def _entry_info(path: str, entry: os.DirEntry[str]) -> FileInfo | None:
-    try:
-        return disk.file_info(path, entry.stat())
-    except FileNotFoundError:
-        return None  # deleted since the folder was read, or a link to nothing

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from hudi_ops.errors import OutcomeUnknown
 from hudi_ops.storage import disk
-from hudi_ops.storage.protocol import Storage
+from hudi_ops.storage.protocol import Bytes, Storage
 
 
 @runtime_checkable
@@ -43,6 +43,16 @@ class Unsynced:
     def add_folder(self, folder: Path) -> None:
         """Note a folder in which a name is new."""
         self._folders[folder] = None
+
+    def creates_empty(self, file: Path, body: Bytes) -> bool:
+        """Create a file for an empty body, unless its name exists; return whether it did.
+
+        It is whole from the start, and needs no temp file.
+        """
+        if memoryview(body).nbytes or not disk.create_empty(file, self.add_folder):
+            return False
+        self.add_folder(file.parent)
+        return True
 
     def sync(self) -> None:
         """Wait until the disk has contents and names.

@@ -224,6 +224,8 @@ def pairs(base_keys: pa.Array | pa.ChunkedArray, incoming_keys: pa.Array) -> tup
 
     A null base key has no partner; incoming keys have no nulls.
     """
+    if not len(base_keys) or not len(incoming_keys):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
     from pyarrow import acero  # Imports pandas, which the package avoids until it is needed.
 
     if pa.types.is_dictionary(base_keys.type):

@@ -6,10 +6,9 @@ Rows are read, cast, keyed and tagged before an instant is reserved, so wrong in
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeAlias
 from zlib import crc32
 
 import pyarrow as pa
@@ -25,10 +24,8 @@ from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import refuse_changed_properties
 from hudi_ops.concurrency.markers import marker_path
-from hudi_ops.engine.progress import Tally, TellProgress
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import Conflict, InvalidRequest, Unsupported
-from hudi_ops.files.new_files import FilePuts
 from hudi_ops.files.statistics.statistics import NO_FACTS, StatisticsRequest
 from hudi_ops.index.simple_bucket import computed_keys
 from hudi_ops.kernels.merging.merge import Operation, Ordering
@@ -48,15 +45,13 @@ from hudi_ops.services.write.routing.router import router_of
 from hudi_ops.services.write.routing.routes import Router, Routes, Target
 from hudi_ops.services.write.tasks.append import write_bucket
 from hudi_ops.services.write.tasks.duplicates import find_duplicates, refuse_duplicate
+from hudi_ops.services.write.tasks.gather import write_groups
 from hudi_ops.services.write.tasks.merge import BucketResult, BucketTask
 from hudi_ops.timeline.content.footprint import LOOKED_KEY, TAKEN_KEY
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import table_schema
 
 logger = logging.getLogger(__name__)
-
-GroupWrite: TypeAlias = Callable[[BucketTask, list[pa.Table]], BucketResult]
-"""Writes the rows of one file group."""
 
 YOUNG_S = 1.0
 """Age up to which a write begins from a state that was read before; later completions are validated as conflicts."""
@@ -157,14 +152,12 @@ def _ingest_into(
                 twin = DualWriter(session, attempt, schema, wanted, running.written)
                 tasks = twin.with_children(tasks)
             check()
-            puts = FilePuts(session.ctx.storage, attempt.instant)
-            write_group = partial(write_bucket, puts=puts)
-            if batch.progress is not None:
-                write_group = _told(batch.progress, tasks, write_group)
-            merge = running.watch.over(write_group, check) if engine.name == "local" else write_bucket
-            results: list[BucketResult] = routes.gather(merge, [(task.key, task) for task in tasks])
-            check()
-            puts.flush()
+            if engine.name == "local":
+                results = write_groups(
+                    routes.gather, tasks, partial(running.watch.over, check=check), check, batch.progress
+                )
+            else:
+                results = routes.gather(write_bucket, [(task.key, task) for task in tasks])
             running.written += [result.stat.path for result in results if result.stat is not None]
             check()
             write = replace(
@@ -251,18 +244,6 @@ def _group_tasks(
     return [
         _group_task(template, target, target.file_id(state.log.table_id, attempt.instant)) for target in routes.targets
     ]
-
-
-def _told(progress: TellProgress, tasks: Sequence[BucketTask], write_group: GroupWrite) -> GroupWrite:
-    """Return `write_group`, followed by a call of `progress`."""
-    tally = Tally(progress, "file groups", len(tasks))
-
-    def write(task: BucketTask, rows: list[pa.Table]) -> BucketResult:
-        result = write_group(task, rows)
-        tally.add()
-        return result
-
-    return write
 
 
 def _bucket_template(
