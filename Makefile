@@ -43,6 +43,7 @@ bench: install ## Measure ingestion, compaction, clustering, many writers and th
 	$(VENV)/python -m benchmarks.index
 	$(VENV)/python -m benchmarks.concurrency
 	$(VENV)/python -m benchmarks.growth
+	$(VENV)/python -m benchmarks.shapes
 	$(VENV)/python -m benchmarks.view
 	$(VENV)/python -m benchmarks.growth.services
 	$(VENV)/python -m benchmarks.clean

@@ -2,9 +2,9 @@
 
 A body is written to a temp file, made durable, and only then gets its name.
 
-The invariant: a name has a whole body or does not exist, at any time and even if a process is killed. So a name appears by
-link(2) (`put_if_absent`: one winner) or rename(2) (`put`), never by opening it for writing. A killed process leaves a file in
-the temp folder, which no listing shows and `sweep_temp` removes.
+The invariant: a name has a whole body or does not exist, at any time and even if a process is killed; after a power cut, too, but
+for puts of `synced_together`. So a name appears by link(2) (`put_if_absent`: one winner) or rename(2) (`put`), never by opening it
+for writing, unless the body is empty. A killed process leaves a file in the temp folder, which `sweep_temp` removes.
 """
 
 from __future__ import annotations
@@ -220,8 +220,8 @@ class LocalStorage:
         Raises:
             OutcomeUnknown: the disk did not confirm a put.
         """
-        together, unsynced = copy(self), Unsynced()
-        together._unsynced = unsynced
+        together = copy(self)
+        together._unsynced = unsynced = Unsynced()
         yield together
         unsynced.sync()
 
@@ -281,8 +281,7 @@ class LocalStorage:
         return path
 
     def _publish(self, path: str, body: Bytes, *, by_link: bool) -> None:
-        # Write the temp file, give it its name, make the name durable. The caller handles FileExistsError of the link.
-        # With `synced_together` the syncs come later.
+        # Write the temp file, give it its name, make it durable, now or together. The caller handles FileExistsError of the link.
         target = self._file(path)
         if self._unsynced is not None and not by_link and self._unsynced.creates_empty(target, body):
             return

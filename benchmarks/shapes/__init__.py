@@ -1,0 +1,1 @@
+"""Benchmark of unusual shapes: wide tables, and many small files."""
