@@ -35,7 +35,7 @@ def row_group_bounds(
     """
     units = file.metadata.num_row_groups
     made = {}
-    paths, fixed = leaf_paths(file), dict(constants)
+    leaves, stored, fixed = leaf_numbers(file), file.schema_arrow, dict(constants)
     for name in columns:
         kind = schema.field(name).type
         if name in fixed:
@@ -43,15 +43,15 @@ def row_group_bounds(
                 pa.array([fixed[name]] * units, kind), pa.array([True] * units, pa.bool_())
             )
             continue
-        at = file.schema_arrow.get_all_field_indices(name)
+        at = stored.get_all_field_indices(name)
         # None for a nested one, or when a dotted name could be either.
-        leaf = paths.index(name) if paths.count(name) == 1 else None
+        leaf = leaves.get(name)
         if not at:
             made[name] = ColumnBounds.all_null(kind, units)
-        elif len(at) > 1 or leaf is None or not keeps_order(file.schema_arrow.field(at[0]).type, kind):
+        elif len(at) > 1 or leaf is None or not keeps_order(stored.field(at[0]).type, kind):
             made[name] = ColumnBounds.unknown(kind, units)
         else:
-            made[name] = _column_bounds(file, leaf, file.schema_arrow.field(at[0]).type, kind)
+            made[name] = _column_bounds(file, leaf, stored.field(at[0]).type, kind)
     return bounds_table(made, units)
 
 
@@ -66,9 +66,16 @@ def may_hold_keys(file: pq.ParquetFile, keys: pa.Array, path: str) -> bool:
     return footer.might_hold(keys)
 
 
-def leaf_paths(file: pq.ParquetFile) -> list[str]:
-    """Return the dotted path of each of the file's leaves; that of a flat column is its name."""
-    return [file.schema.column(at).path for at in range(len(file.schema))]
+def leaf_numbers(file: pq.ParquetFile) -> dict[str, int | None]:
+    """Return the number of each of the file's leaves, by dotted path; None where several have the path.
+
+    The path of a flat column is its name.
+    """
+    schema, found = file.schema, dict[str, int | None]()
+    for leaf in range(len(schema)):
+        path = schema.column(leaf).path
+        found[path] = None if path in found else leaf
+    return found
 
 
 def keeps_order(stored: pa.DataType, kind: pa.DataType) -> bool:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hudi_ops.files.base.base_file import float_columns
-from hudi_ops.files.base.row_groups import ends_of, keeps_order, leaf_paths
+from hudi_ops.files.base.row_groups import ends_of, keeps_order, leaf_numbers
 from hudi_ops.files.base.widen import widen
 from hudi_ops.files.statistics.statistics import ColumnRange
 from hudi_ops.formats.parquet.footer import nan_columns
@@ -125,10 +125,8 @@ class _Footer:
         is_told = named is not None and creator.startswith(_OUR_CREATOR)
         names = frozenset(named or ())
         holds_nan = {name: name in names for name in float_columns(schema)} if is_told else {}
-        leaves: dict[str, int | None] = {}
-        for leaf, path in enumerate(leaf_paths(file)):
-            leaves[path] = None if path in leaves else leaf
-        return cls(schema, metadata.num_rows, groups, leaves, frozenset(schema.names), keeps_nan, holds_nan)
+        roots = frozenset(schema.names)
+        return cls(schema, metadata.num_rows, groups, leaf_numbers(file), roots, keeps_nan, holds_nan)
 
     def chunks(self, name: str) -> list[pq.ColumnChunkMetaData] | None:
         """Return the chunks of a flat column; None where several leaves have its name, or none."""

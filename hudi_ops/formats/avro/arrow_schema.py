@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
@@ -47,11 +48,21 @@ def to_arrow(avro: Mapping[str, Any] | str, path: str = "") -> pa.Schema:
 
     Source: Avro 1.11 specification; docs/format.md §4.
     """
+    return _schema_of_text(avro, path) if isinstance(avro, str) else _schema_of(avro, path)
+
+
+@lru_cache(maxsize=16)
+def _schema_of_text(avro: str, path: str) -> pa.Schema:
+    # One call reads the schema of its table several times.
     try:
-        parsed = json.loads(avro) if isinstance(avro, str) else avro
+        parsed = json.loads(avro)
     except (ValueError, RecursionError) as error:
         raise Corrupt(**_damage(path, "", str(error), "JSON")) from error
-    if (not isinstance(avro, str) or may_be_deep(avro)) and is_too_deep(parsed):
+    return _schema_of(parsed, path, is_checked=not may_be_deep(avro))
+
+
+def _schema_of(parsed: Any, path: str, *, is_checked: bool = False) -> pa.Schema:
+    if not is_checked and is_too_deep(parsed):
         raise Corrupt(**_damage(path, "", "types that are nested too deeply", f"at most {DEPTH_MAX} levels"))
     reader = _Reader(path)
     kind = reader.read(parsed, "", "")
