@@ -99,7 +99,7 @@ def refuse_changed_columns(session: Session, begun: TableState, state: TableStat
     before, now = (to_arrow(*text) for text in texts)
     if not now.equals(before):
         known = {field.name: field for field in before}
-        changed = [field.name for field in now if field != known.get(field.name)]
+        changed = [field.name for field in now if field.name not in known or field != known[field.name]]
         raise Conflict(
             "the table's columns changed since the attempt began",
             table=state.config.name,

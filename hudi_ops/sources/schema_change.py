@@ -222,7 +222,7 @@ def _refuse_names(table: pa.Schema, merged: pa.Schema) -> None:
         InvalidRequest: an added name differs from another only in case.
     """
     known = {field.name: field for field in table}
-    table_columns(pa.schema([field for field in merged if field != known.get(field.name)]))
+    table_columns(pa.schema([field for field in merged if field.name not in known or field != known[field.name]]))
     lower = {name.lower(): name for name in table.names}
     for name in merged.names[len(table) :]:
         if (other := lower.get(name.lower(), name)) != name:
