@@ -178,7 +178,10 @@ def modified_ms(found: os.stat_result) -> int:
 
 
 def write_file(file: Path, body: Bytes, *, durably: bool) -> None:
-    """Create the file, and its folder, with this body; `durably`: wait until the disk has it.
+    """Create the file, and its folder, with this body.
+
+    Args:
+        durably: wait until the disk has it.
 
     Raises:
         OSError: the disk's own; a part of the file may exist.

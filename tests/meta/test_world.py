@@ -106,6 +106,7 @@ ALLOWED: dict[str, set[str]] = {
     "engine/spark.py": {"threads"},
     "engine/stopping.py": {"threads"},
     "engine/stream.py": {"threads"},
+    "files/new_files.py": {"threads"},
     "health/many.py": {"threads"},
     "page/asset_files.py": {"files"},
     "page/child.py": {"environment", "processes", "threads"},

@@ -67,9 +67,9 @@ def may_hold_keys(file: pq.ParquetFile, keys: pa.Array, path: str) -> bool:
 
 
 def leaf_numbers(file: pq.ParquetFile) -> dict[str, int | None]:
-    """Return the number of each of the file's leaves, by dotted path; None where several have the path.
+    """Return the numbers of the file's leaves by dotted path.
 
-    The path of a flat column is its name.
+    None stands where several leaves have the path. The path of a flat column is its name.
     """
     schema, found = file.schema, dict[str, int | None]()
     for leaf in range(len(schema)):

@@ -1,4 +1,4 @@
-"""Second step of an ingest in this process: the tasks of all file groups, whose files are put in groups."""
+"""Second step of an ingest in this process: tasks of file groups, whose files are put together."""
 
 from __future__ import annotations
 
