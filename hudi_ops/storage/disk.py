@@ -165,7 +165,10 @@ def file_info(path: str, found: os.stat_result) -> FileInfo | None:
 
 
 def entry_info(path: str, entry: os.DirEntry[str]) -> FileInfo | None:
-    """Return size and change time of a listed file; None if it was deleted since, or is a link to nothing."""
+    """Return size and change time of a listed file.
+
+    None if it was deleted since, or is a link to nothing.
+    """
     try:
         return file_info(path, entry.stat())
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Second step of an ingest in this process: tasks of file groups, whose files are put together."""
+"""Run the tasks of an ingest's file groups in this process, and put their files in groups."""
 
 from __future__ import annotations
 
