@@ -23,6 +23,7 @@ from hudi_ops.config.table import TableConfig
 from hudi_ops.errors import Corrupt, HudiOpsError, InvalidRequest, NotFound, Unavailable, Unsupported
 from hudi_ops.files.log.visible_blocks import BlockInstants
 from hudi_ops.kernels.condition import member
+from hudi_ops.metadata.prune.sought import LeftOut
 from hudi_ops.metadata.reader.table import MetadataTable
 from hudi_ops.read.as_of import refuse_future
 from hudi_ops.read.checkpoints import (
@@ -36,7 +37,7 @@ from hudi_ops.read.checkpoints import (
     table_id_of,
 )
 from hudi_ops.read.plan import Opened, ReadPlan, ReadRequest, Wanted
-from hudi_ops.read.prune import LeftOut, by_statistics, with_metadata
+from hudi_ops.read.prune import by_statistics, with_metadata
 from hudi_ops.read.scan import Scan
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
@@ -271,7 +272,7 @@ def _plan_files(storage: Storage, opened: Opened, request: ReadRequest, writes: 
     read = with_all_columns(config, SliceColumns.of_slices([one for one in slices if one.partition_path in are_kept]))
 
     def narrowed(metadata: MetadataTable | None) -> tuple[SliceColumns, LeftOut]:
-        sought = wanted.sought(config, is_newest=False)
+        sought = wanted.sought(config, request)
         return by_statistics(metadata, read, sought, LeftOut()) if metadata is not None else (read, LeftOut())
 
     # Without a condition of the caller the indexes exclude little: each file has rows of these writes.

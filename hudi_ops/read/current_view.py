@@ -29,6 +29,8 @@ class ViewListing:
     `source` is `view`, or that of the listing which built the view.
     """
 
+    is_whole = True
+
     def __init__(self, view: View, source: Source = "view") -> None:
         self.view = view
         self.source: Source = source

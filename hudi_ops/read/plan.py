@@ -20,21 +20,15 @@ from hudi_ops.files.log.merge_rules import MergeRules
 from hudi_ops.files.log.visible_blocks import BlockInstants
 from hudi_ops.files.slice.file_scan import selected
 from hudi_ops.kernels.condition import Condition, both, computed, possible_units
+from hudi_ops.metadata.prune.sought import NOTHING_LEFT_OUT, Decision, LeftOut, Sought
+from hudi_ops.metadata.prune.usable import why_index_unused, why_values_unused
+from hudi_ops.metadata.prune.worth import may_pay
 from hudi_ops.metadata.reader.listing import ListingChoice, listing_choice, open_listing
 from hudi_ops.metadata.reader.table import MetadataTable
 from hudi_ops.read.as_of import as_of_restore, refuse_before_start, refuse_future
 from hudi_ops.read.current_view import ViewListing, built_view, view_for
 from hudi_ops.read.fixed_keys import fixed_keys, values_by_index
-from hudi_ops.read.prune import (
-    NOTHING_LEFT_OUT,
-    Chosen,
-    LeftOut,
-    Sought,
-    choose_slices,
-    why_index_unused,
-    why_values_unused,
-    with_metadata,
-)
+from hudi_ops.read.prune import Chosen, choose_slices, with_metadata
 from hudi_ops.read.where import Filter, parse_where
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
@@ -43,10 +37,11 @@ from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.columns.files import FileColumns
 from hudi_ops.view.columns.read_tasks import ReadTasks
 from hudi_ops.view.columns.slices import SliceColumns, with_all_columns
-from hudi_ops.view.listing import Keep, Listing
+from hudi_ops.view.listing import Keep, Listing, WalkedListing
 from hudi_ops.view.moment import Moment
 from hudi_ops.view.partition_values import PartitionPaths
 from hudi_ops.view.schema import row_schema, table_schema
+from hudi_ops.view.slices import is_partitioned
 
 _LIMIT_MAX = 2**63 - 1
 logger = logging.getLogger(__name__)
@@ -60,7 +55,8 @@ class ReadRequest:
     """Request for rows. `as_of` is a request time; `columns` None means all columns.
 
     `listing` is the source of the file listing; with `storage`, the metadata table is not used at all. `meta_columns`: return the
-    columns that Apache Hudi adds, too, before the others. `pushed` is a further condition, of an engine.
+    columns that Apache Hudi adds, too, before the others. `pushed` is a further condition, of an engine. `indexes`: when the
+    indexes of the metadata table are asked; rows do not depend on it.
     """
 
     columns: tuple[str, ...] | None = None
@@ -71,6 +67,7 @@ class ReadRequest:
     listing: ListingChoice = "auto"
     meta_columns: bool = False
     pushed: Condition | None = None
+    indexes: Decision = "estimate"
 
     @property
     def is_filtered(self) -> bool:
@@ -211,17 +208,25 @@ class Wanted:
 
         return keep, reader.may_prune_folders
 
-    def sought(self, config: TableConfig, *, is_newest: bool) -> Sought:
-        """Return the request to the indexes; `is_newest`: the newest state is read."""
+    def sought(self, config: TableConfig, request: ReadRequest) -> Sought:
+        """Return the request to the indexes."""
         by_path, may_prune_folders = self.partitions(config)
+        condition = self.condition
+        is_decided = (
+            condition is not None
+            and self.keys is None
+            and PartitionPaths.of(config, self.schema).decides(condition.columns)
+        )
         return Sought(
             self.schema,
-            self.condition,
+            condition,
             self.keys,
             by_path,
             may_prune_folders,
-            is_newest,
-            config.dropped_columns,
+            is_newest=request.as_of is None,
+            told_by_path=config.dropped_columns,
+            is_decided=is_decided,
+            decision=request.indexes,
         )
 
 
@@ -246,7 +251,7 @@ def plan_read(
     refuse_before_start(config, opened.timeline, request.as_of)
     plain = row_schema(config, table_schema(config, opened.timeline, opened.commits, request.as_of))
     wanted = Wanted.of(config, plain, request)
-    sought = wanted.sought(config, is_newest=request.as_of is None)
+    sought = wanted.sought(config, request)
     if sought.is_newest and request.query == "snapshot" and wanted.condition is not None and wanted.keys is None:
         values = values_by_index(storage, wanted.condition, config, plain)
         if values and (why := why_values_unused(opened.timeline, opened.commits)):
@@ -269,9 +274,15 @@ def plan_read(
         return why_index_unused(storage, config, opened.timeline, opened.commits)
 
     view = view_for(moment, request.listing)
+    walked = None
+    if view is None and request.listing != "metadata" and request.indexes != "always":
+        folders = sought.may_prune_folders
+        walked = WalkedListing.of(
+            storage, sought.by_path, is_partitioned=is_partitioned(config), may_prune_folders=folders
+        )
 
     def choose(metadata: MetadataTable | None) -> Chosen:
-        listing: Listing = open_listing(storage, config, metadata, request.listing)
+        listing: Listing = walked or open_listing(storage, config, metadata, request.listing)
         if view is not None:
             listing = ViewListing(view)
         elif request.listing == "auto" and request.as_of is None and not sought.asks:
@@ -286,9 +297,8 @@ def plan_read(
 
         return choose_slices(listing, visible, sought, metadata, why_unused)
 
-    if view is not None and not sought.asks:
-        chosen = choose(None)  # nothing is asked of the metadata table
-    else:
+    chosen = choose(None) if view is not None or walked is not None else None
+    if chosen is None or may_pay(storage, chosen.slices, sought, config.metadata_partitions):
         archived = opened.commits.archived
         chosen = with_metadata(storage, config, opened.timeline, request.listing, choose, archived=archived)
     slices, is_whole = chosen.slices, request.as_of is None
@@ -388,6 +398,6 @@ def request_of(
             next_step="pass the names of columns as texts of Python",
             field="columns",
         )
-    return ReadRequest(
-        names, wanted, as_of, limit, cast(QueryType, query), listing_choice(listing), meta_columns=meta_columns
-    )
+    choice = listing_choice(listing)
+    indexes: Decision = "always" if choice == "metadata" else "estimate"
+    return ReadRequest(names, wanted, as_of, limit, cast(QueryType, query), choice, meta_columns, indexes=indexes)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from hudi_ops.engine.local import LocalEngine
+from hudi_ops.errors import Internal
 from hudi_ops.formats import partition_metadata
 from hudi_ops.storage.protocol import Folder, Storage
 from hudi_ops.view.columns.files import FileColumns
@@ -19,6 +21,15 @@ Source = Literal["storage", "metadata", "view"]
 
 Keep: TypeAlias = Callable[[Sequence[str]], Sequence[bool]]
 """Returns for each folder path of a table whether the folder may hold wanted rows, at any depth."""
+
+
+FOLDERS_MAX = 64
+"""Folders of a local disk that a read lists rather than read the metadata table: about 0.1 ms each."""
+
+
+def is_near(uri: str) -> bool:
+    """Return whether a storage answers in less time than a thread takes to start."""
+    return uri.startswith(("file:", "memory:"))
 
 
 @dataclass(frozen=True)
@@ -34,6 +45,11 @@ class Listing(Protocol):
 
     source: Source
     """Source of the listing."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it costs no more to list all partitions than some, so that indexes are asked after it."""
+        ...
 
     def files(self, partitions: Sequence[str]) -> FileColumns:
         """Return the files of some partitions; an absent partition has none."""
@@ -57,6 +73,7 @@ class StorageListing:
     """
 
     source: Source = "storage"
+    is_whole = False
 
     def __init__(
         self,
@@ -75,13 +92,28 @@ class StorageListing:
         return _columns(dict(zip(paths, self._engine.map(self._storage.list_folder, paths), strict=True)))
 
     def walk(self, keep: Keep | None = None, *, may_prune_folders: bool = False) -> Walked:
-        """List all partitions with base and log files; folders of one depth are listed in parallel."""
+        """List all partitions with base and log files; folders of one depth are listed in parallel.
+
+        Raises:
+            Internal: never.
+        """
+        walked = self.walk_few(keep, None, may_prune_folders=may_prune_folders)
+        if walked is None:
+            raise Internal("A listing without a limit ended before it was whole", found=self._storage.uri)
+        return walked
+
+    def walk_few(self, keep: Keep | None, folders_max: int | None, *, may_prune_folders: bool = False) -> Walked | None:
+        """Do what `walk` does, or return None once more than `folders_max` folders would be listed."""
         if not self._is_partitioned:
             return Walked(self.files([""]))
         folders: dict[str, Folder] = {}
         skipped: list[str] = []
         level = [""]
+        count = 0
         while level:
+            count += len(level)
+            if folders_max is not None and count > folders_max:
+                return None
             below: list[str] = []
             for path, folder in zip(level, self._engine.map(self._storage.list_folder, level), strict=True):
                 if path and any(info.name.startswith(partition_metadata.FILE_NAME) for info in folder.files):
@@ -96,6 +128,39 @@ class StorageListing:
         wanted = keep(partitions) if keep is not None and partitions else [True] * len(partitions)
         kept = {path: folders[path] for path, is_wanted in zip(partitions, wanted, strict=True) if is_wanted}
         return Walked(_columns(kept), tuple(sorted({*skipped, *(set(partitions) - set(kept))})))
+
+
+class WalkedListing:
+    """Listing of a local disk whose folders have been listed."""
+
+    source: Source = "storage"
+    is_whole = True
+
+    def __init__(self, walked: Walked) -> None:
+        self._walked = walked
+
+    @classmethod
+    def of(
+        cls, storage: Storage, keep: Keep | None, *, is_partitioned: bool, may_prune_folders: bool
+    ) -> WalkedListing | None:
+        """List the folders that `keep` leaves; None if they are many, or not on a local disk."""
+        if not storage.uri.startswith("file:"):
+            return None
+        listing = StorageListing(storage, is_partitioned=is_partitioned, engine=LocalEngine(1))
+        walked = listing.walk_few(keep, FOLDERS_MAX, may_prune_folders=may_prune_folders)
+        return cls(walked) if walked is not None else None
+
+    def files(self, partitions: Sequence[str]) -> FileColumns:
+        """Return the files of some partitions; an absent partition has none."""
+        return self._walked.files.of_partitions(partitions)
+
+    def walk(self, keep: Keep | None = None, *, may_prune_folders: bool = False) -> Walked:
+        """Return what was listed, without the partitions that `keep` leaves out; `may_prune_folders` has no effect."""
+        paths = self._walked.files.partitions
+        if keep is None or not paths:
+            return self._walked
+        kept = tuple(compress(paths, keep(paths)))
+        return Walked(self.files(kept), tuple(sorted({*self._walked.skipped, *(set(paths) - set(kept))})))
 
 
 def _below(path: str, folder: Folder) -> list[str]:

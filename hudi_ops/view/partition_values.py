@@ -83,6 +83,11 @@ class PartitionPaths:
                 made[name] = self._field_bounds(place, levels)
         return bounds_table(made, len(paths))
 
+    def decides(self, columns: Sequence[str]) -> bool:
+        """Return whether a path tells the values of all of these columns, so that nothing is left to be asked of them."""
+        places = [_place(self.spec.fields, name) for name in columns]
+        return bool(places) and all(place is not None and (self.fills or self.speaking[place]) for place in places)
+
     def values(self, path: str) -> dict[str, Any]:
         """Return the values of partition columns that no file holds; empty if files hold them.
 

@@ -1,15 +1,17 @@
 """What the indexes of a metadata table leave out never holds a wanted row.
 
-Goal: a read that is listed by the metadata table, and pruned by all or some of its indexes, gives the rows that DuckDB takes of a
-read that lists storage and has no condition. Method: tables of both types after upserts, deletes and a rewrite, with nulls, NaN,
-extremes and odd texts; a metadata table put together of the facts of their files, part of it compacted; random conditions, moments
-and indexes.
+Goal: a read that is listed by the metadata table or by folders, and pruned by all, some or none of the indexes, as the estimate
+says or against it, gives the rows that DuckDB takes of a read that lists storage and has no condition. Method: tables of both
+types after upserts, deletes and a rewrite, with nulls, NaN, extremes and odd texts; a metadata table put together of the facts of
+their files, part of it compacted; random conditions, moments, decisions and indexes.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import get_args
 
 import duckdb
 import pyarrow as pa
@@ -17,8 +19,11 @@ import pytest
 from hypothesis import assume, example, given, settings, strategies as st
 
 from hudi_ops.errors import InvalidRequest
+from hudi_ops.metadata.prune.sought import Decision
 from hudi_ops.metadata.records.partitions import MetadataPartition
-from hudi_ops.read.plan import Opened
+from hudi_ops.read.changes import ChangesRequest, plan_changes
+from hudi_ops.read.plan import Opened, ReadRequest, plan_read, request_of
+from hudi_ops.read.scan import Scan
 from hudi_ops.table.table import Table
 from tests.bounds import examples
 from tests.interop.compare import assert_same_rows
@@ -70,10 +75,11 @@ def changed(rows: pa.Table, fields: list[str]) -> pa.Table:
     where=CONDITIONS,
     named=st.sets(st.sampled_from(OTHERS)),
     query=st.sampled_from(["snapshot", "snapshot", "read_optimized"]),
+    listing=st.sampled_from(["auto", "metadata"]),
     data=st.data(),
 )
-def test_indexes_leave_out_no_wanted_row(
-    table: Table, where: Drawn, named: set[MetadataPartition], query: str, data: st.DataObject
+def test_no_decision_on_indexes_leaves_out_a_wanted_row(
+    table: Table, where: Drawn, named: set[MetadataPartition], query: str, listing: str, data: st.DataObject
 ) -> None:
     name_partitions(Path(table.context.storage.uri.removeprefix("file://")), [FILES, *named])
     times = [one.time for one in Opened.of(table.context.storage).timeline.completed_writes]
@@ -81,13 +87,22 @@ def test_indexes_leave_out_no_wanted_row(
     try:
         wanted = picked(where, everything(table, as_of, query))
         changed_rows = picked(where, everything_since(table, as_of)) if as_of is not None else None
-        scan = table.scan(where=where.text, as_of=as_of, query=query, listing="metadata", meta_columns=True)
+        request = request_of(None, where.text, as_of, None, query, listing, meta_columns=True)
+        scans = [decided(table, request, indexes) for indexes in get_args(Decision)]
     except (duckdb.Error, InvalidRequest):  # too many digits for DuckDB, or for Arrow
         assume(False)
-    assert_same_rows(scan.to_arrow(), wanted, with_meta=True)
+    for scan in scans:
+        assert_same_rows(scan.to_arrow(), wanted, with_meta=True)
     if changed_rows is not None:
-        found = table.changes(as_of, where=where.text, meta_columns=True).to_arrow()
+        asked = replace(request_of(None, where.text, None, None, meta_columns=True), indexes="always")
+        since = ChangesRequest(asked, since=as_of)
+        found = Scan(plan_changes(table.context.storage, since, table.context.clock).read).to_arrow()
         assert_same_rows(found, changed_rows, with_meta=True)
+
+
+def decided(table: Table, request: ReadRequest, indexes: Decision) -> Scan:
+    """A read with a decision on all indexes."""
+    return Scan(plan_read(table.context.storage, replace(request, indexes=indexes), clock=table.context.clock))
 
 
 @cache
@@ -114,7 +129,7 @@ def everything_since(table: Table, since: str) -> pa.Table:
 )
 def test_conditions_do_leave_something_out(table: Table, where: str, named: MetadataPartition) -> None:
     name_partitions(Path(table.context.storage.uri.removeprefix("file://")), [FILES, named])
-    told = table.scan(where=where, meta_columns=True).explain()
+    told = table.scan(where=where, listing="metadata", meta_columns=True).explain()
     skipped = {
         MetadataPartition.COLUMN_STATS: told.groups_skipped_by_statistics,
         MetadataPartition.RECORD_INDEX: told.groups_skipped_by_record_index + told.partitions_skipped_by_record_index,
@@ -163,13 +178,16 @@ def numbered(seed: int, count: int) -> pa.Table:
 def test_lookups_of_keys_and_values_find_every_wanted_row(keyed: Table, where: Drawn) -> None:
     try:
         wanted = picked(where, everything(keyed, None, "snapshot"))
-        scan = keyed.scan(where=where.text, meta_columns=True)
+        scan = keyed.scan(where=where.text, listing="metadata", meta_columns=True)
     except (duckdb.Error, InvalidRequest):  # too many digits for DuckDB, or for Arrow
         assume(False)
     assert_same_rows(scan.to_arrow(), wanted, with_meta=True)
 
 
 def test_a_fraction_that_is_whole_is_looked_up(keyed: Table) -> None:
-    told = [keyed.scan(where=where).explain() for where in ("number = 7.0", "whole = 1.0", "text IN ('ab')")]
+    told = [
+        keyed.scan(where=where, listing="metadata").explain()
+        for where in ("number = 7.0", "whole = 1.0", "text IN ('ab')")
+    ]
     assert [one.located_by for one in told] == ["", "secondary_index_whole", "secondary_index_text"]
     assert [one.record_index_unused for one in told] == ["", "", ""]

@@ -50,6 +50,11 @@ class MetadataListing:
         self._whole_bytes = whole_bytes
         self._is_partitioned = is_partitioned
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of `files` is read at once."""
+        return not self._is_partitioned or self._size_bytes <= self._whole_bytes
+
     def files(self, partitions: Sequence[str]) -> FileColumns:
         """Return base and log files by partition path; raise as `MetadataTable.read` does."""
         return self._listed(partitions).of_partitions(partitions)
@@ -61,7 +66,7 @@ class MetadataListing:
         """
         if not self._is_partitioned:
             return Walked(self.files([""]))
-        if keep is None or self._size_bytes <= self._whole_bytes:
+        if keep is None or self.is_whole:
             found = self._listed(None)
             partitions = found.partitions
             kept = _kept(partitions, keep)

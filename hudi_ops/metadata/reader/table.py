@@ -26,13 +26,13 @@ from hudi_ops.metadata.records.schema import record_schema
 from hudi_ops.storage.protocol import Folder, Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.content.archived import ArchivedTimes
+from hudi_ops.view.listing import is_near
 
 logger = logging.getLogger(__name__)
 
 NEAR_BYTES = 8 << 20
 """Files of a near storage up to this size are read one after the other: starting threads takes longer."""
 
-_NEAR = ("file:", "memory:")
 _ALONE = LocalEngine(1)
 _OLDEST_VERSION = 8
 
@@ -51,9 +51,14 @@ class MetadataTable:
         self._engine = engine or LocalEngine()
         self._listed: dict[str, tuple[MetadataSlice, ...]] = {}
         self._is_current: bool | None = None
-        self._is_far = not storage.uri.startswith(_NEAR)
+        self._is_far = not is_near(storage.uri)
         self.instants = instants
         """Instants that count."""
+
+    @property
+    def storage(self) -> Storage:
+        """Storage of the data table."""
+        return self._storage
 
     @property
     def version(self) -> int:
