@@ -1,4 +1,4 @@
-"""A slice reads as the dict model says, whatever lies in its base file and logs, whole or as a stream, with a condition or without.
+"""A slice reads as the dict model says, whole or as a stream, with a condition or without, read before or not.
 
 Method: random sequences of log blocks in one file or several, Avro or Parquet: rows, rows that delete by each of three columns,
 deletes with an ordering value and without; ordering values with ties and nulls; with a base file of small row groups or without.
@@ -12,7 +12,7 @@ import pyarrow as pa
 from hypothesis import example, given, settings, strategies as st
 
 from hudi_ops.config.columns import COMMIT_TIME
-from hudi_ops.files.slice.slice_scan import open_scan
+from hudi_ops.files.slice.slice_scan import SURVIVORS, SliceTask, open_scan
 from hudi_ops.kernels.condition import Condition, both, member
 from hudi_ops.read.where import parse_where
 from hudi_ops.storage.memory import MemoryStorage
@@ -74,14 +74,30 @@ def expected(
     return seen(table if condition is None else table.filter(condition.rows))
 
 
+class Remote(MemoryStorage):
+    """A storage whose files another object of the same URI would have, too: survivors of its slices are kept."""
+
+    @property
+    def uri(self) -> str:
+        return f"s3://bucket/{id(self)}"
+
+
 def check(model: ModelSlice, where: str | None, batch_rows: int | None, only: frozenset[str] | None = None) -> None:
     condition = parse_where(where).bind(STORED) if where is not None else None
     if only is not None:
         of_these = member(COMMIT_TIME, sorted(only))
         condition = of_these if condition is None else both(condition, of_these)
     keys = condition.fixed.get("id") if condition is not None else None
-    task = model.task(MemoryStorage(), condition, keys, only)
     wanted = expected(model, condition, only)
+    check_reads(model.task(MemoryStorage(), condition, keys, only), wanted, batch_rows)
+    SURVIVORS.clear()
+    storage = Remote()
+    open_scan(model.task(storage), streaming=True).count()
+    assert SURVIVORS.size_bytes > 0
+    check_reads(model.task(storage, condition, keys, only), wanted, batch_rows)
+
+
+def check_reads(task: SliceTask, wanted: list[tuple[Any, ...]], batch_rows: int | None) -> None:
     whole = open_scan(task, streaming=False).table()
     assert seen(whole) == wanted
     for streaming in (False, True):

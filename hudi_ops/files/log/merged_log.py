@@ -78,6 +78,8 @@ class MergedLogRecords:
         folder = paths[0].rpartition("/")[0] or "."
         chosen = visible_blocks(everything, instants, folder, rules.table)
         self._blocks: list[tuple[LogFileReader, LogBlock]] = [(owner[id(block)], block) for block in chosen]
+        self.chosen = tuple((reader.path, block.number) for reader, block in self._blocks)
+        """Path and number of each block that counts, in the order in which they are merged."""
         self._places: list[_Places] = []
         self._tables: dict[int, pa.Table] = {}
         self._records = 0
@@ -116,6 +118,15 @@ class MergedLogRecords:
         ordering = self._rules.ordering
         return LogEntries.joined(parts, ordering.type if ordering is not None else None)
 
+    @property
+    def places(self) -> list[tuple[int, int, int]]:
+        """First entry, position and number of entries of each data block, if all of its entries are wanted."""
+        return [(one.first, one.block, len(one.rows)) for one in self._places]
+
+    def place(self, places: Sequence[tuple[int, int, int]]) -> None:
+        """Take the places of entries from an earlier reading of the same blocks, so that `rows` needs no keys."""
+        self._places = [_Places(first, block, np.arange(count, dtype=np.int64)) for first, block, count in places]
+
     def rows(self, taken: Numbers, schema: pa.Schema) -> Iterator[pa.Table]:
         """Yield the rows of `taken` entries (ascending; see `LogBaseJoin.taken`), block by block.
 
@@ -136,8 +147,11 @@ class MergedLogRecords:
             yield conform(picked(rows, pa.array(numbers)), schema, reader.path)
             return
         first = 0
-        # The key, which every block has: a batch without columns has no rows.
-        names = list(dict.fromkeys([*schema.names, *self._rules.of_base.names[:1]]))
+        names = schema.names
+        if not {*names} & {*reader.schema(block).names}:
+            names = self._rules.of_base.names[
+                :1
+            ]  # The key, which every block has: a batch without columns has no rows.
         for batch in reader.batches(block, names):
             start, end = np.searchsorted(numbers, [first, first + batch.num_rows])
             if start < end:

@@ -38,6 +38,11 @@ _VALUE_TYPES = {
 }
 """Arrow's types of literals -> the words of docs/tables.md, where they differ."""
 
+_FEW_SHARE, _FEW_BATCH_ROWS = 0.02, 16 * 1024
+"""If a smaller share of the rows passes, row groups are read only up to the last of them, in batches of so many rows."""
+
+_ROW = "row number in the file"
+
 _READ_BUFFER_BYTES = 4 << 20
 """A column chunk is read in steps of this size, so that one row group is never in memory whole, not even compressed."""
 
@@ -112,11 +117,65 @@ class FileScan:
             InvalidRequest: the condition is an expression that cannot be computed, for example a sum that overflows.
         """
         check_stop()
+        groups, keep = self._surviving(keep)
+        names = self._stored()
+        condition = self._task.condition
+        deciding = [name for name in names if condition is not None and name in condition.columns]
+        if 0 < len(deciding) < len(names):
+            return self._decided(groups, keep, deciding, [name for name in names if name not in deciding])
+        read = self._groups_of(groups, names)
+        return self._wanted(read if keep is None else read.filter(pa.array(keep)))
+
+    def _surviving(self, keep: npt.NDArray[np.bool_] | None) -> tuple[list[int], npt.NDArray[np.bool_] | None]:
+        """Return the read row groups that have a row in a mask, and the mask over their rows."""
+        if keep is None:
+            return self.row_groups, None
+        ends = np.cumsum([self.rows_in(group) for group in self.row_groups])
+        parts = np.split(keep, ends[:-1]) if len(ends) else []
+        alive = [(group, part) for group, part in zip(self.row_groups, parts, strict=True) if part.any()]
+        mask = np.concatenate([part for _, part in alive]) if alive else np.zeros(0, bool)
+        return [group for group, _ in alive], None if mask.all() else mask
+
+    def _decided(
+        self, groups: list[int], keep: npt.NDArray[np.bool_] | None, deciding: list[str], others: list[str]
+    ) -> pa.Table:
+        """Read the columns of the condition first, then the others for the rows that pass."""
+        task, schema = self._task, self._task.schema
+        first = pa.schema([field for field in schema if field.name not in others])
+        heads = with_constants(conform(self._groups_of(groups, deciding), first, task.path), task.constants)
+        heads = heads.append_column(_ROW, pa.array(np.arange(heads.num_rows)))
+        passed = selected(heads if keep is None else heads.filter(pa.array(keep)), task.condition)
+        rows = passed.column(_ROW).to_numpy()
+        rest = conform(
+            self._rows_at(groups, rows, others), pa.schema([schema.field(name) for name in others]), task.path
+        )
+        columns = [(passed if name in first.names else rest).column(name) for name in task.columns]
+        return pa.table(columns, schema=pa.schema([schema.field(name) for name in task.columns]))
+
+    def _rows_at(self, groups: list[int], rows: npt.NDArray[np.int64], names: list[str]) -> pa.Table:
+        """Read columns of some rows of row groups; `rows` are ascending numbers of their rows."""
+        starts = np.cumsum([0, *(self.rows_in(group) for group in groups)])
+        which = np.unique(np.searchsorted(starts, rows, side="right") - 1).tolist()
+        if len(rows) > _FEW_SHARE * starts[-1]:
+            return self._groups_of(groups, names).take(pa.array(rows))
+        parts = [self._file.schema_arrow.empty_table().select(names)]
+        for at in which:
+            own = rows[slice(*np.searchsorted(rows, starts[at : at + 2]))] - starts[at]
+            first = 0
+            for batch in self._read(_FEW_BATCH_ROWS, [groups[at]], names):
+                low, high = np.searchsorted(own, [first, first + batch.num_rows]).tolist()
+                if low < high:
+                    parts.append(pa.Table.from_batches([batch.take(pa.array(own[low:high] - first))]))
+                first += batch.num_rows
+                if high == len(own):
+                    break
+        return pa.concat_tables(parts)
+
+    def _groups_of(self, groups: list[int], names: list[str]) -> pa.Table:
         try:
-            read = self._file.read_row_groups(self.row_groups, columns=self._stored())
+            return self._file.read_row_groups(groups, columns=names)
         except BROKEN as error:
             raise_read_error(self._task.path, error)
-        return self._wanted(read if keep is None else read.filter(pa.array(keep)))
 
     def batches(
         self, batch_rows: int | None = None, keep: npt.NDArray[np.bool_] | None = None
@@ -125,10 +184,11 @@ class FileScan:
 
         `batch_rows` limits the rows that are decoded at a time; None: as many as take `BATCH_BYTES`.
         """
+        groups, keep = self._surviving(keep)
         names = self._stored()
         size = min(batch_rows or BATCH_ROWS_MAX, self._rows_of(BATCH_BYTES, names))
         first = 0
-        for batch in self._read(size, self.row_groups, names):
+        for batch in self._read(size, groups, names):
             read = pa.Table.from_batches([batch])
             if keep is not None:
                 read = read.filter(pa.array(keep[first : first + batch.num_rows]))

@@ -8,7 +8,7 @@ rows in the order of the file, then log rows in the order in which they are merg
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from functools import cached_property
 from typing import Protocol
@@ -24,6 +24,7 @@ from hudi_ops.files.log.merge_rules import MergeRules
 from hudi_ops.files.log.merged_log import MergedLogRecords
 from hudi_ops.files.log.visible_blocks import BlockInstants
 from hudi_ops.files.slice.file_scan import FileScan, FileTask, selected, with_constants
+from hudi_ops.files.slice.survivors import SurvivorCache, Survivors, identity_of
 from hudi_ops.kernels.condition import Condition
 from hudi_ops.kernels.merging.log_merge import LogBaseJoin
 from hudi_ops.storage.protocol import Storage
@@ -151,6 +152,10 @@ class MergeCounts:
 NOTHING_MERGED = MergeCounts(0, 0, 0, 0, 0, 0, 0)
 
 
+SURVIVORS: SurvivorCache[MergeCounts] = SurvivorCache()
+"""Survivors of the slices that this process merged last."""
+
+
 @dataclass(frozen=True, eq=False)
 class _Merged:
     """Outcome of merging: surviving base rows (None: all), surviving log rows, and counts."""
@@ -187,8 +192,10 @@ class SliceScan:
             task.rules,
             task.instants,
             keys=task.keys,
-            kept=None if streaming else task.schema.names,
+            # Few log rows have one of some keys: their other columns are read afterwards.
+            kept=None if streaming or task.keys is not None else task.schema.names,
         )
+        self._identity = self._identified()
         self.row_groups = self._base.row_groups if self._base is not None else []
         """Numbers of the base file's row groups that may hold wanted rows."""
 
@@ -205,18 +212,18 @@ class SliceScan:
     @property
     def counts(self) -> MergeCounts:
         """Counts of merging; reads keys and ordering values if needed; raises as `batches` does."""
-        return self._merged.counts
+        return self._outcome.counts
 
     def count(self) -> int:
         """Count the wanted rows, by keys and ordering values if possible; raise as `batches` does."""
         if self._task.condition is not None:
             return sum(batch.num_rows for batch in self.batches())
-        merged, base = self._merged, self._base.rows if self._base is not None else 0
+        merged, base = self._outcome, self._base.rows if self._base is not None else 0
         return (base if merged.keep is None else int(np.count_nonzero(merged.keep))) + len(merged.taken)
 
     def table(self) -> pa.Table:
         """Read the wanted rows at once; raise as `batches` does."""
-        merged = self._merged
+        merged = self._outcome
         parts = [self._base.table(merged.keep)] if self._base is not None else []
         parts += self._log_rows(merged)
         return pa.concat_tables([self._output.empty_table(), *parts])
@@ -230,7 +237,7 @@ class SliceScan:
             Unavailable: the storage did not deliver it.
             InvalidRequest: the condition is an expression that cannot be computed, for example a sum that overflows.
         """
-        merged = self._merged
+        merged = self._outcome
         if self._base is not None:
             yield from self._base.batches(batch_rows, merged.keep)
         for rows in self._log_rows(merged):
@@ -244,6 +251,35 @@ class SliceScan:
         for rows in self._logs.rows(merged.taken, self._task.schema):
             filled = with_constants(rows, self._task.constants)
             yield selected(filled, self._task.condition).select(self._task.columns)
+
+    @cached_property
+    def _outcome(self) -> _Merged:
+        """Outcome of merging, without reading keys and ordering values if this process did so before."""
+        if self._identity is None:
+            return self._merged
+        known = SURVIVORS.get(self._identity)
+        if known is not None:
+            self._logs.place(known.places)
+            return _Merged(
+                self._of_groups_read(known.keep, self._every_group), known.taken.astype(np.int64), known.counts
+            )
+        merged = self._merged
+        if self._base is None or self.row_groups == self._every_group:
+            SURVIVORS.put(self._identity, Survivors.of(merged.keep, merged.taken, self._logs.places, merged.counts))
+        return merged
+
+    @property
+    def _every_group(self) -> list[int]:
+        return list(range(self.row_groups_in_file))
+
+    def _identified(self) -> Hashable | None:
+        """Return what the survivors of the whole slice depend on; None: only some of its records are merged."""
+        task = self._task
+        if task.keys is not None or task.instants.only is not None:
+            return None
+        base = ((task.base, task.base_bytes),) if task.base is not None else ()
+        files = identity_of(task.storage, (*base, *task.logs))
+        return None if files is None else (files, len(base), self._logs.chosen, task.rules)
 
     @cached_property
     def _merged(self) -> _Merged:
