@@ -1,0 +1,1 @@
+"""Reads of a table after upserts, beside other readers."""
