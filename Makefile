@@ -53,6 +53,7 @@ bench: install ## Measure ingestion, compaction, clustering, many writers and th
 	$(VENV)/python -m benchmarks.metadata.ingestion --full
 	$(VENV)/python -m benchmarks.metadata.listing
 	$(VENV)/python -m benchmarks.metadata.skipping
+	$(VENV)/python -m benchmarks.read
 	$(VENV)/python -m benchmarks.page
 
 lock: ## Take changed dependencies into the lock files (newest of all: bin/lock --upgrade)

@@ -212,11 +212,8 @@ class Wanted:
         """Return the request to the indexes."""
         by_path, may_prune_folders = self.partitions(config)
         condition = self.condition
-        is_decided = (
-            condition is not None
-            and self.keys is None
-            and PartitionPaths.of(config, self.schema).decides(condition.columns)
-        )
+        columns = condition.columns if condition is not None and self.keys is None else ()
+        is_decided = PartitionPaths.of(config, self.schema).decides(columns)
         return Sought(
             self.schema,
             condition,
@@ -276,10 +273,7 @@ def plan_read(
     view = view_for(moment, request.listing)
     walked = None
     if view is None and request.listing != "metadata" and request.indexes != "always":
-        folders = sought.may_prune_folders
-        walked = WalkedListing.of(
-            storage, sought.by_path, is_partitioned=is_partitioned(config), may_prune_folders=folders
-        )
+        walked = WalkedListing.of(storage, sought.by_path, is_partitioned(config), sought.may_prune_folders)
 
     def choose(metadata: MetadataTable | None) -> Chosen:
         listing: Listing = walked or open_listing(storage, config, metadata, request.listing)

@@ -44,8 +44,8 @@ class ReadApi:
             as_of: an instant (17 digits) or an ISO time: the table as of the newest write requested at or before it.
             limit: highest number of rows.
             query: `snapshot`: all rows in their newest state; `read_optimized`: base files alone, without what lies in log files.
-            listing: `metadata`: the metadata table lists the files; `storage`: folders are listed, without the metadata table;
-                `auto`: the metadata table lists them, if the table has one with every completed write.
+            listing: `metadata`: the metadata table lists the files, and all its indexes are asked; `storage`: folders are listed,
+                and the metadata table is not used; `auto`: what takes less time, by an estimate.
             meta_columns: give Apache Hudi's own columns first (`_hoodie_commit_time`, `_hoodie_record_key`, …), besides `columns`.
 
         Raises:

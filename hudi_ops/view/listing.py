@@ -141,7 +141,11 @@ class WalkedListing:
 
     @classmethod
     def of(
-        cls, storage: Storage, keep: Keep | None, *, is_partitioned: bool, may_prune_folders: bool
+        cls,
+        storage: Storage,
+        keep: Keep | None,
+        is_partitioned: bool,
+        may_prune_folders: bool,
     ) -> WalkedListing | None:
         """List the folders that `keep` leaves; None if they are many, or not on a local disk."""
         if not storage.uri.startswith("file:"):
