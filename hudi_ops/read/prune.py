@@ -124,9 +124,9 @@ def choose_slices(
 def _located(
     worth: Worth | None, current: Worth | None, why_unused: Callable[[], str]
 ) -> tuple[frozenset[tuple[str, str]] | None, str, str]:
-    """Return the file groups of the wanted keys, why they were not asked for, and the index that returned the keys.
+    """Return the file groups of the wanted keys, None if they are not known.
 
-    The groups are None if they are not known.
+    With them: why the index was not asked, and the index that returned the keys.
     """
     if worth is None or not (worth.sought.keys is not None or worth.sought.values):
         return None, "", ""

@@ -48,7 +48,7 @@ class Listing(Protocol):
 
     @property
     def is_whole(self) -> bool:
-        """Whether it costs no more to list all partitions than some, so that indexes are asked after it."""
+        """Whether all partitions cost no more than some, so that indexes are asked later."""
         ...
 
     def files(self, partitions: Sequence[str]) -> FileColumns:
@@ -159,7 +159,10 @@ class WalkedListing:
         return self._walked.files.of_partitions(partitions)
 
     def walk(self, keep: Keep | None = None, *, may_prune_folders: bool = False) -> Walked:
-        """Return what was listed, without the partitions that `keep` leaves out; `may_prune_folders` has no effect."""
+        """Return what was listed, without the partitions that `keep` leaves out.
+
+        `may_prune_folders` has no effect.
+        """
         paths = self._walked.files.partitions
         if keep is None or not paths:
             return self._walked

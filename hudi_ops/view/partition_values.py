@@ -84,7 +84,7 @@ class PartitionPaths:
         return bounds_table(made, len(paths))
 
     def decides(self, columns: Sequence[str]) -> bool:
-        """Return whether a path tells the values of all of these columns, so that nothing is left to be asked of them."""
+        """Return whether a path tells the values of all of these columns; no columns: False."""
         places = [_place(self.spec.fields, name) for name in columns]
         return bool(places) and all(place is not None and (self.fills or self.speaking[place]) for place in places)
 

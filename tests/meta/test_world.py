@@ -107,6 +107,7 @@ ALLOWED: dict[str, set[str]] = {
     "engine/stopping.py": {"threads"},
     "engine/stream.py": {"threads"},
     "files/new_files.py": {"threads"},
+    "files/slice/survivors.py": {"threads"},
     "health/many.py": {"threads"},
     "page/asset_files.py": {"files"},
     "page/child.py": {"environment", "processes", "threads"},

@@ -120,11 +120,11 @@ class MergedLogRecords:
 
     @property
     def places(self) -> list[tuple[int, int, int]]:
-        """First entry, position and number of entries of each data block, if all of its entries are wanted."""
+        """First entry, position and number of entries of each data block."""
         return [(one.first, one.block, len(one.rows)) for one in self._places]
 
     def place(self, places: Sequence[tuple[int, int, int]]) -> None:
-        """Take the places of entries from an earlier reading of the same blocks, so that `rows` needs no keys."""
+        """Take the places of entries from an earlier reading, so that `rows` needs no keys."""
         self._places = [_Places(first, block, np.arange(count, dtype=np.int64)) for first, block, count in places]
 
     def rows(self, taken: Numbers, schema: pa.Schema) -> Iterator[pa.Table]:

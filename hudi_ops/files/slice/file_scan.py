@@ -39,7 +39,7 @@ _VALUE_TYPES = {
 """Arrow's types of literals -> the words of docs/tables.md, where they differ."""
 
 _FEW_SHARE, _FEW_BATCH_ROWS = 0.02, 16 * 1024
-"""If a smaller share of the rows passes, row groups are read only up to the last of them, in batches of so many rows."""
+"""If a smaller share of the rows passes, row groups are read only up to the last of them, in batches of this size."""
 
 _ROW = "row number in the file"
 

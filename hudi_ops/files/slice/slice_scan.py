@@ -254,7 +254,7 @@ class SliceScan:
 
     @cached_property
     def _outcome(self) -> _Merged:
-        """Outcome of merging, without reading keys and ordering values if this process did so before."""
+        """Outcome of merging, from the cache if this process merged the slice before."""
         if self._identity is None:
             return self._merged
         known = SURVIVORS.get(self._identity)
@@ -273,7 +273,7 @@ class SliceScan:
         return list(range(self.row_groups_in_file))
 
     def _identified(self) -> Hashable | None:
-        """Return what the survivors of the whole slice depend on; None: only some of its records are merged."""
+        """Return what the survivors depend on; None: only some records are merged."""
         task = self._task
         if task.keys is not None or task.instants.only is not None:
             return None

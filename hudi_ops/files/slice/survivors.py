@@ -69,7 +69,10 @@ class Survivors(Generic[C]):
 
 
 class SurvivorCache(Generic[C]):
-    """Survivors of the slices that were read last, within a number of bytes. Safe between threads."""
+    """Survivors of the slices that were read last, within a number of bytes.
+
+    Safe between threads.
+    """
 
     def __init__(self, bytes_max: int = CACHE_BYTES) -> None:
         self._bytes_max = bytes_max
@@ -104,7 +107,10 @@ class SurvivorCache(Generic[C]):
 
 
 def identity_of(storage: Storage, paths: Sequence[tuple[str, int]]) -> Hashable | None:
-    """Return what identifies files by their paths and sizes; None if another storage may have other files of these names."""
+    """Return what identifies files; None for a storage whose URI others may share.
+
+    `paths` are paths and sizes.
+    """
     uri = storage.uri
     if uri.startswith("memory:"):
         return None

@@ -84,7 +84,7 @@ def saved_us(storage: Storage, slices: SliceColumns, sought: Sought) -> float:
 
 
 def may_pay(storage: Storage, slices: SliceColumns, sought: Sought, partitions: Collection[str]) -> bool:
-    """Return whether some partition of the metadata table could pay, before that table is opened."""
+    """Return whether some index could pay, before the metadata table is opened."""
     if sought.decision == "always":
         return sought.asks
     saved, least = saved_us(storage, slices, sought), QUESTION_US + _FILE_US
