@@ -12,10 +12,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from hudi_ops.engine.memory import memory_limit_bytes
+from hudi_ops.engine.memory import memory_bytes_min, memory_limit_bytes
 from hudi_ops.engine.protocol import I, Produced, R
 from hudi_ops.engine.spill import ChunkStore, Place
 from hudi_ops.engine.stopping import StopSignal
+from hudi_ops.errors import InvalidRequest
 
 _MEMORY_SHARE = 4
 GRACE_S = 0.25
@@ -29,6 +30,9 @@ class LocalEngine:
         threads: tasks at a time; 1 runs them one after the other in the calling thread, which simulations need.
         memory_bytes: incoming rows of a step that stay in memory; more go to disk. None: a quarter of what this process may use.
         spill_folder: folder on that disk; None: the system's folder for temporary files (`TMPDIR`).
+
+    Raises:
+        InvalidRequest: `memory_bytes` is less than the threads need.
     """
 
     name = "local"
@@ -42,6 +46,16 @@ class LocalEngine:
     ) -> None:
         self.threads = threads or os.cpu_count() or 1
         """Tasks at a time."""
+        least = memory_bytes_min(self.threads)
+        if memory_bytes is not None and memory_bytes < least:
+            raise InvalidRequest(
+                f"memory_bytes is too small for {self.threads} threads",
+                expected=f"at least {least} bytes",
+                found=f"{memory_bytes}",
+                next_step=f"give {least} or more, or fewer threads",
+                setting="memory_bytes",
+                minimum=least,
+            )
         self._given_bytes = memory_bytes
         self._spill_folder = spill_folder
 

@@ -1,4 +1,4 @@
-"""Memory limit of this process: the machine, its container, or the process's limits."""
+"""Memory limit of this process: the machine, its container, or the process's limits; and its shares."""
 
 from __future__ import annotations
 
@@ -7,6 +7,20 @@ import resource
 from pathlib import Path
 
 _CGROUPS = Path("/sys/fs/cgroup")
+_RUNS_A_THREAD = 4
+"""Runs that a thread holds at a time: it reads one, has one, splits it, and waits with one."""
+RUN_BYTES_MIN = 16 << 10
+"""Smallest run: below, each run costs more than its rows."""
+
+
+def memory_bytes_min(threads: int) -> int:
+    """Return the smallest limit, in bytes, with which threads can read and split rows."""
+    return threads * _RUNS_A_THREAD * RUN_BYTES_MIN
+
+
+def run_bytes_of(memory_bytes: int, threads: int, most_bytes: int) -> int:
+    """Return the bytes of one run of rows, so that the runs of all threads fit into a limit."""
+    return min(most_bytes, max(RUN_BYTES_MIN, memory_bytes // (threads * _RUNS_A_THREAD)))
 
 
 def memory_limit_bytes() -> int:

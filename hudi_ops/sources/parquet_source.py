@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from hudi_ops.formats.parquet.pages import large_value
+from hudi_ops.sources.limits import VALUE_BYTES_MAX, too_large
 from hudi_ops.sources.runs import Run, runs_of
 
 INT96_UNIT = "us"
@@ -15,38 +20,136 @@ INT96_UNIT = "us"
 _BATCH_ROWS_MAX = 1 << 16
 _BATCH_BYTES = 4 << 20
 _READ_BYTES = 1 << 20
+_DICTIONARY_BYTES = 4 << 20
+_INDEX_BYTES = 4
+"""A chunk of at most `_DICTIONARY_BYTES`, and `_INDEX_BYTES` for each row, may hold its values once, as a dictionary."""
+_SAMPLED_ROWS = 16
 
 
-def open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
-    """Open a Parquet file; INT96 times, Spark's default, are read at microseconds."""
+@dataclass(frozen=True)
+class ReadLimits:
+    """Limits of reading a file, in decoded bytes: of a run of rows, and of one value; `where` names the file in errors."""
+
+    run_bytes: int
+    value_bytes: int = VALUE_BYTES_MAX
+    where: str = ""
+
+
+def open_parquet(
+    source: pa.NativeFile, metadata: pq.FileMetaData | None = None, encoded: Sequence[str] = ()
+) -> pq.ParquetFile:
+    """Open a Parquet file; INT96 times, Spark's default, are read at microseconds.
+
+    `metadata`: its footer, if it was read before. `encoded`: columns that are read as dictionaries.
+    """
     # Pages are read when they are decoded; reading ahead would hold a whole row group's.
-    return pq.ParquetFile(source, pre_buffer=False, buffer_size=_READ_BYTES, coerce_int96_timestamp_unit=INT96_UNIT)
+    return pq.ParquetFile(
+        source,
+        metadata=metadata,
+        read_dictionary=list(encoded),
+        pre_buffer=False,
+        buffer_size=_READ_BYTES,
+        coerce_int96_timestamp_unit=INT96_UNIT,
+    )
 
 
-def parquet_runs(source: pa.NativeFile, part: tuple[int, int], run_bytes: int) -> Iterator[Run]:
+def parquet_runs(source: pa.NativeFile, part: tuple[int, int], limits: ReadLimits) -> Iterator[Run]:
     """Yield the rows of the i-th of n parts of a file, given as `part` (i, n).
 
-    Parts are about equal in bytes; each row group belongs to one, and parts follow the order of rows.
+    Parts are about equal in bytes; each row group belongs to one, and parts follow the order of rows. Texts that a file holds
+    once, in a dictionary, are decoded only for as many rows at a time as fit into a run.
+
+    Raises:
+        InvalidRequest: a value is larger than the limit. It is not decoded.
     """
     file = open_parquet(source)
     groups, first = groups_of_part(file.metadata, part)
     if not groups and part[0]:
         return
+    _refuse_large_value(source, file, groups, first, limits)
     rows = sum(file.metadata.row_group(group).num_rows for group in groups)
-    size_bytes = sum(file.metadata.row_group(group).total_byte_size for group in groups)
-    batch_rows = max(1, min(_BATCH_ROWS_MAX, rows * _BATCH_BYTES // max(1, size_bytes)))
-    batches = file.iter_batches(batch_size=batch_rows, row_groups=groups) if rows else ()
-    for offset, run in runs_of(batches, file.schema_arrow, run_bytes):
+    schema, batches = file.schema_arrow, iter(())
+    if rows:
+        size_bytes = sum(file.metadata.row_group(group).total_byte_size for group in groups)
+        batch_rows = min(_BATCH_ROWS_MAX, rows * _BATCH_BYTES // max(1, size_bytes), _nested_rows(file, groups, limits))
+        encoded = open_parquet(source, file.metadata, _encoded_columns(file, groups))
+        found = encoded.iter_batches(batch_size=max(1, batch_rows), row_groups=groups)
+        batches = (piece for batch in found for piece in _decoded(batch, schema, limits.run_bytes))
+    for offset, run in runs_of(batches, schema, limits.run_bytes):
         yield first + offset, run
+
+
+def _refuse_large_value(
+    source: pa.NativeFile, file: pq.ParquetFile, groups: Sequence[int], first: int, limits: ReadLimits
+) -> None:
+    for group in groups:
+        chunks = file.metadata.row_group(group)
+        for place in range(chunks.num_columns):
+            leaf = file.schema.column(place)
+            levels = (leaf.max_definition_level > 0) + (leaf.max_repetition_level > 0)
+            found = large_value(source, chunks.column(place), limits.value_bytes, levels)
+            if found is not None:
+                # The values of a list are not counted by rows.
+                row = first + (0 if leaf.max_repetition_level else found.row)
+                is_exact = found.is_exact and not leaf.max_repetition_level
+                raise too_large(limits.where, leaf.path.partition(".")[0], row, limits.value_bytes, is_exact=is_exact)
+        first += chunks.num_rows
+
+
+def _encoded_columns(file: pq.ParquetFile, groups: Sequence[int]) -> list[str]:
+    """Return the text columns that may hold many equal values once, as a dictionary."""
+    texts = {field.name for field in file.schema_arrow if field.type in {pa.string(), pa.binary()}}
+    found = set()
+    for group in groups:
+        chunks = file.metadata.row_group(group)
+        limit_bytes = _DICTIONARY_BYTES + _INDEX_BYTES * chunks.num_rows
+        columns = (chunks.column(place) for place in range(chunks.num_columns))
+        found |= {
+            column.path_in_schema
+            for column in columns
+            if column.has_dictionary_page and column.total_uncompressed_size <= limit_bytes
+        }
+    return sorted(found & texts)
+
+
+def _nested_rows(file: pq.ParquetFile, groups: Sequence[int], limits: ReadLimits) -> int:
+    """Return how many rows of the nested columns fit into a run, by the first rows of each row group."""
+    names = [field.name for field in file.schema_arrow if pa.types.is_nested(field.type)]
+    most = _BATCH_ROWS_MAX
+    for group in groups if names else ():
+        head = next(file.iter_batches(_SAMPLED_ROWS, row_groups=[group], columns=names), None)
+        if head is not None and head.num_rows:
+            most = min(most, limits.run_bytes * head.num_rows // max(1, head.nbytes))
+    return most
+
+
+def _decoded(batch: pa.RecordBatch, schema: pa.Schema, size_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows with plain columns, in pieces of about a size."""
+    if batch.schema.types == schema.types:
+        yield batch
+        return
+    widths = np.zeros(batch.num_rows, np.int64)
+    for column, field in zip(batch.columns, schema, strict=True):
+        if column.type != field.type:
+            lengths = pc.binary_length(column.dictionary).take(column.indices)
+            widths += np.asarray(pc.fill_null(lengths, 0))
+    ends = np.cumsum(widths)
+    begin = 0
+    while begin < batch.num_rows:
+        before = int(ends[begin - 1]) if begin else 0
+        end = max(begin + 1, int(np.searchsorted(ends, before + size_bytes, side="right")))
+        yield batch.slice(begin, end - begin).cast(schema)
+        begin = end
 
 
 def damaged_column(source: pa.NativeFile) -> tuple[str, int] | None:
     """Return the first column that cannot be decoded, and the first row of its row group."""
     file, first = open_parquet(source), 0
+    encoded = open_parquet(source, file.metadata, _encoded_columns(file, range(file.num_row_groups)))
     for group in range(file.num_row_groups):
         for name in file.schema_arrow.names:
             try:
-                for _ in file.iter_batches(row_groups=[group], columns=[name]):
+                for _ in encoded.iter_batches(row_groups=[group], columns=[name]):
                     pass
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError):
                 return name, first

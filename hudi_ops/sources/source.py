@@ -11,7 +11,8 @@ from hudi_ops.config.columns import META_COLUMNS
 from hudi_ops.errors import InvalidRequest, NotFound
 from hudi_ops.formats.arrow_types import without_nulls
 from hudi_ops.sources.casts import fit_column
-from hudi_ops.sources.parquet_source import parquet_runs
+from hudi_ops.sources.limits import VALUE_BYTES_MAX, refuse_large_values
+from hudi_ops.sources.parquet_source import ReadLimits, parquet_runs
 from hudi_ops.sources.refusal import EVOLVE, UNREADABLE, count_from, name_line, open_text, source_format, unreadable
 from hudi_ops.sources.runs import RUN_BYTES, Run
 from hudi_ops.sources.text.text_source import TextSource
@@ -30,26 +31,28 @@ def read_runs(
     run_bytes: int = RUN_BYTES,
     *,
     fill: bool = False,
+    value_bytes: int = VALUE_BYTES_MAX,
 ) -> Iterator[Run]:
     """Yield the runs of a source file or a part of it, with the columns of `schema`.
 
     A file that changed since it was listed is refused, at the latest after its last run. Columns of `required` must exist. `part`
     is (i, n), the i-th of n parts; only Parquet files have more than one. The whole file is never in memory. `fill` as in
-    `fit_rows`.
+    `fit_rows`. `run_bytes` and `value_bytes` limit the decoded bytes of a run and of one value.
 
     Raises:
         InvalidRequest: the file cannot be parsed, has a column the table does not know, lacks a required one, holds a value
-            that does not fit its column, or changed while it was read. Names the file and, if known,
-            field, line or row, and value.
+            that does not fit its column or is above `value_bytes`, or changed while it was read. Names the file and, if
+            known, field, line or row, and value.
         Unavailable: the disk or store did not deliver it.
         NotFound: the store contradicts itself on whether the file exists.
     """
     where = f"{storage.uri}/{file.path}"
     done = 0
     try:
-        runs, text = _body_runs(storage, file, schema, part, run_bytes, fill)
+        runs, text = _body_runs(storage, file, schema, part, ReadLimits(run_bytes, value_bytes, where), fill)
         for first, rows in runs:
             try:
+                refuse_large_values(rows, value_bytes, where)
                 fitted = fit_rows(rows, schema, required, where, fill=fill)
                 if text is not None:
                     text.refuse_overflow(fitted, where)
@@ -134,16 +137,16 @@ def _filled(rows: pa.Table, schema: pa.Schema, required: Sequence[str]) -> pa.Ta
 
 
 def _body_runs(
-    storage: Storage, file: FileInfo, schema: pa.Schema, part: tuple[int, int], run_bytes: int, fill: bool
+    storage: Storage, file: FileInfo, schema: pa.Schema, part: tuple[int, int], limits: ReadLimits, fill: bool
 ) -> tuple[Iterator[Run], TextSource | None]:
     kind = source_format(file.name)
     if kind == "parquet":
-        return parquet_runs(storage.open_input(file.path), part, run_bytes), None
+        return parquet_runs(storage.open_input(file.path), part, limits), None
     if file.size_bytes == 0:
         # Distributed writers leave empty part files where a partition had no rows.
         return iter([(0, schema.empty_table())]), None
     text = TextSource(lambda: open_text(storage, file), kind or "json", schema, takes_unknown=fill)
-    return text.runs(run_bytes), text
+    return text.runs(limits.run_bytes, limits.value_bytes, limits.where), text
 
 
 def refuse_changed(storage: Storage, file: FileInfo, where: str) -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from hypothesis import given, settings, strategies as st
 
 from hudi_ops.context import TableContext
+from hudi_ops.engine import memory
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.services.write import rows as given_rows
 from hudi_ops.storage.memory import MemoryStorage
@@ -23,7 +24,8 @@ def written(shape: Shape, steps: list[Step], cuts: list[int], memory_bytes: int,
     """Every file of a table after the steps, each given as a stream that is cut at the rows named."""
     clock = ManualClock(1_900_000_000_000, tick_ms=1)
     context = simulated_context(MemoryStorage("split", clock), clock, "writer")
-    engine = LocalEngine(threads=1, memory_bytes=memory_bytes)
+    with mock.patch.object(memory, "RUN_BYTES_MIN", 1):
+        engine = LocalEngine(threads=1, memory_bytes=memory_bytes)
     table = Table(TableContext(**{**vars(context), "engine": engine}))
     shape.create(table)
     for step in steps:
@@ -50,7 +52,7 @@ def written(shape: Shape, steps: list[Step], cuts: list[int], memory_bytes: int,
         max_size=3,
     ),
     cuts=st.lists(st.integers(1, 9), max_size=6),
-    memory_bytes=st.sampled_from([0, 300, 1 << 30]),
+    memory_bytes=st.sampled_from([64, 300, 1 << 30]),
     run_bytes=st.sampled_from([1, 200, 1 << 20]),
 )
 def test_any_split_of_the_same_rows_gives_the_same_bytes(

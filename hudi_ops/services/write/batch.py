@@ -19,11 +19,12 @@ from hudi_ops.config.table import TableConfig
 from hudi_ops.engine.progress import Tally, TellProgress
 from hudi_ops.engine.protocol import Engine, Produced, Scattered
 from hudi_ops.index.simple_bucket import Tagger
-from hudi_ops.kernels.merging.merge import Operation
-from hudi_ops.services.write.operations import WriteOperation
+from hudi_ops.kernels.merging.merge import Operation, Ordering
+from hudi_ops.services.write.operations import INSERT, WriteOperation
 from hudi_ops.services.write.routing.known_rings import KnownRings
-from hudi_ops.services.write.rows import GivenRows
+from hudi_ops.services.write.rows import GivenRows, limits_of
 from hudi_ops.services.write.tasks.tag import SourceTask, TagSpec, read_and_tag
+from hudi_ops.sources.parquet_source import ReadLimits
 from hudi_ops.sources.source import parts_of
 from hudi_ops.storage.protocol import FileInfo, Storage
 from hudi_ops.timeline.state import TableState
@@ -59,7 +60,7 @@ class KeptChunks:
         if self._scattered is None or made_of != self._made_of:
             self._held.close()
             self._scattered = None
-            tasks = source_tasks(batch, spec)
+            tasks = source_tasks(batch, spec, limits_of(engine))
             self._scattered = self._held.enter_context(engine.scatter(_reader(engine, batch, tasks), tasks))
             self._made_of = made_of
         return self._scattered
@@ -136,24 +137,32 @@ def tag_spec(state: TableState, batch: Batch, schema: pa.Schema) -> TagSpec:
     facts = state.log.properties.facts
     looks_up: tuple[str, ...] = () if facts.has_buckets or not batch.operation.looks_keys_up else (RECORD_KEY,)
     ordering = next(iter(state.config.ordering_fields), None)
+    # A lookup of keys numbers all rows, and an insert refuses keys that the input holds twice.
+    keeps_all = looks_up or batch.operation is INSERT or batch.operation.kernel is Operation.APPEND
+    folds = None if keeps_all else Ordering(state.config.merge_mode)
     if batch.operation.kernel is Operation.DELETE:
         # Only columns that route a row are required; others are checked and ignored.
         routing = tuple(dict.fromkeys(state.config.record_key_fields + state.config.partition_fields))
-        return TagSpec(tagger, schema, routing, ordering, kept=routing, looks_up=looks_up, unstored=unstored)
+        return TagSpec(
+            tagger, schema, routing, ordering, kept=routing, looks_up=looks_up, folds=folds, unstored=unstored
+        )
     if looks_up and facts.index == "record_index" and ordering is not None:
         looks_up += (ordering,)  # of the rows of a key in several partitions, one stays
     required = tuple(schema.names)
     if batch.evolve:
         required = tuple(field.name for field in schema if not field.nullable or field.name in roles(state.config))
-    return TagSpec(tagger, schema, required, ordering, fill=batch.evolve, looks_up=looks_up, unstored=unstored)
+    return TagSpec(
+        tagger, schema, required, ordering, fill=batch.evolve, looks_up=looks_up, folds=folds, unstored=unstored
+    )
 
 
-def source_tasks(batch: Batch, spec: TagSpec) -> list[SourceTask]:
+def source_tasks(batch: Batch, spec: TagSpec, limits: ReadLimits) -> list[SourceTask]:
     """Return the tasks that read a batch's files, in the order of their rows."""
+    one = SourceTask(spec, batch.source, run_bytes=limits.run_bytes, value_bytes=limits.value_bytes)
     tasks = []
     for file in batch.files:
         parts = parts_of(file)
-        tasks += [SourceTask(spec, batch.source, file, (number, parts)) for number in range(parts)]
+        tasks += [replace(one, file=file, part=(number, parts)) for number in range(parts)]
     return tasks
 
 

@@ -13,9 +13,14 @@ from typing import Any, Self
 import pyarrow as pa
 
 from hudi_ops.engine.frames import frame_as_table, frame_schema, is_spark_frame
+from hudi_ops.engine.local import LocalEngine
+from hudi_ops.engine.memory import run_bytes_of
 from hudi_ops.engine.protocol import Engine, FrameEngine, Scattered
 from hudi_ops.errors import Conflict
+from hudi_ops.services.base.service import EXECUTOR_TASK_BYTES
 from hudi_ops.services.write.tasks.tag import GIVEN, BatchTagger, SourceTask, TagSpec, read_and_tag
+from hudi_ops.sources.limits import VALUE_BYTES_MAX
+from hudi_ops.sources.parquet_source import ReadLimits
 from hudi_ops.sources.row_stream import RowStream, open_rows
 from hudi_ops.sources.runs import RUN_BYTES
 from hudi_ops.sources.source import fit_rows
@@ -100,11 +105,19 @@ class GivenRows:
         if self._stream is None:
             table = frame_as_table(self.frame)
             self._stream = RowStream(table.schema, table=table)
-        return engine.scatter(read_and_tag, _tasks(self._stream, spec))
+        return engine.scatter(read_and_tag, _tasks(self._stream, spec, limits_of(engine)))
 
 
-def _tasks(stream: RowStream, spec: TagSpec) -> Iterator[SourceTask]:
+def limits_of(engine: Engine) -> ReadLimits:
+    """Return how many decoded bytes of a source a task holds at a time on an engine."""
+    if not isinstance(engine, LocalEngine):
+        return ReadLimits(RUN_BYTES, EXECUTOR_TASK_BYTES)
+    run_bytes = run_bytes_of(engine.memory_bytes, engine.threads, RUN_BYTES)
+    return ReadLimits(run_bytes, min(engine.memory_bytes, VALUE_BYTES_MAX))
+
+
+def _tasks(stream: RowStream, spec: TagSpec, limits: ReadLimits) -> Iterator[SourceTask]:
     if stream.schema is None:
         return
-    for first, rows in stream.runs(RUN_BYTES):
-        yield SourceTask(spec, rows=rows, first_row=first)
+    for first, rows in stream.runs(limits.run_bytes):
+        yield SourceTask(spec, rows=rows, first_row=first, run_bytes=limits.run_bytes, value_bytes=limits.value_bytes)

@@ -13,13 +13,18 @@ import pyarrow.json as pajson
 from hudi_ops.config.columns import META_COLUMNS
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.sources.infinities import first_infinite
+from hudi_ops.sources.limits import VALUE_BYTES_MAX
 from hudi_ops.sources.runs import Run, runs_of
 from hudi_ops.sources.text.csv_quotes import HEXADECIMAL, CheckedBody, refuse_bad_quotes
 from hudi_ops.sources.text.json_maps import MapsAsLists, has_map
 from hudi_ops.sources.text.json_scan import NoNullLines, WholeLines
+from hudi_ops.sources.text.large_texts import refuse_large_text
 
-_BLOCKS_BYTES = (1 << 20, 1 << 24, 1 << 28, 2**31 - 1)
+_BLOCKS_BYTES = (1 << 20, 1 << 24, 1 << 26, 1 << 28, 2**31 - 1)
 """Block sizes of the readers. A row larger than a block is no error of the source: the next size is tried."""
+
+_BLOCKS_HELD = 8
+"""Blocks that a reader holds at a time, with their rows: a larger one is tried only after a search for a value above the limit."""
 
 _JSON_INFINITY = re.compile(rb"[:,\[]\s*-?Inf")
 _OVERLAP_BYTES = 256
@@ -42,14 +47,20 @@ class TextSource:
         self._is_searched = False
         self._in_words: dict[str, bool] = {}
 
-    def runs(self, run_bytes: int) -> Iterator[Run]:
+    def runs(self, run_bytes: int, value_bytes: int = VALUE_BYTES_MAX, where: str = "") -> Iterator[Run]:
         """Yield all rows, parsed as far as the reader does it.
+
+        `where` names the file in the error for a value above `value_bytes`.
 
         Raises:
             ArrowInvalid: they cannot be parsed, or a quoted value of CSV is malformed.
+            InvalidRequest: a value is larger than `value_bytes`.
         """
-        done = 0
+        done, is_small = 0, value_bytes == VALUE_BYTES_MAX
         for block_bytes in _BLOCKS_BYTES:
+            if not is_small and _BLOCKS_BYTES[0] < block_bytes and block_bytes * _BLOCKS_HELD > value_bytes:
+                refuse_large_text(self._open_body, self._kind, value_bytes, where)
+                is_small = True
             try:
                 for first, rows in self._runs(block_bytes, done, run_bytes):
                     yield first, rows

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from hudi_ops.engine import memory
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.protocol import Chunk, Produced
 
@@ -29,9 +30,12 @@ def numbers(_: None, tables: list[pa.Table]) -> list[int]:
     return [n for table in tables for n in table["n"].to_pylist()]
 
 
-@pytest.mark.parametrize("memory_bytes", [0, 300, 700, 1 << 30])
+@pytest.mark.parametrize("memory_bytes", [16, 300, 700, 1 << 30])
 @pytest.mark.parametrize("threads", [1, 4])
-def test_chunks_of_chunks_keep_their_order(tmp_path: Path, memory_bytes: int, threads: int) -> None:
+def test_chunks_of_chunks_keep_their_order(
+    tmp_path: Path, memory_bytes: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "RUN_BYTES_MIN", 1)
     engine = LocalEngine(threads, memory_bytes=memory_bytes, spill_folder=str(tmp_path))
     with engine.scatter(produce, range(4)) as first:
         whole = {key: first.gather(numbers, [(key, None)])[0] for key in ("odd", "even")}

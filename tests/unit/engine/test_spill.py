@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.engine.local import LocalEngine
-from hudi_ops.engine.memory import memory_limit_bytes
+from hudi_ops.engine.memory import memory_bytes_min, memory_limit_bytes
 from hudi_ops.engine.protocol import Chunk
 from hudi_ops.engine.spill import ChunkStore
-from hudi_ops.errors import Unavailable
+from hudi_ops.errors import InvalidRequest, Unavailable
 
 NESTED = pa.struct([("tags", pa.list_(pa.string())), ("map", pa.map_(pa.string(), pa.int32()))])
 
@@ -76,6 +76,15 @@ def test_the_default_is_a_quarter_of_what_the_process_may_use() -> None:
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert int(told) == min(limit, 1 << 33)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_limit_below_the_smallest_is_refused_with_the_smallest(threads: int) -> None:
+    least = memory_bytes_min(threads)
+    assert LocalEngine(threads, memory_bytes=least).memory_bytes == least
+    with pytest.raises(InvalidRequest) as refused:
+        LocalEngine(threads, memory_bytes=least - 1)
+    assert refused.value.details["minimum"] == least
 
 
 FULL_DISK = """

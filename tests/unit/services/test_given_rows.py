@@ -15,7 +15,9 @@ import pytest
 
 from hudi_ops.concurrency.lock.in_process import in_process_lock
 from hudi_ops.context import TableContext
+from hudi_ops.engine import memory
 from hudi_ops.engine.local import LocalEngine
+from hudi_ops.engine.memory import memory_bytes_min
 from hudi_ops.errors import Conflict, InvalidRequest
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.memory import MemoryStorage
@@ -89,10 +91,13 @@ def test_every_shape_gives_the_same_table_byte_for_byte(shape: str) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_what_is_written_is_the_same_with_and_without_spilling(tmp_path: Path, threads: int) -> None:
+def test_what_is_written_is_the_same_with_and_without_spilling(
+    tmp_path: Path, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "RUN_BYTES_MIN", 1)
     tables = [
         simulated(LocalEngine(threads, memory_bytes=memory_bytes, spill_folder=str(tmp_path)))
-        for memory_bytes in (1 << 40, 100_000, 0)
+        for memory_bytes in (1 << 40, 100_000, 1_000)
     ]
     for table in tables:
         table.ingest(rows(0))
@@ -105,9 +110,8 @@ def test_what_is_written_is_the_same_with_and_without_spilling(tmp_path: Path, t
 
 def on_disk(tmp_path: Path) -> Table:
     storage = LocalStorage(tmp_path / "t")
-    table = Table(
-        TableContext(storage=storage, locks=in_process_lock(storage.uri), engine=LocalEngine(2, memory_bytes=0))
-    )
+    engine = LocalEngine(2, memory_bytes=memory_bytes_min(2))
+    table = Table(TableContext(storage=storage, locks=in_process_lock(storage.uri), engine=engine))
     create_table(table._session, DEFINITION)
     return table
 
@@ -246,6 +250,7 @@ def test_large_parquet_files_are_read_by_parts_into_the_same_table(
     (tmp_path / "in").mkdir()
     for seed in range(2):
         pq.write_table(rows(seed), tmp_path / "in" / f"{seed}.parquet", row_group_size=300)
+    monkeypatch.setattr(memory, "RUN_BYTES_MIN", 1)
     expected, parted = simulated(), simulated(LocalEngine(3, memory_bytes=50_000))
     expected.ingest_folder(str(tmp_path / "in"))
     monkeypatch.setattr(source_module, "PART_BYTES", 9_000)

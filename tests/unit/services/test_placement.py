@@ -12,6 +12,7 @@ import pytest
 from hudi_ops import Table
 from hudi_ops.config.write_settings import FileSizes
 from hudi_ops.engine.local import LocalEngine
+from hudi_ops.engine.memory import memory_bytes_min
 from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.services.base.slices import live_slices
 from hudi_ops.services.write.routing import locators, lookup as placement
@@ -132,7 +133,7 @@ def test_keys_are_looked_up_round_by_round(tmp_path: Path, monkeypatch: pytest.M
     table.ingest(pa.concat_tables([rows(range(100)), rows(range(100), "q")]))
     before = holders_by_part(table)
     batch = pa.concat_tables([rows(range(150), value=1), rows(range(0, 150, 3), "q", value=1)])
-    engine = LocalEngine(2, memory_bytes=0, spill_folder=str(tmp_path))
+    engine = LocalEngine(2, memory_bytes=memory_bytes_min(2), spill_folder=str(tmp_path))
     result = Table(table.context.__class__(table.context.storage, table.context.locks, engine=engine)).ingest(batch)
     assert (result.updated, result.inserted) == (134, 66)
     after = holders_by_part(table)

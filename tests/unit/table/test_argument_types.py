@@ -98,7 +98,7 @@ def test_paths_may_be_path_objects(tmp_path: Path) -> None:
         record_key="id",
         partition_by=["n"],
         schema=file,
-        engine=LocalEngine(memory_bytes=0, spill_folder=tmp_path),
+        engine=LocalEngine(memory_bytes=1 << 30, spill_folder=tmp_path),
     )
     assert [info.name for info in made.preview_folder(landing).files] == ["a.csv"]
     assert made.ingest_folder(landing).files == 1

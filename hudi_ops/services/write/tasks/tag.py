@@ -9,18 +9,24 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from hudi_ops.config.columns import RECORD_KEY
 from hudi_ops.engine.protocol import Chunk, Produced
 from hudi_ops.errors import InvalidRequest
+from hudi_ops.formats.large_arrays import joined
 from hudi_ops.index.bucket_engine import Ranges
 from hudi_ops.index.simple_bucket import Tagger
+from hudi_ops.kernels.merging.merge import Ordering, combine
 from hudi_ops.kernels.statistics import first_null_row
 from hudi_ops.services.write.routing.known_rings import KnownRings
+from hudi_ops.sources.limits import VALUE_BYTES_MAX, refuse_large_values
 from hudi_ops.sources.refusal import count_from, name_line
-from hudi_ops.sources.runs import RUN_BYTES, Run, runs_of
+from hudi_ops.sources.runs import RUN_BYTES, Run, picked, runs_of
 from hudi_ops.sources.source import fit_rows, read_runs
 from hudi_ops.storage.protocol import FileInfo, Storage
 
+_SAMPLED_KEYS = 1024
 GIVEN = "the input"
 """Name of rows in memory, for errors."""
 
@@ -37,6 +43,7 @@ class TagSpec:
         kept: columns for the second step; None for all.
         fill: columns that are not required may be missing, and are null then.
         looks_up: columns in further chunks for the lookup of keys, the record key first; empty: no lookup.
+        folds: rule by which the newest of equal keys is kept before rows are merged; None: all rows are kept.
         unstored: partition columns, which route rows and are in no file.
         rings: hash rings that are known before the split. They are not compared: chunks that were split by an older ring can be
             used, and are split again.
@@ -49,13 +56,17 @@ class TagSpec:
     kept: tuple[str, ...] | None = None
     fill: bool = False
     looks_up: tuple[str, ...] = ()
+    folds: Ordering | None = None
     unstored: tuple[str, ...] = ()
     rings: KnownRings | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
 class SourceTask:
-    """One source to read and tag: a part of a file of `storage`, or a run of rows in memory."""
+    """One source to read and tag: a part of a file of `storage`, or a run of rows in memory.
+
+    `run_bytes` and `value_bytes` limit the decoded bytes of a run and of one value.
+    """
 
     spec: TagSpec
     storage: Storage | None = None
@@ -63,6 +74,8 @@ class SourceTask:
     part: tuple[int, int] = (0, 1)
     rows: pa.Table | None = None
     first_row: int = 0
+    run_bytes: int = RUN_BYTES
+    value_bytes: int = VALUE_BYTES_MAX
 
 
 @dataclass(frozen=True)
@@ -110,11 +123,21 @@ def read_and_tag(task: SourceTask) -> Iterator[Produced]:
     """
     if task.storage is None or task.file is None:
         rows = task.rows if task.rows is not None else task.spec.schema.empty_table()
-        yield _fit_and_tag((task.first_row, rows), task.spec, GIVEN)
+        yield _fit_and_tag((task.first_row, rows), task.spec, GIVEN, task.value_bytes)
         return
     where = f"{task.storage.uri}/{task.file.path}"
     spec = task.spec
-    for run in read_runs(task.storage, task.file, spec.schema, spec.required, task.part, fill=spec.fill):
+    runs = read_runs(
+        task.storage,
+        task.file,
+        spec.schema,
+        spec.required,
+        task.part,
+        task.run_bytes,
+        fill=spec.fill,
+        value_bytes=task.value_bytes,
+    )
+    for run in runs:
         try:
             yield _tag(run, spec, where)
         except InvalidRequest as error:
@@ -122,9 +145,10 @@ def read_and_tag(task: SourceTask) -> Iterator[Produced]:
             raise
 
 
-def _fit_and_tag(run: Run, spec: TagSpec, where: str) -> Produced:
+def _fit_and_tag(run: Run, spec: TagSpec, where: str, value_bytes: int = VALUE_BYTES_MAX) -> Produced:
     first, rows = run
     try:
+        refuse_large_values(rows, value_bytes, where)
         fitted = fit_rows(rows, spec.schema, spec.required, where, fill=spec.fill)
     except InvalidRequest as error:
         count_from(error, first)
@@ -146,15 +170,35 @@ def _tag(run: Run, spec: TagSpec, where: str) -> Produced:
         error.what = f"{where}: {error.what}"
         count_from(error, first)
         raise
+    counts = tuple((path, bucket, part.num_rows) for path, bucket, part in parts)
+    if spec.folds is not None:
+        parts = [(path, bucket, _folded(part, spec, spec.folds)) for path, bucket, part in parts]
+        if sum(part.num_rows for _, _, part in parts) < rows.num_rows:
+            size_bytes = sum(part.nbytes for _, _, part in parts)
     chunks = [Chunk(chunk_key(path, bucket), part) for path, bucket, part in parts]
     if spec.looks_up:
         looked_up = [Chunk(keys_key(path, bucket), part.select(spec.looks_up)) for path, bucket, part in parts]
         size_bytes += sum(chunk.rows.nbytes for chunk in looked_up)
         chunks += looked_up
-    counts = tuple((path, bucket, part.num_rows) for path, bucket, part in parts)
     known = spec.rings.ranges if spec.rings is not None else {}
     ranges = {path: found for path in dict.fromkeys(path for path, _, _ in parts) if (found := known.get(path))}
     return Produced(SourceSummary(rows.num_rows, counts, rows.nbytes, ranges), tuple(chunks), size_bytes)
+
+
+def _folded(rows: pa.Table, spec: TagSpec, mode: Ordering) -> pa.Table:
+    """Return the newest row of each key if a sample shows that keys repeat, else all rows.
+
+    A merge of the winners has the same outcome. Without this, many rows of one key would be in memory together.
+    """
+    if rows.num_rows < _SAMPLED_KEYS:
+        return rows
+    keys = rows.column(RECORD_KEY)
+    sample = keys.take(pa.array(range(0, rows.num_rows, rows.num_rows // _SAMPLED_KEYS)))
+    if pc.count_distinct(sample).as_py() * 2 > len(sample):
+        return rows
+    ordering = rows.column(spec.ordering) if spec.ordering in rows.column_names else None
+    arrays = [joined([column], column.type) if column is not None else None for column in (keys, ordering)]
+    return picked(rows, combine(arrays[0], arrays[1], mode))
 
 
 def _chained(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,275 @@
+"""Find a value of a Parquet column chunk that is larger than a limit, without decoding its page.
+
+Arrow decompresses a page as a whole, so a value that must not be in memory has to be found before. Only pages above the limit
+are looked into; they are decompressed in blocks, and only the lengths of their values are read.
+
+Source: the Parquet format, `PageHeader` in parquet.thrift; the Thrift compact protocol; the Snappy format description.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+_STREAMED: Final = {"ZSTD": "zstd", "GZIP": "gzip", "BROTLI": "brotli"}
+_HEADER_BYTES = 1 << 16
+_BLOCK_BYTES = 1 << 20
+_SNAPPY_WINDOW, _SNAPPY_ELEMENT = 1 << 16, 8
+_DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 0, 2, 3
+_PLAIN = (0, 2)
+"""Encodings whose values begin with their length: PLAIN, and PLAIN_DICTIONARY of dictionary pages."""
+
+
+@dataclass(frozen=True)
+class LargeValue:
+    """Value above the limit.
+
+    Attributes:
+        row: its row in the row group, from 0; the smallest possible one where `is_exact` is false.
+        size_bytes: its size; of its page, if the page cannot be looked into.
+    """
+
+    row: int
+    size_bytes: int
+    is_exact: bool
+
+
+@dataclass(frozen=True)
+class _Page:
+    kind: int
+    offset: int
+    size_bytes: int
+    whole_bytes: int
+    """Bytes after decompression."""
+    values: int
+    encoding: int
+    levels_bytes: int
+    """Uncompressed levels before the values, in a page of version 2."""
+    is_compressed: bool
+    first: int
+    """Values of the chunk before this page."""
+
+
+def large_value(
+    source: pa.NativeFile, chunk: pq.ColumnChunkMetaData, limit_bytes: int, levels: int
+) -> LargeValue | None:
+    """Return the first value of a chunk of texts or bytes that is larger than the limit, or None.
+
+    `levels` is 0 for a column without nulls, 1 for one with, 2 for one within lists. Where a page cannot be looked into, the
+    average of its values counts.
+
+    Raises:
+        OSError: the storage did not deliver it.
+        ArrowInvalid: the chunk is damaged.
+    """
+    if chunk.physical_type != "BYTE_ARRAY" or chunk.total_uncompressed_size <= limit_bytes:
+        return None
+    has_nulls = levels > 1 or (levels == 1 and (chunk.statistics is None or chunk.statistics.null_count != 0))
+    for page in _pages(source, chunk):
+        if page.whole_bytes <= limit_bytes or page.kind not in {_DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2}:
+            continue
+        if page.encoding in _PLAIN:
+            found = _long_text(_bytes_of(source, page, chunk.compression), page, limit_bytes, levels)
+        else:
+            found = _on_average(page, limit_bytes)
+        if found is not None:
+            number, size_bytes = found
+            is_first = page.kind != _DICTIONARY_PAGE or number == 0
+            return LargeValue(page.first + number, size_bytes, is_first and not has_nulls)
+    return None
+
+
+def _pages(source: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> Iterator[_Page]:
+    offset = chunk.data_page_offset
+    if chunk.has_dictionary_page and chunk.dictionary_page_offset:
+        offset = min(offset, chunk.dictionary_page_offset)
+    end, first = offset + chunk.total_compressed_size, 0
+    while offset < end:
+        header, length = _header(source.read_at(min(_HEADER_BYTES, end - offset), offset))
+        kind, size_bytes = header.get(1, -1), header.get(3, 0)
+        known: dict[int, Any] = header.get({_DATA_PAGE: 5, _DICTIONARY_PAGE: 7, _DATA_PAGE_V2: 8}.get(kind, 0), {})
+        is_second = kind == _DATA_PAGE_V2
+        levels = known.get(5, 0) + known.get(6, 0) if is_second else 0
+        yield _Page(
+            kind,
+            offset + length,
+            size_bytes,
+            header.get(2, 0),
+            known.get(1, 0),
+            known.get(4 if is_second else 2, -1),
+            levels,
+            not is_second or bool(known.get(7, True)),
+            first,
+        )
+        if kind != _DICTIONARY_PAGE:
+            first += known.get(1, 0)
+        offset += length + size_bytes
+
+
+def _bytes_of(source: pa.NativeFile, page: _Page, compression: str) -> Iterator[bytes]:
+    """Yield the values of a page, decompressed in blocks; of a codec that has no blocks, nothing."""
+    start, size_bytes = page.offset + page.levels_bytes, page.size_bytes - page.levels_bytes
+    if not page.is_compressed:
+        compression = "UNCOMPRESSED"
+    if compression == "SNAPPY":
+        yield from _snappy(source, start, size_bytes)
+        return
+    if compression not in _STREAMED and compression != "UNCOMPRESSED":
+        return
+    body: pa.NativeFile = pa.PythonFile(_Stretch(source, start, size_bytes), mode="r")
+    if compression in _STREAMED:
+        body = pa.CompressedInputStream(body, _STREAMED[compression])
+    while block := body.read(_BLOCK_BYTES):
+        yield block
+
+
+class _Stretch:
+    """Stretch of a file, as a stream."""
+
+    closed = False
+
+    def __init__(self, source: pa.NativeFile, start: int, size_bytes: int) -> None:
+        self._source, self._at, self._end = source, start, start + size_bytes
+
+    def read(self, size: int | None = None) -> bytes:
+        left = self._end - self._at
+        body: bytes = self._source.read_at(min(left, _BLOCK_BYTES if size is None or size < 0 else size), self._at)
+        self._at += len(body)
+        return body
+
+    def close(self) -> None:
+        """Leave the file open: it belongs to the caller."""
+
+
+def _long_text(blocks: Iterator[bytes], page: _Page, limit_bytes: int, levels: int) -> tuple[int, int] | None:
+    """Return number and size of the first value above the limit in the values of a page.
+
+    Without blocks, a page whose values are larger than the limit on average counts as one.
+    """
+    # Levels of a page of version 1 have the form of values: their length, then their bytes.
+    number = -levels if page.kind == _DATA_PAGE else 0
+    held, skip, has_begun = b"", 0, False
+    for block in blocks:
+        has_begun = True
+        if skip >= len(held):
+            held, skip = block, skip - len(held)
+        else:
+            held, skip = held[skip:] + block, 0
+        while skip + 4 <= len(held):
+            size_bytes = int.from_bytes(held[skip : skip + 4], "little")
+            if size_bytes > limit_bytes and number >= 0:
+                return number, size_bytes
+            skip, number = skip + 4 + size_bytes, number + 1
+    return None if has_begun else _on_average(page, limit_bytes)
+
+
+def _on_average(page: _Page, limit_bytes: int) -> tuple[int, int] | None:
+    return (0, page.whole_bytes) if page.whole_bytes > limit_bytes * max(1, page.values) else None
+
+
+def _snappy(source: pa.NativeFile, start: int, size_bytes: int) -> Iterator[bytes]:
+    """Yield the bytes of a Snappy block, which copies from its last 64 KiB.
+
+    Raises:
+        ArrowInvalid: it is damaged.
+    """
+    body = _Stretch(source, start, size_bytes)
+    held, at, out = body.read(), 0, bytearray()
+    while held[at] & 0x80:  # the size of the whole
+        at += 1
+    at += 1
+    while True:
+        if len(held) - at < _SNAPPY_ELEMENT and (more := body.read()):
+            held, at = held[at:] + more, 0
+        if at >= len(held):
+            break
+        tag = held[at]
+        kind, at = tag & 3, at + 1
+        if kind == 0:
+            length = tag >> 2
+            if length >= 60:
+                width = length - 59
+                length, at = int.from_bytes(held[at : at + width], "little"), at + width
+            length += 1
+            while length > len(held) - at:
+                out += held[at:]
+                length -= len(held) - at
+                held, at = body.read(), 0
+                if not held:
+                    raise pa.ArrowInvalid("a Snappy page ends within a literal")
+            out += held[at : at + length]
+            at += length
+        else:
+            width = (1, 2, 4)[kind - 1]
+            distance = int.from_bytes(held[at : at + width], "little") + ((tag >> 5) << 8 if kind == 1 else 0)
+            length, at = ((tag >> 2) & 7) + 4 if kind == 1 else (tag >> 2) + 1, at + width
+            if not 0 < distance <= len(out):
+                raise pa.ArrowInvalid("a Snappy page copies bytes that it does not hold")
+            begin = len(out) - distance
+            if distance >= length:
+                out += out[begin : begin + length]
+            else:
+                out += (bytes(out[begin:]) * (length // distance + 1))[:length]
+        if len(out) > _BLOCK_BYTES:
+            yield bytes(out[:-_SNAPPY_WINDOW])
+            del out[:-_SNAPPY_WINDOW]
+    yield bytes(out)
+
+
+def _header(data: bytes) -> tuple[dict[int, Any], int]:
+    """Return the fields of a page's header by number, and its length.
+
+    Raises:
+        ArrowInvalid: it is damaged.
+    """
+    try:
+        return _struct(data, 0)
+    except (IndexError, KeyError) as error:
+        raise pa.ArrowInvalid("a page has no header that can be read") from error
+
+
+def _struct(data: bytes, at: int) -> tuple[dict[int, Any], int]:
+    fields: dict[int, Any] = {}
+    number = 0
+    while True:
+        head, at = data[at], at + 1
+        if head == 0:
+            return fields, at
+        if head >> 4:
+            number += head >> 4
+        else:
+            number, at = _zigzag(data, at)
+        fields[number], at = _field(data, at, head & 15)
+
+
+def _field(data: bytes, at: int, kind: int) -> tuple[Any, int]:
+    """Return a value of the compact protocol; its kinds are those of `PageHeader` and of statistics."""
+    if kind in {1, 2}:
+        return kind == 1, at
+    if kind == 3:
+        return data[at], at + 1
+    if kind in {4, 5, 6}:
+        return _zigzag(data, at)
+    if kind == 8:
+        length, at = _varint(data, at)
+        return None, at + length
+    return {12: _struct}[kind](data, at)
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte, at = data[at], at + 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+
+
+def _zigzag(data: bytes, at: int) -> tuple[int, int]:
+    value, at = _varint(data, at)
+    return (value >> 1) ^ -(value & 1), at
