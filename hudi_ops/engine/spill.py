@@ -38,11 +38,14 @@ class _Stream:
 class ChunkStore:
     """Chunks by key; `add` may be called from several threads, `read` once sealed.
 
-    Chunks beyond `memory_bytes` go to disk; once some did, all do. `folder` None: the system's one (`TMPDIR`).
+    Chunks beyond `memory_bytes` go to disk; once some did, all do. `folder` None: the system's one (`TMPDIR`). `holds` names
+    the rows in errors.
     """
 
-    def __init__(self, memory_bytes: int, folder: str | os.PathLike[str] | None = None) -> None:
-        self._memory_bytes = memory_bytes
+    def __init__(
+        self, memory_bytes: int, folder: str | os.PathLike[str] | None = None, *, holds: str = "incoming rows"
+    ) -> None:
+        self._memory_bytes, self._holds = memory_bytes, holds
         self._folder = folder
         self._lock = threading.Lock()
         self._held: dict[str, list[tuple[Place, pa.Table]]] = {}
@@ -160,7 +163,7 @@ class ChunkStore:
             # Asking Python for its folder fails if none is writable, as on a full disk.
             folder = self._folder or tempfile.tempdir or "of the system for temporary files"
             raise Unavailable(
-                f"incoming rows that exceed {self._memory_bytes} bytes could not be {done} in the folder {folder}: "
+                f"{self._holds} that exceed {self._memory_bytes} bytes could not be {done} in the folder {folder}: "
                 f"{error}",
                 expected="room for them on that disk, compressed",
                 next_step="make room there; or set TMPDIR, or the engine's spill_folder, to a larger disk. "

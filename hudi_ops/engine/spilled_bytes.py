@@ -68,6 +68,17 @@ class SpilledBytes:
             raise self._failure(error) from error
         return pa.py_buffer(self._map)
 
+    @property
+    def view(self) -> memoryview:
+        """The bytes of `buffer`, for a storage that gives mapped pages back while it writes them.
+
+        Raises:
+            Internal: before `buffer`.
+        """
+        if self._map is None:
+            raise Internal("a view of spilled bytes was requested before they were mapped")
+        return memoryview(self._map)
+
     def _failure(self, error: OSError) -> Unavailable:
         folder = self._folder or "of the system for temporary files"
         return Unavailable(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import stat
 from collections.abc import Callable, Collection, Iterable
@@ -12,6 +13,8 @@ from typing import NoReturn
 from hudi_ops.errors import InvalidRequest, NotFound, OutcomeUnknown, PermissionDenied, Unavailable, Unsupported
 from hudi_ops.storage.protocol import Bytes, FileInfo
 
+_MAPPED_BYTES = 8 << 20
+"""Bytes of a mapped file that are in memory at a time while they are written."""
 ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
 """Errors when there is no *file* under the path: nothing at all, a folder, or a path that leads through a file."""
 
@@ -198,9 +201,14 @@ def write_file(file: Path, body: Bytes, *, durably: bool) -> None:
         descriptor = os.open(file, flags, 0o666)
     with open(descriptor, "wb", buffering=0) as raw:
         rest = _flat(body)
+        mapped, written = rest.obj if isinstance(rest.obj, mmap.mmap) else None, 0
         while rest.nbytes:
             # One call writes at most 2 GiB, and less when the disk becomes full.
-            rest = rest[raw.write(rest) :]
+            count = raw.write(rest if mapped is None else rest[:_MAPPED_BYTES])
+            rest, written = rest[count:], written + count
+            if mapped is not None:
+                # Pages of a mapped file count as memory of the process once they were touched.
+                mapped.madvise(mmap.MADV_DONTNEED, 0, written)
         if durably:
             os.fsync(descriptor)
 

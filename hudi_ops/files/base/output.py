@@ -54,11 +54,11 @@ class BaseFileOutput:
         empty = pa.chunked_array([pa.nulls(rows.num_rows, pa.string())])
         return with_file_name(rows.add_column(place, stored.field(place), empty), self.name)
 
-    def file(self, body: pa.Buffer) -> NewFile:
+    def file(self, body: pa.Buffer | memoryview) -> NewFile:
         """Return the file to put."""
         return NewFile(self.path, body, replaces=self.previous is not None, may_be_first=self.previous is None)
 
-    def put(self, body: pa.Buffer) -> None:
+    def put(self, body: pa.Buffer | memoryview) -> None:
         """Put the file at once; see `put_files`."""
         put_files(self.storage, self.instant, [self.file(body)])
 

@@ -162,6 +162,11 @@ class BaseFileWriter:
             raise Unavailable(**_no_room(error)) from error
         return self._spilled.buffer()
 
+    @property
+    def view(self) -> memoryview:
+        """The file's bytes after `finish`, for a storage that gives mapped pages back while it writes them."""
+        return self._spilled.view
+
     def _write_group(self) -> None:
         check_stop()
         rows = pa.Table.from_batches([_plain(batch, self._schema) for batch in self._held], self._schema)
@@ -185,6 +190,9 @@ class BaseFileWriter:
         except OSError as error:
             raise Unavailable(**_no_room(error)) from error
         self.rows += rows.num_rows
+        del rows
+        # Pages that the allocator keeps count as memory of the process.
+        pa.default_memory_pool().release_unused()
 
     def _open(self, rows: pa.Table) -> pq.ParquetWriter:
         dictionaries = dictionary_columns(rows, self._settings.without_dictionary, self._previous)

@@ -30,11 +30,12 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class _Places:
-    """Positions of some entries' rows: first entry, position of the block, row numbers."""
+    """Positions of some entries' rows: first entry, their number, position of the block, row numbers (None: all)."""
 
     first: int
+    count: int
     block: int
-    rows: Numbers
+    rows: Numbers | None
 
 
 class MergedLogRecords:
@@ -86,8 +87,8 @@ class MergedLogRecords:
 
     @property
     def records(self) -> int:
-        """Number of rows and deletes in the blocks that count."""
-        return self._records if self.entries is not None else 0
+        """Number of rows and deletes in the blocks that count, of which `entries` or `entry_parts` were read."""
+        return self._records
 
     @cached_property
     def entries(self) -> LogEntries:
@@ -98,34 +99,41 @@ class MergedLogRecords:
             Unsupported: ordering values that do not fit the table's column.
             Unavailable: the storage did not deliver a block.
         """
-        parts: list[LogEntries] = []
-        count = 0
+        parts, ordering = list(self.entry_parts()), self._rules.ordering
+        return LogEntries.joined(parts, ordering.type if ordering is not None else None)
+
+    def entry_parts(self) -> Iterator[LogEntries]:
+        """Yield the entries that count part by part, once; errors as in `entries`."""
+        self._places.clear()
+        self._records = count = 0
         for place, (reader, block) in enumerate(self._blocks):
             check_stop()
             if block.kind is BlockKind.DELETE:
-                entries, numbers = entries_of_deletes(self._rules, reader, block), None
-            else:
-                entries, numbers = self._read_block(place)
-            self._records += len(entries)
-            wanted = self._wanted(entries, numbers)
-            if wanted is not None:
-                entries = entries.at(wanted)
-            if block.kind is not BlockKind.DELETE:
-                rows = wanted if wanted is not None else np.arange(len(entries), dtype=np.int64)
-                self._places.append(_Places(count, place, rows))
-            parts.append(entries)
-            count += len(entries)
-        ordering = self._rules.ordering
-        return LogEntries.joined(parts, ordering.type if ordering is not None else None)
+                entries = entries_of_deletes(self._rules, reader, block)
+                self._records += len(entries)
+                wanted = self._wanted(entries, None)
+                yield entries if wanted is None else entries.at(wanted)
+                count += len(entries) if wanted is None else len(wanted)
+                continue
+            first, in_block, found = count, 0, list[Numbers]()
+            for entries, numbers in self._read_block(place):
+                wanted = self._wanted(entries, numbers)
+                if wanted is not None:
+                    found.append(in_block + wanted)
+                yield entries if wanted is None else entries.at(wanted)
+                in_block += len(entries)
+                count += len(entries) if wanted is None else len(wanted)
+            self._records += in_block
+            self._places.append(_Places(first, count - first, place, np.concatenate(found) if found else None))
 
     @property
     def places(self) -> list[tuple[int, int, int]]:
-        """First entry, position and number of entries of each data block."""
-        return [(one.first, one.block, len(one.rows)) for one in self._places]
+        """First entry, number of entries and position of each data block, all of whose records are wanted."""
+        return [(one.first, one.count, one.block) for one in self._places]
 
     def place(self, places: Sequence[tuple[int, int, int]]) -> None:
         """Take the places of entries from an earlier reading, so that `rows` needs no keys."""
-        self._places = [_Places(first, block, np.arange(count, dtype=np.int64)) for first, block, count in places]
+        self._places = [_Places(first, count, block, None) for first, count, block in places]
 
     def rows(self, taken: Numbers, schema: pa.Schema) -> Iterator[pa.Table]:
         """Yield the rows of `taken` entries (ascending; see `LogBaseJoin.taken`), block by block.
@@ -136,9 +144,10 @@ class MergedLogRecords:
         """
         for places in self._places:
             check_stop()
-            start, end = np.searchsorted(taken, [places.first, places.first + len(places.rows)])
+            start, end = np.searchsorted(taken, [places.first, places.first + places.count])
             if start < end:
-                yield from self._picked(places.block, places.rows[taken[start:end] - places.first], schema)
+                numbers = taken[start:end] - places.first
+                yield from self._picked(places.block, numbers if places.rows is None else places.rows[numbers], schema)
 
     def _picked(self, place: int, numbers: Numbers, schema: pa.Schema) -> Iterator[pa.Table]:
         reader, block = self._blocks[place]
@@ -149,9 +158,8 @@ class MergedLogRecords:
         first = 0
         names = schema.names
         if not {*names} & {*reader.schema(block).names}:
-            names = self._rules.of_base.names[
-                :1
-            ]  # The key, which every block has: a batch without columns has no rows.
+            # The key, which every block has: a batch without columns has no rows.
+            names = self._rules.of_base.names[:1]
         for batch in reader.batches(block, names):
             start, end = np.searchsorted(numbers, [first, first + batch.num_rows])
             if start < end:
@@ -159,23 +167,26 @@ class MergedLogRecords:
                 yield conform(some, schema, reader.path)
             first += batch.num_rows
 
-    def _read_block(self, place: int) -> tuple[LogEntries, Numbers | None]:
-        """Return the entries of a data block, and which of them count; None: all."""
+    def _read_block(self, place: int) -> Iterator[tuple[LogEntries, Numbers | None]]:
+        """Yield the entries of a data block, and which of them count; None: all."""
         (reader, block), rules, only = self._blocks[place], self._rules, self._instants.only
         # A log compaction's block holds rows of several writers.
         is_mixed = only is not None and HeaderKey.COMPACTED_BLOCK_TIMES in block.headers
         fields = [*rules.of_log, *([pa.field(COMMIT_TIME, pa.string())] if is_mixed else [])]
         deciding = pa.schema(fields)
         if self._kept is None:
-            rows = reader.rows(block, deciding.names)
+            pieces = (pa.Table.from_batches([batch]) for batch in reader.batches(block, deciding.names))
         else:
-            rows = self._tables[place] = reader.rows(block, list(dict.fromkeys([*deciding.names, *self._kept])))
-        heads = conform(_some_columns(rows, deciding), deciding, reader.path)
-        entries = entries_of_rows(heads, rules, reader, block)
-        if not is_mixed or only is None:
-            return entries, None
-        times = pc.is_in(heads.column(COMMIT_TIME), pa.array(sorted(only), pa.string()))
-        return entries, np.flatnonzero(np.asarray(times))
+            self._tables[place] = reader.rows(block, list(dict.fromkeys([*deciding.names, *self._kept])))
+            pieces = iter([self._tables[place]])
+        for rows in pieces:
+            heads = conform(_some_columns(rows, deciding), deciding, reader.path)
+            entries = entries_of_rows(heads, rules, reader, block)
+            if not is_mixed or only is None:
+                yield entries, None
+                continue
+            times = pc.is_in(heads.column(COMMIT_TIME), pa.array(sorted(only), pa.string()))
+            yield entries, np.flatnonzero(np.asarray(times))
 
     def _wanted(self, entries: LogEntries, numbers: Numbers | None) -> Numbers | None:
         if self._keys is None:

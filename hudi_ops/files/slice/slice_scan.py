@@ -16,21 +16,16 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from hudi_ops.config.columns import COMMIT_TIME
 from hudi_ops.files.base.row_groups import Constants
 from hudi_ops.files.log.merge_rules import MergeRules
 from hudi_ops.files.log.merged_log import MergedLogRecords
 from hudi_ops.files.log.visible_blocks import BlockInstants
 from hudi_ops.files.slice.file_scan import FileScan, FileTask, selected, with_constants
+from hudi_ops.files.slice.slice_join import JOIN_BYTES, SliceSides, join_slice
 from hudi_ops.files.slice.survivors import SurvivorCache, Survivors, identity_of
 from hudi_ops.kernels.condition import Condition
-from hudi_ops.kernels.merging.log_merge import LogBaseJoin
 from hudi_ops.storage.protocol import Storage
-
-_KEY_ROWS = 1 << 20
-"""Base rows whose keys are looked up at a time: the table of the log's keys is built once for each such run."""
 
 
 class ListedFile(Protocol):
@@ -171,6 +166,8 @@ class SliceScan:
     Args:
         streaming: hold no more than keys, ordering values and positions of the logs, and a few batches; log blocks are then
             decoded twice.
+        memory_bytes: memory for keys, ordering values and positions of the logs while streaming; what exceeds it goes to
+            disk. None: `JOIN_BYTES`.
 
     Raises:
         Corrupt: a file does not follow its format.
@@ -179,8 +176,9 @@ class SliceScan:
         Unavailable: the storage did not deliver it.
     """
 
-    def __init__(self, task: SliceTask, *, streaming: bool = False) -> None:
+    def __init__(self, task: SliceTask, *, streaming: bool = False, memory_bytes: int | None = None) -> None:
         self._task = task
+        self._join_bytes = (JOIN_BYTES if memory_bytes is None else memory_bytes) if streaming else None
         self._base: FileScan | None = None
         if task.base is not None:
             wanted = (task.schema, task.columns, task.condition, task.keys, task.constants)
@@ -207,7 +205,7 @@ class SliceScan:
     @property
     def rows(self) -> int:
         """Upper bound of the wanted rows: rows of the read row groups, and log records."""
-        return (self._base.rows if self._base is not None else 0) + self._logs.records
+        return (self._base.rows if self._base is not None else 0) + self.counts.log_records
 
     @property
     def counts(self) -> MergeCounts:
@@ -261,12 +259,16 @@ class SliceScan:
         if known is not None:
             self._logs.place(known.places)
             return _Merged(
-                self._of_groups_read(known.keep, self._every_group), known.taken.astype(np.int64), known.counts
+                self._sides.of_groups_read(known.keep, self._every_group), known.taken.astype(np.int64), known.counts
             )
         merged = self._merged
         if self._base is None or self.row_groups == self._every_group:
             SURVIVORS.put(self._identity, Survivors.of(merged.keep, merged.taken, self._logs.places, merged.counts))
         return merged
+
+    @property
+    def _sides(self) -> SliceSides:
+        return SliceSides(self._logs, self._base, self._task.rules, self._task.instants.only)
 
     @property
     def _every_group(self) -> list[int]:
@@ -283,44 +285,17 @@ class SliceScan:
 
     @cached_property
     def _merged(self) -> _Merged:
-        logs, rules = self._logs, self._task.rules
-        meeting = LogBaseJoin(logs.entries, rules.mode)
-        groups = self._groups_met()
-        if self._base is not None and groups:
-            only = self._task.instants.only
-            fields = [*rules.of_base, *([pa.field(COMMIT_TIME, pa.string())] if only is not None else [])]
-            for heads in self._base.columns(pa.schema(fields), groups, _KEY_ROWS):
-                keys = rules.keys_of(heads)
-                if only is not None:
-                    of_these = pc.is_in(heads.column(COMMIT_TIME), pa.array(sorted(only), pa.string()))
-                    keys = pc.if_else(of_these, keys, pa.scalar(None, pa.string()))
-                meeting.add(keys, rules.ordering_of(heads))
+        found = join_slice(self._sides, self._join_bytes)
         counts = MergeCounts(
-            log_records=logs.records,
-            log_blocks=logs.total_blocks,
-            corrupt_blocks=logs.corrupt_blocks,
-            updated=meeting.updated,
-            deleted=meeting.deleted,
-            inserted=meeting.inserted,
-            ignored=meeting.ignored,
+            log_records=self._logs.records,
+            log_blocks=self._logs.total_blocks,
+            corrupt_blocks=self._logs.corrupt_blocks,
+            updated=found.updated,
+            deleted=found.deleted,
+            inserted=found.inserted,
+            ignored=found.ignored,
         )
-        return _Merged(self._of_groups_read(meeting.keep_base(), groups), meeting.taken(), counts)
-
-    def _groups_met(self) -> list[int]:
-        """Return the row groups to join with logs: all where a base row may win, else read ones."""
-        if self._base is None or not len(self._logs.entries):
-            return []
-        # A file without the keys, or without rows of these writers, has no match.
-        if self._task.rules.ordering is None or not self._base.may_hold_keys:
-            return self.row_groups
-        return list(range(self._base.row_groups_in_file))
-
-    def _of_groups_read(self, keep: npt.NDArray[np.bool_] | None, met: list[int]) -> npt.NDArray[np.bool_] | None:
-        if keep is None or self._base is None or met == self.row_groups:
-            return keep
-        read = frozenset(self.row_groups)
-        is_read = np.repeat([group in read for group in met], [self._base.rows_in(group) for group in met])
-        return np.asarray(keep[is_read], bool)
+        return _Merged(found.keep, found.taken, counts)
 
 
 def open_scan(task: FileTask | SliceTask, *, streaming: bool) -> FileScan | SliceScan:

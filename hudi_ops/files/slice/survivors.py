@@ -35,7 +35,7 @@ class Survivors(Generic[C]):
         kept: one bit for each base row: whether it survives; None: all do.
         rows: number of base rows.
         taken: numbers of the log entries that survive.
-        places: first entry, position and number of entries of each data block that counts.
+        places: first entry, number of entries and position of each data block that counts.
         counts: what merging counted.
     """
 

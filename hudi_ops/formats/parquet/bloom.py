@@ -10,7 +10,7 @@ import base64
 import binascii
 import math
 import struct
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -27,6 +27,8 @@ SIMPLE: Final = "SIMPLE"
 DYNAMIC_V0: Final = "DYNAMIC_V0"
 """Type code of a filter that grows by whole bit arrays, Hudi's default."""
 
+_SPARSE = 16
+"""Bits of a filter for each bit that is set, from which on single bits are set instead of unpacking all."""
 _HEADER: Final = struct.Struct(">iibi")
 _GROWTH: Final = struct.Struct(">iii")
 _VERSION: Final = -1
@@ -138,7 +140,20 @@ class BloomFilter:
             parts = [header, growth, *(part for row in self.rows for part in (header, row.tobytes()))]
         return self.type_code, base64.b64encode(b"".join(parts)).decode("ascii")
 
-    def _added(self, row: Bits, chunks: Iterable[pa.Array]) -> Bits:
+    def _sparsely_added(self, row: Bits, chunks: Sequence[pa.Array]) -> Bits:
+        """Add a few keys to a large row; memory follows from the keys, not from the row."""
+        row = row.copy()
+        for chunk in chunks:
+            for _, positions in key_hashes.positions(chunk, self.bits, self.hashes):
+                bits = np.sort(np.concatenate(positions))
+                starts = np.flatnonzero(np.diff(bits >> np.uint32(3), prepend=np.uint32(2**32 - 1)))
+                masks = np.left_shift(np.uint8(1), (bits & np.uint32(7)).astype(np.uint8), dtype=np.uint8)
+                row[bits[starts] >> np.uint32(3)] |= np.bitwise_or.reduceat(masks, starts)
+        return row
+
+    def _added(self, row: Bits, chunks: Sequence[pa.Array]) -> Bits:
+        if self.bits > _SPARSE * self.hashes * sum(map(len, chunks)):
+            return self._sparsely_added(row, chunks)
         # One byte a bit while setting: scattered stores are far cheaper than scattered read-modify-writes.
         flags = np.unpackbits(row, bitorder="little")
         for chunk in chunks:

@@ -146,7 +146,7 @@ def _written(task: ClusterTask, pieces: _Pieces, ends: list[int], share_bytes: i
                     expected=f"{end - begin} rows for {output.path}",
                     found=f"{writer.rows} rows",
                 )
-            output.put(body)
+            output.put(writer.view)
             files.append(task.written(output, body, writer.rows, keys=pc.unique(joined(keys, pa.string()))))
         begin = end
     return files

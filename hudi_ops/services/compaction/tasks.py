@@ -55,7 +55,11 @@ def compact_slice(task: CompactTask) -> RewrittenGroup:
         Unavailable: the storage does not answer, or the disk is too small for a slice that is larger than memory.
     """
     streaming = exceeds_memory(task)
-    scan = SliceScan(SliceTask.of(task.storage, task.source, *task.merging, task.scanned), streaming=streaming)
+    scan = SliceScan(
+        SliceTask.of(task.storage, task.source, *task.merging, task.scanned),
+        streaming=streaming,
+        memory_bytes=task.join_bytes,
+    )
     path = task.output.path
     if not streaming:
         rows = task.output.named(scan.table(), task.stored)
@@ -64,25 +68,29 @@ def compact_slice(task: CompactTask) -> RewrittenGroup:
         facts = statistics_of_base(path, body, task.stored, task.wanted, rows=rows)
         files = [(_stat(task, rows.num_rows, body.size, scan.counts), facts)]
         return RewrittenGroup.of(files, scan.counts, streamed=False)
-    replaced = ReplacedFile()
-    if task.source.base is not None:
-        previous = BaseFileReader(task.storage, task.source.base.path)
-        replaced = ReplacedFile(previous.footer.bloom, scan.count() - _brought(scan.counts), previous.parquet)
+    known_keys = scan.count() - _brought(scan.counts)
     with BaseFileWriter(
         task.stored,
         task.table_name,
         task.settings,
         keys=scan.count(),
-        replaced=replaced,
+        replaced=_replaced(task, known_keys),
         row_group_bytes=min(ROW_GROUP_BYTES, max(1, task.memory_bytes // GROUPS_IN_MEMORY)),
     ) as writer:
         for batch in scan.batches():
             writer.write(task.output.named(pa.Table.from_batches([batch]), task.stored))
         body = writer.finish()
-        task.output.put(body)
+        task.output.put(writer.view)
         facts = statistics_of_base(path, body, task.stored, task.wanted)
         files = [(_stat(task, writer.rows, body.size, scan.counts), facts)]
         return RewrittenGroup.of(files, scan.counts, streamed=True)
+
+
+def _replaced(task: CompactTask, known_keys: int) -> ReplacedFile:
+    if task.source.base is None:
+        return ReplacedFile()
+    previous = BaseFileReader(task.storage, task.source.base.path)
+    return ReplacedFile(previous.footer.bloom, known_keys, previous.parquet)
 
 
 def exceeds_memory(task: CompactTask) -> bool:

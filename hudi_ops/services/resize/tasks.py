@@ -146,7 +146,7 @@ def _put_streamed(task: ResizeTask, place: int, holders: Holders) -> WrittenFile
                 expected=f"{count} rows for {output.path}",
                 found=f"{writer.rows} rows",
             )
-        output.put(body)
+        output.put(writer.view)
         return task.written(output, body, writer.rows)
 
 

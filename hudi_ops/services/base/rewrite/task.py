@@ -36,6 +36,7 @@ from hudi_ops.view.slices import Slice
 
 WrittenFile: TypeAlias = tuple[WriteStat, FileStatistics | None]
 """Statistics of a written file: for the commit, and for the metadata table."""
+_JOIN_SHARE = 4
 _HELD_BYTES_MAX = 2 << 30
 """Most memory of rows that are held whole, with their copy: Arrow's arrays of texts hold 2 GiB."""
 
@@ -76,6 +77,11 @@ class RewriteTask:
         """Return the columns that are read: all but the file name."""
         return pa.schema([column for column in self.stored if column.name != FILE_NAME])
 
+    @property
+    def join_bytes(self) -> int:
+        """Return the memory for the keys of a streamed slice; its rows and the new file take the rest."""
+        return self.memory_bytes // _JOIN_SHARE
+
     def read(self, source: Slice) -> tuple[pa.Table, MergeCounts]:
         """Read a slice; a column of few values stays a dictionary if no log files are merged."""
         if source.logs or source.base is None:
@@ -89,7 +95,8 @@ class RewriteTask:
     def scan(self, source: Slice, schema: pa.Schema) -> SliceScan | FileScan:
         """Open a slice whose rows are streamed, with the columns of `schema`."""
         if source.logs or source.base is None:
-            return SliceScan(SliceTask.of(self.storage, source, *self.merging, schema), streaming=True)
+            wanted = SliceTask.of(self.storage, source, *self.merging, schema)
+            return SliceScan(wanted, streaming=True, memory_bytes=self.join_bytes)
         base = FileTask(self.storage, source.base.path, source.base.size_bytes, schema, tuple(schema.names))
         return FileScan(base, streaming=True)
 
