@@ -1,4 +1,4 @@
-"""Memory limit of this process: the machine, its container, or the process's limits; and its shares."""
+"""Memory limit of this process (machine, container, own limits), and its shares."""
 
 from __future__ import annotations
 

@@ -13,7 +13,10 @@ _is = pa.types
 
 
 def too_large(where: str, column: str | None, row: int, limit_bytes: int, *, is_exact: bool = True) -> InvalidRequest:
-    """Return the error for a value above the limit; `row` counts from 0, and is the first possible one if not exact."""
+    """Return the error for a value above the limit.
+
+    `row` counts from 0; it is the first possible one if it is not exact.
+    """
     named = f"column {column}" if column is not None else "a column"
     return InvalidRequest(
         f"{where}, row {row}:{'' if is_exact else ' or a later one:'} {named} holds a value that is larger than memory_bytes",
@@ -27,7 +30,9 @@ def too_large(where: str, column: str | None, row: int, limit_bytes: int, *, is_
 
 
 def refuse_large_values(rows: pa.Table, limit_bytes: int, where: str) -> None:
-    """Refuse rows with a text or bytes above the limit; only rows that are larger together are looked at.
+    """Refuse rows with a text or bytes above the limit.
+
+    Only rows that are larger together are looked at.
 
     Raises:
         too_large: there is one; it is an `InvalidRequest`, and its row counts from the first of these rows.

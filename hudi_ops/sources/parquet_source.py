@@ -28,7 +28,10 @@ _SAMPLED_ROWS = 16
 
 @dataclass(frozen=True)
 class ReadLimits:
-    """Limits of reading a file, in decoded bytes: of a run of rows, and of one value; `where` names the file in errors."""
+    """Limits in decoded bytes, of a run of rows and of a value.
+
+    `where` names the file in errors.
+    """
 
     run_bytes: int
     value_bytes: int = VALUE_BYTES_MAX
@@ -113,7 +116,7 @@ def _encoded_columns(file: pq.ParquetFile, groups: Sequence[int]) -> list[str]:
 
 
 def _nested_rows(file: pq.ParquetFile, groups: Sequence[int], limits: ReadLimits) -> int:
-    """Return how many rows of the nested columns fit into a run, by the first rows of each row group."""
+    """Return how many rows of nested columns fit into a run, by samples."""
     names = [field.name for field in file.schema_arrow if pa.types.is_nested(field.type)]
     most = _BATCH_ROWS_MAX
     for group in groups if names else ():

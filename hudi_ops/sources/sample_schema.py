@@ -13,9 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
+from hudi_ops.engine.memory import memory_limit_bytes
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.formats.arrow_types import without_nulls
 from hudi_ops.sources.infinities import floating_fields
+from hudi_ops.sources.limits import VALUE_BYTES_MAX
 from hudi_ops.sources.refusal import SUFFIXES, UNREADABLE, open_text, source_format, unreadable
 from hudi_ops.sources.source import without_meta_columns
 from hudi_ops.sources.source_schema import SchemaTask, source_schema
@@ -24,6 +26,8 @@ from hudi_ops.sources.text.text_source import TextSource
 from hudi_ops.storage.open import open_source
 
 _SAMPLE_BYTES = 16 << 20
+_MEMORY_SHARE = 4
+"""A value may take this part of the memory, as with an engine's default of `memory_bytes`."""
 _CODE = r"^[ \t]*(?:[+-]?0[\dxX]|\+\d)"
 """Leading zeros, hexadecimal, or the plus of a telephone number: what a number would not keep. The reader strips blanks."""
 _NANOSECONDS = r"\.\d{6}\d*[1-9]"
@@ -64,7 +68,7 @@ def sample_schema(file: str) -> pa.Schema:
         raise InvalidRequest(**_refused(file, "is a folder", "a folder"))
     if info.size_bytes == 0:
         raise InvalidRequest(**_refused(file, "is empty, so it shows no columns", "no bytes"))
-    task = SchemaTask(storage, info, pa.schema([]))
+    task = SchemaTask(storage, info, pa.schema([]), min(VALUE_BYTES_MAX, memory_limit_bytes() // _MEMORY_SHARE))
     found = source_schema(task)  # parses the file; its errors explain what cannot be parsed
     if not found.names:
         raise InvalidRequest(**_refused(file, "shows no columns", "no column"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,25 +11,32 @@ import pyarrow.json as pajson
 
 from hudi_ops.errors import NotFound
 from hudi_ops.formats.arrow_types import MAX_LEVELS
+from hudi_ops.sources.limits import VALUE_BYTES_MAX
 from hudi_ops.sources.parquet_source import open_parquet
 from hudi_ops.sources.refusal import UNREADABLE, open_text, source_format, unreadable
 from hudi_ops.sources.source import refuse_changed
 from hudi_ops.sources.text.csv_quotes import refuse_bad_quotes
 from hudi_ops.sources.text.json_maps import MapsAsLists, has_map
 from hudi_ops.sources.text.json_scan import BoundedDepth, NoNullLines, WholeLines
+from hudi_ops.sources.text.large_texts import refuse_large_text
 from hudi_ops.sources.text.text_source import json_type
 from hudi_ops.storage.protocol import FileInfo, Storage
 
+_PIECE_BYTES = 4 << 20
 _is = pa.types
 
 
 @dataclass(frozen=True)
 class SchemaTask:
-    """One file to inspect; CSV and JSON take the types of the columns in `table`."""
+    """One file to inspect; no value may exceed `value_bytes`.
+
+    CSV and JSON take the types of the columns in `table`.
+    """
 
     storage: Storage
     file: FileInfo
     table: pa.Schema
+    value_bytes: int = VALUE_BYTES_MAX
 
     @property
     def where(self) -> str:
@@ -44,7 +51,7 @@ def source_schema(task: SchemaTask) -> pa.Schema:
     values show, and its texts stay texts. A field with nulls only has the type null.
 
     Raises:
-        InvalidRequest: the file cannot be read, or changed since it was listed.
+        InvalidRequest: the file cannot be read, has a value above the limit, or changed since it was listed.
         NotFound: the store contradicts itself on whether the file exists.
     """
     kind = source_format(task.file.name)
@@ -65,6 +72,9 @@ def source_schema(task: SchemaTask) -> pa.Schema:
 def _in_larger_blocks(read: Callable[[pa.NativeFile, pa.Schema, int | None], pa.Schema], task: SchemaTask) -> pa.Schema:
     # A row larger than the readers' own blocks is no error of the source.
     for block_bytes in (None, 1 << 24, 1 << 28, 2**31 - 1):
+        if block_bytes == 1 << 24:
+            kind = source_format(task.file.name) or ""
+            refuse_large_text(lambda: open_text(task.storage, task.file), kind, task.value_bytes, task.where)
         try:
             with open_text(task.storage, task.file) as body:
                 return read(body, task.table, block_bytes)
@@ -92,11 +102,69 @@ def _json_schema(body: pa.NativeFile, table: pa.Schema, block_bytes: int | None)
     blocks = pajson.ReadOptions(block_size=block_bytes)
     # A level of a list and of a record is one of the text; the row is one, too.
     bounded: WholeLines = BoundedDepth(NoNullLines(body), MAX_LEVELS)
+    bounded.line_bytes = block_bytes or _PIECE_BYTES
     if any(has_map(field.type) for field in table):
         bounded = MapsAsLists(bounded, table)
-    found = pajson.read_json(pa.PythonFile(bounded, mode="r"), read_options=blocks, parse_options=options).schema
+    bounded.line_bytes = block_bytes or _PIECE_BYTES
+    found = pa.schema([])
+    for lines in _pieces(pa.PythonFile(bounded, mode="r"), block_bytes or _PIECE_BYTES):
+        piece = pajson.read_json(pa.BufferReader(lines), read_options=blocks, parse_options=options).schema
+        found = pa.schema(_united(list(found), list(piece), ""))
     known = {field.name: field.type for field in table}
     return pa.schema([field.with_type(_seen(field.type, known.get(field.name))) for field in found])
+
+
+def _pieces(body: pa.NativeFile, line_bytes: int) -> Iterator[bytes]:
+    """Yield the lines of a file, some at a time: the reader holds all rows that it is given.
+
+    Raises:
+        ArrowInvalid: a line is larger than the limit.
+    """
+    held, is_first = b"", True
+    while block := body.read(_PIECE_BYTES):
+        cut = block.rfind(b"\n") + 1
+        if cut:
+            yield held + block[:cut]
+            held, is_first = block[cut:], False
+        else:
+            held += block
+        if len(held) > line_bytes:
+            raise pa.ArrowInvalid("JSON parse error: a line is larger than the block size")
+    if held or is_first:
+        yield held
+
+
+def _united(ones: list[pa.Field], others: list[pa.Field], path: str) -> list[pa.Field]:
+    """Return the fields of two pieces of a file, with types for the values of both."""
+    found = {field.name: field for field in ones}
+    for field in others:
+        known = found.get(field.name)
+        kind = field.type if known is None else _common(known.type, field.type, f"{path}/{field.name}")
+        found[field.name] = field.with_type(kind)
+    return list(found.values())
+
+
+def _common(one: pa.DataType, other: pa.DataType, path: str) -> pa.DataType:
+    """Return the type that Arrow's reader gives a field whose values show both types.
+
+    Raises:
+        ArrowInvalid: there is none.
+    """
+    if one == other or _is.is_null(other):
+        return one
+    if _is.is_null(one):
+        return other
+    if _is.is_struct(one) and _is.is_struct(other):
+        ones, others = ([kind.field(at) for at in range(kind.num_fields)] for kind in (one, other))
+        return pa.struct(_united(ones, others, path))
+    if _is.is_list(one) and _is.is_list(other):
+        return pa.list_(_common(one.value_type, other.value_type, path))
+    kinds = {one, other}
+    if kinds == {pa.int64(), pa.float64()}:
+        return pa.float64()
+    if pa.string() in kinds and any(map(_is.is_timestamp, kinds)):
+        return pa.string()
+    raise pa.ArrowInvalid(f"JSON parse error: Column({path}) changed from {one} to {other}")
 
 
 def _seen(kind: pa.DataType, known: pa.DataType | None) -> pa.DataType:

@@ -164,7 +164,7 @@ class BaseFileWriter:
 
     @property
     def view(self) -> memoryview:
-        """The file's bytes after `finish`, for a storage that gives mapped pages back while it writes them."""
+        """The file's bytes after `finish`; see `SpilledBytes.view`."""
         return self._spilled.view
 
     def _write_group(self) -> None:

@@ -30,7 +30,7 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class _Places:
-    """Positions of some entries' rows: first entry, their number, position of the block, row numbers (None: all)."""
+    """Positions of entries' rows: first entry, count, block, row numbers (None: all)."""
 
     first: int
     count: int
@@ -87,7 +87,7 @@ class MergedLogRecords:
 
     @property
     def records(self) -> int:
-        """Number of rows and deletes in the blocks that count, of which `entries` or `entry_parts` were read."""
+        """Number of rows and deletes in the blocks that count, once these were read."""
         return self._records
 
     @cached_property
@@ -174,6 +174,7 @@ class MergedLogRecords:
         is_mixed = only is not None and HeaderKey.COMPACTED_BLOCK_TIMES in block.headers
         fields = [*rules.of_log, *([pa.field(COMMIT_TIME, pa.string())] if is_mixed else [])]
         deciding = pa.schema(fields)
+        pieces: Iterator[pa.Table]
         if self._kept is None:
             pieces = (pa.Table.from_batches([batch]) for batch in reader.batches(block, deciding.names))
         else:

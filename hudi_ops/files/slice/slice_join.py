@@ -1,4 +1,4 @@
-"""Join of a slice's log entries with the keys of its base file, in memory or part by part on disk.
+"""Join of log entries with base keys, in memory or part by part on disk.
 
 Entries beyond the limit are split by a hash of their key into parts on disk, with the base keys that may match one of them. Then
 the parts are joined one after the other. All records of a key are in one part, so the outcome does not depend on the parts.
@@ -24,7 +24,8 @@ from hudi_ops.files.log.merge_rules import MergeRules
 from hudi_ops.files.log.merged_log import MergedLogRecords
 from hudi_ops.files.slice.file_scan import FileScan
 from hudi_ops.kernels.keys.hashing import java_string_hash
-from hudi_ops.kernels.merging.log_merge import LogBaseJoin, LogEntries, Mask, Numbers
+from hudi_ops.kernels.merging.log_merge import LogBaseJoin, LogEntries, Mask
+from hudi_ops.kernels.merging.merge import Numbers
 
 JOIN_BYTES = 256 << 20
 """Memory of a join whose caller has no limit of its own."""
@@ -43,7 +44,7 @@ _DELETE, _OF_BLOCK, _UNCONDITIONAL = 1, 2, 4
 
 @dataclass(frozen=True, eq=False)
 class SliceJoin:
-    """Outcome: surviving base rows (None: all), numbers of surviving log entries, and counts as in `LogBaseJoin`."""
+    """Surviving base rows (None: all) and log entries, with the counts of `LogBaseJoin`."""
 
     keep: Mask | None
     taken: Numbers

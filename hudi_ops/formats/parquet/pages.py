@@ -1,4 +1,4 @@
-"""Find a value of a Parquet column chunk that is larger than a limit, without decoding its page.
+"""Find a value of a Parquet chunk above a limit, without decoding its page.
 
 Arrow decompresses a page as a whole, so a value that must not be in memory has to be found before. Only pages above the limit
 are looked into; they are decompressed in blocks, and only the lengths of their values are read.
@@ -57,7 +57,7 @@ class _Page:
 def large_value(
     source: pa.NativeFile, chunk: pq.ColumnChunkMetaData, limit_bytes: int, levels: int
 ) -> LargeValue | None:
-    """Return the first value of a chunk of texts or bytes that is larger than the limit, or None.
+    """Return the first text or bytes of a chunk that exceed the limit, or None.
 
     `levels` is 0 for a column without nulls, 1 for one with, 2 for one within lists. Where a page cannot be looked into, the
     average of its values counts.
@@ -111,7 +111,7 @@ def _pages(source: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> Iterator[_Pa
 
 
 def _bytes_of(source: pa.NativeFile, page: _Page, compression: str) -> Iterator[bytes]:
-    """Yield the values of a page, decompressed in blocks; of a codec that has no blocks, nothing."""
+    """Yield the decompressed page in blocks; nothing if its codec has none."""
     start, size_bytes = page.offset + page.levels_bytes, page.size_bytes - page.levels_bytes
     if not page.is_compressed:
         compression = "UNCOMPRESSED"
@@ -247,7 +247,7 @@ def _struct(data: bytes, at: int) -> tuple[dict[int, Any], int]:
 
 
 def _field(data: bytes, at: int, kind: int) -> tuple[Any, int]:
-    """Return a value of the compact protocol; its kinds are those of `PageHeader` and of statistics."""
+    """Return a value of the compact protocol, of a kind that `PageHeader` has."""
     if kind in {1, 2}:
         return kind == 1, at
     if kind == 3:

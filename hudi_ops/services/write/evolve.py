@@ -13,6 +13,7 @@ from hudi_ops.errors import HudiOpsError, InvalidRequest
 from hudi_ops.formats.arrow_types import in_microseconds
 from hudi_ops.kernels.merging.merge import Operation
 from hudi_ops.services.write.batch import Batch, roles, tag_spec
+from hudi_ops.services.write.rows import limits_of
 from hudi_ops.services.write.tasks.tag import GIVEN
 from hudi_ops.sources.schema_change import merge_schemas, schema_changes
 from hudi_ops.sources.source import fit_rows, without_meta_columns
@@ -61,7 +62,9 @@ def columns_after(session: Session, state: TableState, batch: Batch, engine: Eng
         given = batch.rows.schema
         sources = [(GIVEN, given)] if given is not None else []
     else:
-        tasks = [SchemaTask(batch.source, file, schema) for file in batch.files] if batch.source is not None else []
+        limit = limits_of(engine).value_bytes
+        source = batch.source
+        tasks = [SchemaTask(source, file, schema, limit) for file in batch.files] if source is not None else []
         sources = list(zip((task.where for task in tasks), engine.map(source_schema, tasks), strict=True))
     try:
         plain = [(where, without_meta_columns(columns)) for where, columns in sources]

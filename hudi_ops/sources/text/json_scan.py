@@ -92,6 +92,8 @@ class WholeLines:
         self._body = body
         self._held, self._ready, self._is_at_end = b"", b"", False
         self.closed = False
+        self.line_bytes: int | None = None
+        """Size of a line above which reading raises `ArrowInvalid`; None: any size."""
 
     def changed(self, lines: bytes) -> bytes:
         """Return what Arrow reads in place of these lines."""
@@ -108,6 +110,8 @@ class WholeLines:
                 self._held = rest
             else:
                 self._held += rest
+                if self.line_bytes is not None and len(self._held) > self.line_bytes:
+                    raise pa.ArrowInvalid("JSON parse error: a line is larger than the block size")
         end = len(self._ready) if size_bytes < 0 else size_bytes
         found, self._ready = self._ready[:end], self._ready[end:]
         return found

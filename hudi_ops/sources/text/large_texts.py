@@ -1,4 +1,4 @@
-"""Find a value of a CSV or JSON lines file that is larger than a limit, reading block by block."""
+"""Find a value of CSV or JSON lines above a limit, reading block by block."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def refuse_large_text(open_body: Callable[[], pa.NativeFile], kind: str, limit_b
 
 
 class _Scan:
-    """Scan of a file from its start; it remembers where the value began that the last block left open."""
+    """Scan of a file from its start, block by block."""
 
     def __init__(self, kind: str, limit_bytes: int) -> None:
         self._kind, self._limit_bytes = kind, limit_bytes
@@ -110,7 +110,7 @@ class _Scan:
         return np.asarray((np.cumsum(flips[:-1]) + begins_in) % 2 == 1, bool)
 
     def _changes(self, block: bytes, data: npt.NDArray[np.uint8]) -> Iterator[int]:
-        """Yield where a quoted text begins or ends; a doubled quote of CSV ends one and begins the next."""
+        """Yield where quoted texts begin or end; a doubled quote of CSV is both."""
         is_in = self._in_quotes
         for at in np.flatnonzero(data == _QUOTE).tolist():
             before = block[at - _KEY_BYTES : at] if at >= _KEY_BYTES else self._tail + block[:at]

@@ -79,7 +79,7 @@ class RewriteTask:
 
     @property
     def join_bytes(self) -> int:
-        """Return the memory for the keys of a streamed slice; its rows and the new file take the rest."""
+        """Return the memory for the keys of a streamed slice, in bytes."""
         return self.memory_bytes // _JOIN_SHARE
 
     def read(self, source: Slice) -> tuple[pa.Table, MergeCounts]:
