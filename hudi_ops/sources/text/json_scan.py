@@ -100,7 +100,11 @@ class WholeLines:
         raise NotImplementedError
 
     def read(self, size_bytes: int = -1) -> bytes:
-        """Return at most this many of the next bytes."""
+        """Return at most this many of the next bytes.
+
+        Raises:
+            ArrowInvalid: a line is larger than `line_bytes`.
+        """
         while not self._ready and not self._is_at_end:
             block: bytes = self._body.read(size_bytes)
             self._is_at_end = not block
