@@ -7,6 +7,7 @@ The invariants hold for each group: a marker is durable before its data file exi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from threading import Lock
 
@@ -85,10 +86,12 @@ def put_files(storage: Storage, instant: str, files: Sequence[NewFile]) -> None:
         OutcomeUnknown: a file was written or not.
     """
     check_stop()
-    with synced_together(storage) as together:
+    # A single file gains nothing from it: its name then appears once its content is durable.
+    begin_group = synced_together if len(files) > 1 else nullcontext
+    with begin_group(storage) as together:
         for file in files:
             put_marker(together, instant, file.path, replaces=file.replaces)
-    with synced_together(storage) as together:
+    with begin_group(storage) as together:
         for file in files:
             if file.may_be_first:
                 _ensure_partition(together, instant, file.path.rpartition("/")[0])
