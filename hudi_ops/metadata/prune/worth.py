@@ -5,7 +5,7 @@ that it excludes. Footers exclude the same row groups of a base file as `column_
 index saves no more than opening it. A slice with log files is merged even where footers exclude all of its base file: there the
 index saves reading the log files and the keys of the base file.
 
-Source: measured on a local disk (benchmarks/read), and at 15 ms a request for object stores.
+Source: profiles of reads of the table of benchmarks/read on a local disk; 15 ms a request to an object store is an assumption.
 """
 
 from __future__ import annotations
@@ -32,13 +32,11 @@ QUESTION_US = 12_000
 
 _FILE_US = 1_000
 """Parsing the footer of a data file, or the frame of a file of the metadata table."""
-_FILTER_US = 700
-"""Decoding the bloom filter in the footer of a base file."""
+_FILTER_BYTE_NS = 0.2
+"""Decoding the bloom filter in the footer of a base file, for each byte of the file: filters grow with the number of rows."""
 _RECORD_US = 4
 _KEY_SHARE = 0.25
 """Share of a base file that its keys and ordering values take."""
-_THREADS = 2
-"""Data files are opened by a few threads, and the files of an index on a near storage by one."""
 _PROBED = 3
 _OF_KEYS = frozenset({MetadataPartition.RECORD_INDEX, MetadataPartition.BLOOM_FILTERS})
 _STATISTICS = frozenset({MetadataPartition.COLUMN_STATS, MetadataPartition.PARTITION_STATS})
@@ -71,16 +69,17 @@ def asking_us(storage: Storage, held: tuple[MetadataSlice, ...], records: int, *
 def saved_us(storage: Storage, slices: SliceColumns, sought: Sought) -> float:
     """Return the time of a read that an index saves at most, if it excludes all of these slices."""
     speed = _Speed.of(storage)
-    per_base = _FILE_US + 2 * speed.call_us
+    filters_us, per_base = 0.0, _FILE_US + 2 * speed.call_us
     read_bytes = float(slices.log_bytes.sum())
     if sought.values:  # footers exclude little by a value, so that all rows would be read
         read_bytes += float(slices.base_bytes.sum())
     elif sought.keys is not None:  # the filter of a base file mostly says that it has none of the keys
-        per_base += _FILTER_US
+        filters_us = float(slices.base_bytes.sum()) * _FILTER_BYTE_NS / 1_000
     else:
         read_bytes += _KEY_SHARE * float(slices.base_bytes[slices.log_counts > 0].sum())
     opened = slices.base_count * per_base + len(slices.logs) * (_FILE_US + speed.call_us)
-    return (opened + read_bytes * speed.byte_ns / 1_000) / _THREADS
+    # Not divided by the threads that open files: most of this work holds the interpreter's lock.
+    return opened + filters_us + read_bytes * speed.byte_ns / 1_000
 
 
 def may_pay(storage: Storage, slices: SliceColumns, sought: Sought, partitions: Collection[str]) -> bool:
