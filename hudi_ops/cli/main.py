@@ -33,7 +33,7 @@ from hudi_ops.cli.services import (
     restore,
     savepoint,
 )
-from hudi_ops.cli.tables import adopt, alter, create, health, inspect, repair_properties, ring, view
+from hudi_ops.cli.tables import adopt, alter, create, health, inspect, repair_properties, ring, timeline_server, view
 from hudi_ops.cli.without_pandas import leave_pandas_out
 from hudi_ops.config.places import PROGRAM
 from hudi_ops.errors import HudiOpsError, Internal, InvalidRequest
@@ -78,6 +78,7 @@ app.command(help=as_help(inspect.TIMELINE_HELP))(inspect.timeline)
 app.command(help=as_help(inspect.SHOW_HELP))(inspect.show)
 app.command(help=as_help(ring.RING_HELP))(ring.ring)
 app.command(help=as_help(view.VIEW_HELP))(view.view)
+app.command(name="timeline-server", help=as_help(timeline_server.TIMELINE_SERVER_HELP))(timeline_server.timeline_server)
 app.command(help=as_help(inspect.VERIFY_HELP))(inspect.verify)
 app.command(help=as_help(health.HEALTH_HELP))(health.health)
 app.command(help=as_help(lock.LOCK_HELP))(lock.lock)

@@ -151,7 +151,8 @@ class WriterFields(BaseModel):
     view: ViewSettings = Field(
         default=ViewSettings(),
         title="View",
-        description="Where processes keep the table's file-system view: store (memory, spill, disk), memory_mb, folder.",
+        description="Where processes keep the table's file-system view: store (memory, spill, disk), memory_mb, "
+        "folder, server.",
     )
 
 

@@ -171,7 +171,7 @@ class TableLocation(_Model):
     @property
     def view(self) -> ViewSettings:
         """Return where processes keep the table's view."""
-        return self.declaration.view if self.declaration is not None else ViewSettings()
+        return self.declaration.view.named(self.name) if self.declaration is not None else ViewSettings()
 
     def options(self, *, accept_future: bool = False) -> dict[str, Any]:
         """Return the writer options of `tables.yaml`, as keywords; none for a bare path.
@@ -183,7 +183,7 @@ class TableLocation(_Model):
         """
         found: dict[str, Any] = {}
         if self.declaration is not None:
-            found = {name: getattr(self.declaration, name) for name in WriterFields.model_fields}
+            found = {name: getattr(self.declaration, name) for name in WriterFields.model_fields} | {"view": self.view}
             upkeep = UpkeepSettings(self.declaration.clean, self.declaration.archive).beside(self.declaration.schedules)
             found |= {"clean": upkeep.clean, "archive": upkeep.archive}
             stated = {
@@ -390,8 +390,7 @@ def _resolved(table: TableDeclaration, folder: Path) -> TableDeclaration:
     changed: dict[str, Any] = {"path": _absolute(table.path, folder)}
     if table.source:
         changed["source"] = _absolute(table.source, folder)
-    if table.view.folder and not table.view.folder.startswith("~"):
-        changed["view"] = table.view.model_copy(update={"folder": _absolute(table.view.folder, folder)})
+    changed["view"] = table.view.beside(folder)
     return table.model_copy(update=changed)
 
 

@@ -7,6 +7,7 @@ from itertools import compress
 
 from hudi_ops.config.table import TableConfig
 from hudi_ops.config.tables_file import TableLocation
+from hudi_ops.config.write_settings import ViewSettings
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.metadata.reader.listing import ListingChoice, open_listing
 from hudi_ops.metadata.reader.table import MetadataTable
@@ -21,6 +22,7 @@ from hudi_ops.view.columns.slices import newest_slices
 from hudi_ops.view.columns.table_view import View
 from hudi_ops.view.listing import Keep, Listing, Source, Walked
 from hudi_ops.view.moment import Moment
+from hudi_ops.view.remote.served import Wish, served_view
 
 
 class ViewListing:
@@ -46,10 +48,13 @@ class ViewListing:
         return Walked(self.files(kept), tuple(sorted(set(paths) - set(kept))))
 
 
-def storage_at(location: TableLocation) -> Storage:
-    """Open the storage of the table at a location; its view is kept as `tables.yaml` says."""
+def storage_at(location: TableLocation, settings: ViewSettings | None = None) -> Storage:
+    """Open the storage of the table at a location.
+
+    Its view is kept as `settings` say, by default those of `tables.yaml`.
+    """
     storage = open_storage(location.path)
-    keep_views(storage, location.view)
+    keep_views(storage, settings or location.view)
     return storage
 
 
@@ -64,12 +69,16 @@ def current_view(
 ) -> View:
     """Return the view of a whole table at a reading of its timeline.
 
+    It is the view of this process, a stored one, that of the timeline server, or one that is built, in this order.
+
     Raises:
         Corrupt: a file is lost that a completed write names, or a file of the timeline cannot be read.
         Unavailable: a file was removed while the table was listed.
         Conflict: the same, if it is for a write.
     """
     if (view := kept_view(storage, config, timeline, commits)) is not None:
+        return view
+    if (view := served_view(storage, config, timeline, commits)) is not None:
         return view
 
     def built(metadata: MetadataTable | None) -> View:
@@ -93,12 +102,17 @@ def built_view(moment: Moment, listing: Listing) -> View:
     return view
 
 
-def view_for(moment: Moment, listing: ListingChoice) -> View | None:
-    """Return the view for a read, continued from the last one; None: the table is listed.
+def view_for(moment: Moment, listing: ListingChoice, *, is_read: bool = False) -> View | None:
+    """Return the view for a read, kept or told by a server; None: the table is listed.
 
-    A clean that is under way may have removed files that an earlier moment needs: a listing tells which.
+    A clean that is under way may have removed files that an earlier moment needs: a listing tells which. The server tells the files
+    of wanted partitions alone. For a read (`is_read`) of the newest state it leaves out files of older slices, and may tell a later
+    state than that of the moment.
     """
     cleans = moment.timeline.by_kind.get("clean", ())
     if listing != "auto" or (moment.as_of is not None and any(not one.is_completed for one in cleans)):
         return None
-    return kept_view(moment.storage, moment.config, moment.timeline, moment.commits)
+    of = (moment.storage, moment.config, moment.timeline, moment.commits)
+    is_newest = is_read and moment.as_of is None
+    wish = Wish(moment.wanted, is_newest=is_newest and moment.wanted is not None, may_be_later=is_newest)
+    return kept_view(*of) or served_view(*of, wish)

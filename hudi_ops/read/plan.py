@@ -37,6 +37,7 @@ from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.columns.files import FileColumns
 from hudi_ops.view.columns.read_tasks import ReadTasks
 from hudi_ops.view.columns.slices import SliceColumns, with_all_columns
+from hudi_ops.view.columns.table_view import View
 from hudi_ops.view.listing import Keep, Listing, WalkedListing
 from hudi_ops.view.moment import Moment
 from hudi_ops.view.partition_values import PartitionPaths
@@ -241,9 +242,14 @@ def plan_read(
         Unavailable: a file was removed while the table was listed.
         Unsupported: rows are in log files, and this library does not know how to merge them.
     """
-    opened = Opened.of(storage, commits)
+    return _planned(storage, request, Opened.of(storage, commits), clock or SystemClock())
+
+
+def _planned(
+    storage: Storage, request: ReadRequest, opened: Opened, clock: Clock, view: View | None = None
+) -> ReadPlan:
     config = opened.config
-    refuse_future(config, opened.timeline, request.as_of, clock or SystemClock())
+    refuse_future(config, opened.timeline, request.as_of, clock)
     request = replace(request, as_of=as_of_restore(storage, opened.timeline, request.as_of))
     refuse_before_start(config, opened.timeline, request.as_of)
     plain = row_schema(config, table_schema(config, opened.timeline, opened.commits, request.as_of))
@@ -270,7 +276,9 @@ def plan_read(
     def why_unused() -> str:
         return why_index_unused(storage, config, opened.timeline, opened.commits)
 
-    view = view_for(moment, request.listing)
+    view = view or view_for(moment, request.listing, is_read=True)
+    if view is not None and view.timeline is not opened.timeline:  # a server told a later state
+        return _planned(storage, request, replace(opened, timeline=view.timeline), clock, view)
     walked = None
     if view is None and request.listing != "metadata" and request.indexes != "always":
         walked = WalkedListing.of(storage, sought.by_path, is_partitioned(config), sought.may_prune_folders)

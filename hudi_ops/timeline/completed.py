@@ -38,5 +38,13 @@ def state_digest(table_id: str, timeline: Timeline) -> str:
     It has the table's id, the start of the timeline, and the completed instants from there on that may have changed files. Pending
     instants, savepoints and indexing change no visible file.
     """
-    counted = digest_of(one for one in changing(timeline) if one.time >= timeline.start)
-    return hashlib.sha256("\n".join((table_id, timeline.start, counted)).encode()).hexdigest()
+    return digest_above(table_id, timeline.start, changing(timeline))
+
+
+def digest_above(table_id: str, start: str, instants: Iterable[Instant]) -> str:
+    """Return the digest of the instants from a start on.
+
+    It is `state_digest` of a timeline with this start and these instants.
+    """
+    counted = digest_of(one for one in instants if one.time >= start)
+    return hashlib.sha256("\n".join((table_id, start, counted)).encode()).hexdigest()

@@ -65,6 +65,8 @@ WORLDS: dict[str, tuple[str, ...]] = {
         "kazoo",
         "obstore",
         "ssl",
+        "urllib3",
+        "uvicorn",
     ),
 }
 
@@ -117,12 +119,16 @@ ALLOWED: dict[str, set[str]] = {
     "registry/cpu.py": {"files"},
     "registry/database.py": {"environment"},
     "registry/migrate.py": {"files"},
+    "server/app.py": {"threads", "time"},
+    "server/run.py": {"files", "network"},
+    "server/table.py": {"threads", "time"},
     "storage/bucket.py": {"environment", "network"},
     "storage/disk.py": {"files"},
     "storage/folder_names.py": {"files", "time"},
     "storage/local.py": {"files", "randomness"},
     "storage/memory.py": {"files", "threads"},
     "storage/object_store.py": {"network", "processes", "randomness", "threads"},
+    "view/remote/client.py": {"files", "network", "threads", "time"},
     "view/stores/view_file.py": {"files"},
     "view/stores/view_folder.py": {"files", "time"},
 }

@@ -6,7 +6,9 @@ log decides (`timeline.log.commit_log`). Holding the lock only makes a lost race
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
@@ -80,10 +82,25 @@ def lock_of_table(ctx: TableContext) -> LockProvider:
     return cast(LockProvider, ctx.locks)
 
 
-def hold_lock(ctx: TableContext, purpose: str) -> AbstractContextManager[Held]:
+_held: ContextVar[int] = ContextVar("held", default=0)
+"""Number of table locks that the running code holds."""
+
+
+@contextmanager
+def hold_lock(ctx: TableContext, purpose: str) -> Iterator[Held]:
     """Hold the table's lock inside the `with` block; `purpose` is shown to other waiters.
 
     Raises:
         Busy: the lock was not free within the context's `lock_timeout_s`.
     """
-    return lock_of_table(ctx).acquire(ctx.lock_timeout_s, purpose)
+    with lock_of_table(ctx).acquire(ctx.lock_timeout_s, purpose) as held:
+        before = _held.set(_held.get() + 1)
+        try:
+            yield held
+        finally:
+            _held.reset(before)
+
+
+def is_lock_held() -> bool:
+    """Return whether the running code holds the lock of a table."""
+    return _held.get() > 0

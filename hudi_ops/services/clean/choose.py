@@ -259,7 +259,12 @@ def _kept_view(session: Session, state: TableState, partitions: Collection[str] 
         return None
     if partitions is None:
         return current_view(ctx.storage, config, timeline, session.commits, ctx.local_engine, is_writing=True)
-    view = view_for(Moment(ctx.storage, config, timeline, session.commits), "auto") if partitions else None
+    if not partitions:
+        return None
+    moment = Moment(
+        ctx.storage, config, timeline, session.commits, wanted=lambda paths: [path in partitions for path in paths]
+    )
+    view = view_for(moment, "auto")
     return view.of_partitions(partitions) if view is not None else None
 
 

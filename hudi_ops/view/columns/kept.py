@@ -81,6 +81,8 @@ class _Keeper:
         why: why the next view must be built; empty: there was none.
         refused: stored files that could not be continued; others are tried.
         may_write: whether files are written; not after that failed.
+        may_ask: whether a timeline server is asked; not after a file was missing.
+        unserved: why the last view is not that of a timeline server; empty: none was asked, or it is.
     """
 
     settings: ViewSettings = field(default_factory=ViewSettings)
@@ -92,6 +94,8 @@ class _Keeper:
     why: str = ""
     refused: frozenset[Path] = frozenset()
     may_write: bool = True
+    may_ask: bool = True
+    unserved: str = ""
 
     def set(self, view: View, source: str, since: Timeline) -> None:
         self.last, self.source, self.since, self.why = _Kept.of(view), source, since, ""
@@ -157,8 +161,8 @@ def _opened(storage: Storage, config: TableConfig, timeline: Timeline, commits: 
     return None
 
 
-def keep_view(storage: Storage, view: View) -> None:
-    """Keep a view that was built of all partitions of a table.
+def keep_view(storage: Storage, view: View, source: str = "built") -> None:
+    """Keep a view of all partitions of a table, which was built or told by a server.
 
     Views of version 6 are not kept: its log files grow.
     """
@@ -166,9 +170,9 @@ def keep_view(storage: Storage, view: View) -> None:
         return
     keeper = _keeper(storage)
     why, keeper.file = keeper.why or "there was none", None
-    keeper.set(view, "built", view.timeline)
+    keeper.set(view, source, view.timeline)
     _filed(storage, view, view.commits)
-    if keeper.settings.store == "disk" and (folder := view_folder(storage)) is not None:
+    if source == "built" and keeper.settings.store == "disk" and (folder := view_folder(storage)) is not None:
         folder.note("built", why=why)
 
 
@@ -176,6 +180,7 @@ def forget_view(storage: Storage, why: str = "a file was missing") -> None:
     """Forget the view of a table, also the stored ones, so that the next reader builds it anew."""
     keeper = _keeper(storage)
     keeper.clear(why)
+    keeper.may_ask = False
     if keeper.settings.store == "disk" and (folder := view_folder(storage)) is not None:
         with suppress(OSError):
             folder.drop()
@@ -183,7 +188,24 @@ def forget_view(storage: Storage, why: str = "a file was missing") -> None:
 
 def clear_view_source(storage: Storage) -> None:
     """Begin an operation: `view_source` tells of the views that are asked from now on."""
-    _keeper(storage).source = ""
+    keeper = _keeper(storage)
+    keeper.source, keeper.unserved = "", ""
+
+
+def may_ask(storage: Storage) -> bool:
+    """Return whether a timeline server may be asked for the view of a table.
+
+    It is not asked once a file of the view was missing.
+    """
+    return _keeper(storage).may_ask
+
+
+def note_served(storage: Storage, source: str, why_not: str) -> None:
+    """Note that a timeline server told a view (`source`), or why it told none."""
+    keeper = _keeper(storage)
+    keeper.unserved = why_not
+    if source:
+        keeper.source, keeper.since = source, None
 
 
 def is_stored(storage: Storage) -> bool:
@@ -194,10 +216,13 @@ def is_stored(storage: Storage) -> bool:
 def view_source(storage: Storage) -> str:
     """Return how the last view of a table was found; empty: there was none.
 
-    `built`, or `kept, 1 instant applied`, or `stored, 3 instants applied`.
+    `built`, `kept, 1 instant applied`, `stored, 3 instants applied`, or `server`. With `built` it says why a timeline server
+    that was asked told none.
     """
     keeper = _keeper(storage)
-    if keeper.last is None or keeper.since is None or keeper.source in {"", "built"}:
+    if keeper.source == "built" and keeper.unserved:
+        return f"built ({keeper.unserved})"
+    if keeper.last is None or keeper.since is None or keeper.source in {"", "built", "server"}:
         return keeper.source
     count = _applied(keeper.since, keeper.last.timeline)
     return f"{keeper.source}, {count:,} instant{'' if count == 1 else 's'} applied"
