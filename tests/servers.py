@@ -24,6 +24,7 @@ from hudi_ops.server.app import Server
 from hudi_ops.server.limits import Limits
 from hudi_ops.server.run import Door
 from hudi_ops.storage.protocol import Storage
+from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.completed import state_digest
 from hudi_ops.timeline.log.commit_log import read_slot
@@ -117,6 +118,13 @@ def ask_server(storage: Storage, url: str, **settings: Any) -> None:
     """Let the processes that use a storage ask a server for the table's views."""
     server = ViewServer.model_validate({"url": url, "table": TABLE} | settings)
     keep_views(storage, ViewSettings(server=server))
+
+
+def asking(storage: Storage, url: str, **settings: Any) -> FaultyStorage:
+    """Return the storage of a new process, which asks a server."""
+    found = FaultyStorage(storage)
+    ask_server(found, url, **settings)
+    return found
 
 
 def forget_servers() -> None:
