@@ -33,7 +33,7 @@ IMAGE = "/opt/hudi-ops"
 IMAGE_FOLDERS = ("airflow", "data", "work")
 LINKED = ("dags", "plugins", "spark_apps", "examples", "hudi_ops", ".venv")
 HOSTS = re.compile(r"(?<![\w-])(airflow-apiserver|spark-master|zookeeper|postgres)(?=:\d|[/\"]|$)")
-PORTS = (2181, 5432, 7077, 8080, 8081, 8082, 8793, 8794, 8974)
+PORTS = (2181, 5432, 7077, 8080, 8081, 8082, 8793, 8794, 8974, 26760)
 VARIABLE = re.compile(r"\$\{([A-Z_]+):\?[^}]*\}")
 INGEST_S = 600
 

@@ -25,7 +25,7 @@ _SCHEMA = pa.schema({"id": pa.string(), "part": pa.string()})
 _BODY = b"x"
 
 
-def make_table(path: Path, files: int, commits: int = 1, table_type: str = "cow") -> Table:
+def make_table(path: Path, files: int, commits: int = 1, table_type: str = "cow", *, metadata: bool = True) -> Table:
     """Make a table of `files` stand-ins, written by `commits` commits with partitions of their own."""
     made = Table.create(
         str(path),
@@ -46,7 +46,8 @@ def make_table(path: Path, files: int, commits: int = 1, table_type: str = "cow"
         with session.keep(attempt.instant):
             complete_write(session, attempt, Write(operation="BULK_INSERT", stats=stats))
         session.release(attempt.instant)
-    made.indexing.run(partitions=["files"], engine="local")
+    if metadata:
+        made.indexing.run(partitions=["files"], engine="local")
     return made
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -32,6 +33,8 @@ COMMITS, WARM = 40, 5
 """One-row commits that count, and those before them."""
 
 SYNCED_FILES = 16
+
+FILES_OF_PARTITION = 100
 
 Figures = dict[str, float]
 
@@ -128,6 +131,46 @@ def view(store: str, path: str) -> Figures:
     return {"view_ms": cpu_ms(lambda: current_view(storage, opened.config, opened.timeline, reader))}
 
 
+SERVER_VARIABLE = "BENCHMARK_SERVER"
+"""Environment variable with the URL of the timeline server that the job `served` asks."""
+
+CALL_S = 0.02
+"""Time that is added to each storage call, as if storage were far away."""
+
+
+def partition(path: str, *, is_served: bool) -> Figures:
+    """Plan a read of one partition, where each storage call takes `CALL_S` longer; return wall milliseconds.
+
+    Raises:
+        RuntimeError: the server was not used.
+    """
+    from hudi_ops.config.write_settings import ViewServer, ViewSettings
+    from hudi_ops.storage.local import LocalStorage
+    from hudi_ops.view.columns.kept import view_source
+
+    calls = [0]
+
+    def far(call: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*given: Any, **named: Any) -> Any:
+            calls[0] += 1
+            time.sleep(CALL_S)
+            return call(*given, **named)
+
+        return called
+
+    for name in ("get", "head", "list", "list_folder", "list_new", "open_input"):
+        setattr(LocalStorage, name, far(getattr(LocalStorage, name)))
+    server = ViewServer(url=os.environ[SERVER_VARIABLE], table="many") if is_served else None
+    began_s = time.perf_counter()
+    table = Table.open(path, view=ViewSettings(server=server))
+    plan = plan_read(table.context.storage, ReadRequest(where=parse_where("part = 'p00003'")), table._session.commits)
+    wall_ms = (time.perf_counter() - began_s) * 1000
+    source = view_source(table.context.storage)
+    if len(plan.tasks) != FILES_OF_PARTITION or (source == "server") is not is_served:
+        raise RuntimeError(f"{len(plan.tasks)} files, by {source or 'a listing'}")
+    return {"wall_ms": wall_ms, "calls": calls[0]}
+
+
 JOBS: dict[str, Callable[[str], Figures]] = {
     "read": read,
     "show": lambda path: {"first_ms": cpu_ms(lambda: describe_table(Table.open(path).context.storage))},
@@ -138,6 +181,8 @@ JOBS: dict[str, Callable[[str], Figures]] = {
     "sync": sync,
     "built": partial(view, "memory"),
     "stored": partial(view, "disk"),
+    "listed": partial(partition, is_served=False),
+    "served": partial(partition, is_served=True),
 }
 
 

@@ -6,12 +6,14 @@ Each measure runs in a fresh process, the two commits in turn. Prints a JSON lin
 from __future__ import annotations
 
 import argparse
+import atexit
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +21,13 @@ from statistics import median
 from typing import Any
 
 import pyarrow as pa
+import urllib3
 
 from benchmarks.harness import machine
 from benchmarks.harness.places import ROOT
 from benchmarks.harness.tables import spread
 from benchmarks.metadata.stand_ins import make_table
+from benchmarks.view.job import SERVER_VARIABLE
 from hudi_ops import Table
 
 JOB = Path(__file__).with_name("job.py")
@@ -40,7 +44,7 @@ class Measure:
     """A figure of today's code, and the figure that must be `goal` times as large.
 
     Both are named by code, job, table and name. `cow` and `mor` have many groups, and a few one-row commits after that of all
-    files; `mor-bulk` is without these; `small` has few groups.
+    files; `mor-bulk` is without these; `small` has few groups; `plain` has no metadata table.
     """
 
     text: str
@@ -84,6 +88,12 @@ MEASURES = (
         "now stored cow view_ms",
         "now built cow view_ms",
         10,
+    ),
+    Measure(
+        "read plan of one partition, first of a process, 20 ms a storage call, wall; reference: without a timeline server",
+        "now served plain wall_ms",
+        "now listed plain wall_ms",
+        5,
     ),
     _beside("memory of a read plan, peak MB", "read cow peak_mb", 2),
     _beside("memory after a read plan, MB", "read cow kept_mb", 2),
@@ -136,6 +146,8 @@ def _run(job: str, table: Path, code: Path) -> Run:
     env.pop("PYTHONDONTWRITEBYTECODE", None)
     command = [sys.executable, str(JOB), job, "--table", str(used), "--code", str(code)]
     try:
+        if job == "served":
+            env[SERVER_VARIABLE] = server_of(used)
         done = subprocess.run(command, cwd=table.parent, env=env, stdout=subprocess.PIPE, text=True, check=True)
     finally:
         if job in WRITING:
@@ -149,8 +161,8 @@ def _table(folder: Path, name: str, groups: int) -> Path:
     count, kind = (FEW_GROUPS, "cow") if name == "small" else (groups, name.removesuffix("-bulk"))
     bulk, whole = folder / f"{kind}-{count}-bulk", folder / f"{kind}-{count}"
     if not bulk.exists():
-        make_table(bulk, count, table_type=kind).close()
-    if name.endswith("-bulk"):
+        make_table(bulk, count, table_type=kind.replace("plain", "cow"), metadata=kind != "plain").close()
+    if name == "plain" or name.endswith("-bulk"):
         return bulk
     if not whole.exists():
         linked(bulk, whole)
@@ -160,6 +172,27 @@ def _table(folder: Path, name: str, groups: int) -> Path:
             table.ingest(pa.table({"id": ["k"], "part": [part]}))
         table.close()
     return whole
+
+
+_servers: dict[Path, str] = {}
+
+
+def server_of(table: Path) -> str:
+    """Start a timeline server for a table, once; return its URL. It ends with this process."""
+    if table not in _servers:
+        file = table.with_name("tables.yaml")
+        file.write_text(
+            f"tables:\n  many: {{path: {table}, record_key: [id], partition_by: [part]}}\n", encoding="utf-8"
+        )
+        env = {**os.environ, "HUDI_OPS_TABLES": str(file), "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-m", "hudi_ops.cli.main", "timeline-server", "--port", "0"]
+        process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
+        atexit.register(process.kill)
+        url = (process.stdout.readline() if process.stdout is not None else "").rpartition(" at ")[2].strip()
+        while urllib3.request("GET", f"{url}/ready").status != 200:
+            time.sleep(0.1)
+        _servers[table] = url
+    return _servers[table]
 
 
 def linked(table: Path, copy: Path) -> None:
