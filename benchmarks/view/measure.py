@@ -189,7 +189,7 @@ def server_of(table: Path) -> str:
         process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
         atexit.register(process.kill)
         url = (process.stdout.readline() if process.stdout is not None else "").rpartition(" at ")[2].strip()
-        while urllib3.request("GET", f"{url}/ready").status != 200:
+        while urllib3.request("GET", f"{url}/ready", timeout=60, retries=5).status != 200:
             time.sleep(0.1)
         _servers[table] = url
     return _servers[table]
