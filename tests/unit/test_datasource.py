@@ -103,7 +103,7 @@ def test_filters_join_the_option(path: str) -> None:
 
 def test_a_listing_is_chosen_by_an_option(path: str, hudi_fixtures: Callable[[str], Path]) -> None:
     indexed = str(hudi_fixtures("v9_record_index_bloom_filters"))
-    found = [len(reader(indexed, where="ts > 5000", listing=one).partitions()) for one in ("auto", "storage")]
+    found = [len(reader(indexed, where="ts > 5000", listing=one).partitions()) for one in ("metadata", "storage")]
     assert found == [0, 1]
     assert read(reader(path, listing="storage")) == list(range(40))
     assert read(reader(path, listing="metadata")) == list(range(40))

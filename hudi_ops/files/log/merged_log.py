@@ -128,7 +128,7 @@ class MergedLogRecords:
 
     @property
     def places(self) -> list[tuple[int, int, int]]:
-        """First entry, number of entries and position of each data block, all of whose records are wanted."""
+        """First entry, number of entries and position of each data block."""
         return [(one.first, one.count, one.block) for one in self._places]
 
     def place(self, places: Sequence[tuple[int, int, int]]) -> None:

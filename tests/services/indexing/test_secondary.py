@@ -167,13 +167,13 @@ def test_reads_by_value_give_what_a_model_has_after_any_changes(definition: obje
             assert faults_of(storage, ManualClock(AFTER_MS * 2)) == [], steps
             for name in NAMES[:-1]:
                 quoted = name.replace("'", "''")
-                scan = reader.scan(["id"], where=f"city = '{quoted}'")
+                scan = reader.scan(["id"], where=f"city = '{quoted}'", listing="metadata")
                 assert {*scan.to_arrow()["id"].to_pylist()} == {
                     key for key, row in changes.rows.items() if row[2] == name
                 }, (steps, name)
                 asked += scan.explain().located_by == INDEX
             for value in range(5):
-                found = reader.read(["id"], where=f"value = {value}")["id"].to_pylist()
+                found = reader.read(["id"], where=f"value = {value}", listing="metadata")["id"].to_pylist()
                 assert {*found} == {key for key, row in changes.rows.items() if row[1] == value}, (steps, value)
             assert by_key(reader) == {key: row[1] for key, row in changes.rows.items()}, steps
     assert asked > 10
@@ -181,12 +181,18 @@ def test_reads_by_value_give_what_a_model_has_after_any_changes(definition: obje
 
 def test_reads_are_led_to_the_file_groups_of_a_value() -> None:
     storage = indexed()
-    scan = table_of(storage, ManualClock(AFTER_MS), "reader").scan(["id"], where="city = 'Bergen'")
+    scan = table_of(storage, ManualClock(AFTER_MS), "reader").scan(["id"], where="city = 'Bergen'", listing="metadata")
     told = scan.explain()
     assert (told.located_by, told.files_read, told.partitions_skipped) == (INDEX, 1, 1)
     assert "1 by secondary_index_city" in str(told)
     for where in ("city is null", "city > 'A'", "city = 'Oslo' or value = 2"):
-        assert table_of(storage, ManualClock(AFTER_MS), "reader").scan(["id"], where=where).explain().located_by == ""
+        assert (
+            table_of(storage, ManualClock(AFTER_MS), "reader")
+            .scan(["id"], where=where, listing="metadata")
+            .explain()
+            .located_by
+            == ""
+        )
 
 
 def test_base_files_alone_are_read_without_the_index() -> None:
@@ -221,7 +227,7 @@ def test_a_table_that_another_program_has_written_is_read_without_the_index() ->
     ours = {key: value for key, value in metadata.extra.items() if key != POINTER_KEY}
     storage.put(path, replace(metadata, extra=ours).to_bytes())
     where = "city = 'Bergen'"
-    foreign = table_of(storage, ManualClock(AFTER_MS), "reader").scan(["id"], where=where)
+    foreign = table_of(storage, ManualClock(AFTER_MS), "reader").scan(["id"], where=where, listing="metadata")
     assert (foreign.explain().located_by, foreign.to_arrow()["id"].to_pylist()) == ("", ["k2"])
     pointer = Pointer.decode(metadata.extra)
     assert pointer is not None
@@ -229,12 +235,18 @@ def test_a_table_that_another_program_has_written_is_read_without_the_index() ->
     for shared, asked in ((False, INDEX), (True, "")):
         said = {**ours, POINTER_KEY: replace(pointer, shared=shared).encode()}
         storage.put(path, replace(metadata, extra=said).to_bytes())
-        told = table_of(storage, ManualClock(AFTER_MS), "reader").scan(["id"], where=where).explain()
+        told = (
+            table_of(storage, ManualClock(AFTER_MS), "reader").scan(["id"], where=where, listing="metadata").explain()
+        )
         assert told.located_by == asked
         # The next write hands it on.
         copied = storage.copy(ManualClock(AFTER_MS, tick_ms=1))
         table_of(copied, ManualClock(AFTER_MS, tick_ms=1), "writer").ingest(cities(("k9", "a", 1, 5, "Paris")))
-        again = table_of(copied, ManualClock(AFTER_MS * 2), "reader").scan(["id"], where=where).explain()
+        again = (
+            table_of(copied, ManualClock(AFTER_MS * 2), "reader")
+            .scan(["id"], where=where, listing="metadata")
+            .explain()
+        )
         assert again.located_by == asked
 
 
@@ -270,7 +282,7 @@ def test_an_index_without_a_record_index_is_refused() -> None:
     )
     assert {INDEX, "record_index"} <= {*built.partitions}
     reader = table_of(storage, ManualClock(AFTER_MS * 2), "reader")
-    told = reader.scan(where="city = 'Bergen'").explain()
+    told = reader.scan(where="city = 'Bergen'", listing="metadata").explain()
     assert (told.located_by, "the table's index is bloom" in told.record_index_unused) == ("", True)
 
 
