@@ -90,7 +90,7 @@ MEASURES = (
         10,
     ),
     Measure(
-        "read plan of one partition, first of a process, 20 ms a storage call, wall; reference: without a timeline server",
+        "read plan, first of a process, no metadata table, 20 ms a storage call, wall; reference: without a timeline server",
         "now served plain wall_ms",
         "now listed plain wall_ms",
         5,
