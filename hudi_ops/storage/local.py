@@ -282,13 +282,14 @@ class LocalStorage:
 
     def _publish(self, path: str, body: Bytes, *, by_link: bool) -> None:
         # Write the temp file, give it its name, make it durable, now or together. The caller handles FileExistsError of the link.
+        # Another process may rely on a created file as soon as it sees the name: its content is durable before.
         target = self._file(path)
         if self._unsynced is not None and not by_link and self._unsynced.creates_empty(target, body):
             return
         temp, is_named = self._root / self._temp_folder / f"{os.getpid()}-{uuid4().hex}", False
         try:
             try:
-                disk.write_file(temp, body, durably=self._unsynced is None)
+                disk.write_file(temp, body, durably=by_link or self._unsynced is None)
             except OSError as error:
                 disk.fail_untouched(error, self._root / path, "written")
             self._give_name(path, temp, target, by_link=by_link)
@@ -296,7 +297,7 @@ class LocalStorage:
         finally:
             if by_link or not is_named:
                 self._discard(temp)
-        if self._unsynced is not None and memoryview(body).nbytes:
+        if self._unsynced is not None and not by_link and memoryview(body).nbytes:
             self._unsynced.add_file(target)
         self._sync_name(path, target.parent)
 

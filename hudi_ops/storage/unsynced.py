@@ -24,7 +24,8 @@ def synced_together(storage: Storage) -> AbstractContextManager[Storage]:
     """Return a context whose storage makes its puts durable at the latest when the context ends.
 
     Until then a power cut may leave a name without its body, or take the name away. A killed process still leaves whole bodies.
-    So the context is only for files that nothing relies on before it ends, such as the data files of an undecided attempt.
+    So the context is only for files that nothing relies on before it ends, such as the data files of an undecided attempt. The
+    content of a file that is created under a name which others may know is durable before they see the name.
     """
     return storage.synced_together() if isinstance(storage, SyncsTogether) else nullcontext(storage)
 

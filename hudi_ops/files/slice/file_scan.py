@@ -19,6 +19,7 @@ from hudi_ops.files.base.row_groups import Constants, may_hold_keys, row_group_b
 from hudi_ops.formats.arrow_types import type_text
 from hudi_ops.kernels.condition import Condition, possible_units
 from hudi_ops.sources.parquet_source import INT96_UNIT
+from hudi_ops.sources.runs import picked
 from hudi_ops.storage.protocol import Storage
 
 BATCH_BYTES = 8 << 20
@@ -157,7 +158,7 @@ class FileScan:
         starts = np.cumsum([0, *(self.rows_in(group) for group in groups)])
         which = np.unique(np.searchsorted(starts, rows, side="right") - 1).tolist()
         if len(rows) > _FEW_SHARE * starts[-1]:
-            return self._groups_of(groups, names).take(pa.array(rows))
+            return picked(self._groups_of(groups, names), pa.array(rows))
         parts = [self._file.schema_arrow.empty_table().select(names)]
         for at in which:
             own = rows[slice(*np.searchsorted(rows, starts[at : at + 2]))] - starts[at]

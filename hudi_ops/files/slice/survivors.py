@@ -21,8 +21,8 @@ from hudi_ops.storage.protocol import Storage
 CACHE_BYTES = 32 << 20
 """Memory that a process uses for survivors: one bit for each base row, and four bytes for each log row that survives."""
 
-_ENTRY_BYTES = 2_000
-"""Estimate for the key of a slice, which names its files and blocks."""
+_ENTRY_BYTES, _BLOCK_BYTES = 2_000, 600
+"""Estimates for a slice, and for each of its log blocks, whose files its key names."""
 
 C = TypeVar("C")
 
@@ -65,7 +65,8 @@ class Survivors(Generic[C]):
     @property
     def size_bytes(self) -> int:
         """Bytes that it takes in memory."""
-        return (self.kept.nbytes if self.kept is not None else 0) + self.taken.nbytes + _ENTRY_BYTES
+        masks = (self.kept.nbytes if self.kept is not None else 0) + self.taken.nbytes
+        return masks + _ENTRY_BYTES + _BLOCK_BYTES * len(self.places)
 
 
 class SurvivorCache(Generic[C]):

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from hudi_ops import Table
 from hudi_ops.config.table import IndexKind
 from hudi_ops.errors import NotFound, Unavailable, Unsupported
 from hudi_ops.formats.log.hfile_blocks import encode_metadata_log
@@ -205,6 +206,18 @@ def test_a_small_table_is_read_without_its_metadata_table(hudi_fixtures: Callabl
         read = Scan(plan_read(Closed(str(path)), request_of(None, where, None, None, meta_columns=True)))
         assert read.explain().listing == "storage"
         assert_same_rows(read.to_arrow(), scan(path, where).to_arrow(), with_meta=True)
+
+
+def test_an_index_is_asked_where_it_spares_more_than_it_costs(tmp_path: Path) -> None:
+    """Each of many groups has values of its own: opening all of them takes longer than asking the statistics."""
+    rows = pa.table({"id": [f"k{number}" for number in range(200)], "n": range(200)})
+    table = Table.create(tmp_path / "t", name="t", record_key="id", schema=rows.schema, buckets=64, metadata=True)
+    table.ingest(rows)
+    read = table.scan(where="n = 7")
+    assert read.explain().groups_skipped_by_statistics > 50
+    assert read.to_arrow().to_pylist() == [{"id": "k7", "n": 7}]
+    unclustered = table.scan(where="n > 1")
+    assert unclustered.explain().groups_skipped_by_statistics == 0
 
 
 class Forgetful(LocalStorage):
