@@ -214,7 +214,7 @@ def test_an_index_is_asked_where_it_spares_more_than_it_costs(tmp_path: Path) ->
     table = Table.create(tmp_path / "t", name="t", record_key="id", schema=rows.schema, buckets=64, metadata=True)
     table.ingest(rows)
     read = table.scan(where="n = 7")
-    assert read.explain().groups_skipped_by_statistics > 50
+    assert read.explain().groups_skipped_by_statistics > 30
     assert read.to_arrow().to_pylist() == [{"id": "k7", "n": 7}]
     unclustered = table.scan(where="n > 1")
     assert unclustered.explain().groups_skipped_by_statistics == 0
