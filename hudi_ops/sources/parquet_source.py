@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hudi_ops.formats.parquet.pages import large_value
-from hudi_ops.sources.limits import VALUE_BYTES_MAX, too_large
+from hudi_ops.sources.limits import ReadLimits, too_large
 from hudi_ops.sources.runs import Run, runs_of
 
 INT96_UNIT = "us"
@@ -24,18 +23,6 @@ _DICTIONARY_BYTES = 4 << 20
 _INDEX_BYTES = 4
 """A chunk of at most `_DICTIONARY_BYTES`, and `_INDEX_BYTES` for each row, may hold its values once, as a dictionary."""
 _SAMPLED_ROWS = 16
-
-
-@dataclass(frozen=True)
-class ReadLimits:
-    """Limits in decoded bytes, of a run of rows and of a value.
-
-    `where` names the file in errors.
-    """
-
-    run_bytes: int
-    value_bytes: int = VALUE_BYTES_MAX
-    where: str = ""
 
 
 def open_parquet(

@@ -11,8 +11,8 @@ from hudi_ops.config.columns import META_COLUMNS
 from hudi_ops.errors import InvalidRequest, NotFound
 from hudi_ops.formats.arrow_types import without_nulls
 from hudi_ops.sources.casts import fit_column
-from hudi_ops.sources.limits import VALUE_BYTES_MAX, refuse_large_values
-from hudi_ops.sources.parquet_source import ReadLimits, parquet_runs
+from hudi_ops.sources.limits import VALUE_BYTES_MAX, ReadLimits, refuse_large_values
+from hudi_ops.sources.parquet_source import parquet_runs
 from hudi_ops.sources.refusal import EVOLVE, UNREADABLE, count_from, name_line, open_text, source_format, unreadable
 from hudi_ops.sources.runs import RUN_BYTES, Run
 from hudi_ops.sources.text.text_source import TextSource

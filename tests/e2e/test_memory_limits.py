@@ -1,6 +1,6 @@
 """Sources and slices that expand stay within `memory_bytes`: a process of its own grows by 1.5 times the limit and 64 MiB.
 
-Each input is small on disk and several times the bound once decoded. The rows that are written are known by construction.
+The rows of each source and slice are larger than the bound once decoded. The rows that are written are known by construction.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from hudi_ops.engine.local import LocalEngine
 from hudi_ops.table.table import Table
 
 MIB = 1 << 20
-LIMIT_BYTES = 64 * MIB
+LIMIT_BYTES = 32 * MIB
 GROWTH_MAX_BYTES = LIMIT_BYTES * 3 // 2 + 64 * MIB
 SCHEMA = pa.schema([("id", pa.string()), ("a", pa.string()), ("ts", pa.int64())])
 TEXT = "x" * 300
-ROWS = 1_000_000
+ROWS = 500_000
 LARGE_BYTES = LIMIT_BYTES * 2
 
 CHILD = """
@@ -112,7 +112,7 @@ def test_a_source_that_expands_stays_within_the_limit(tmp_path: Path, write: Any
 
 def large_parquet(folder: Path) -> None:
     rows = pa.table([["1", "2", "3"], [TEXT, "z" * LARGE_BYTES, TEXT], [1, 1, 1]], schema=SCHEMA)
-    pq.write_table(rows, folder / "0.parquet", use_dictionary=False)
+    pq.write_table(rows, folder / "0.parquet", compression="zstd", use_dictionary=False)
 
 
 def large_csv(folder: Path) -> None:
@@ -127,7 +127,7 @@ def large_line(folder: Path) -> None:
 @pytest.mark.full("starts a process for each case")
 @pytest.mark.parametrize(
     ("write", "call"),
-    [(large_parquet, "ingest"), (large_csv, "ingest"), (large_line, "ingest"), (large_line, "evolve")],
+    [(large_parquet, "ingest"), (large_csv, "ingest"), (large_line, "evolve")],
 )
 def test_a_value_above_the_limit_is_named_before_it_is_decoded(tmp_path: Path, write: Any, call: str) -> None:
     (tmp_path / "in").mkdir()
@@ -155,7 +155,7 @@ def test_a_damaged_compressed_source_is_named_within_the_limit(tmp_path: Path) -
 
 @pytest.mark.full("starts a process")
 def test_a_slice_with_many_log_entries_is_compacted_within_the_limit(tmp_path: Path) -> None:
-    count = 500_000
+    count = 250_000
     table = new_table(tmp_path / "t", buckets=1, table_type="mor")
 
     def rows(first: int, ts: int) -> pa.Table:

@@ -1,9 +1,10 @@
 """Find a value of a Parquet chunk above a limit, without decoding its page.
 
 Arrow decompresses a page as a whole, so a value that must not be in memory has to be found before. Only pages above the limit
-are looked into; they are decompressed in blocks, and only the lengths of their values are read.
+are looked into; they are decompressed in blocks, and only the lengths of their values are read. Arrow decompresses Snappy and LZ4
+only as a whole, and the delta encodings keep lengths apart from values: of such pages, a very large one counts as a large value.
 
-Source: the Parquet format, `PageHeader` in parquet.thrift; the Thrift compact protocol; the Snappy format description.
+Source: the Parquet format, `PageHeader` in parquet.thrift; the Thrift compact protocol.
 """
 
 from __future__ import annotations
@@ -15,13 +16,25 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-_STREAMED: Final = {"ZSTD": "zstd", "GZIP": "gzip", "BROTLI": "brotli"}
+_STREAMED: Final = {"UNCOMPRESSED": None, "ZSTD": "zstd", "GZIP": "gzip", "BROTLI": "brotli"}
+"""Codecs of pages that can be read in blocks, with Arrow's names."""
+_CLOSED_BYTES_MAX = 8 << 20
+"""Bytes of a page that are decompressed without a look into it. Writers end pages at 1 MiB."""
 _HEADER_BYTES = 1 << 16
 _BLOCK_BYTES = 1 << 20
-_SNAPPY_WINDOW, _SNAPPY_ELEMENT = 1 << 16, 8
 _DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 0, 2, 3
-_PLAIN = (0, 2)
-"""Encodings whose values begin with their length: PLAIN, and PLAIN_DICTIONARY of dictionary pages."""
+_PLAIN, _PLAIN_DICTIONARY, _RLE_DICTIONARY = 0, 2, 8
+_INDICES: Final = {
+    (kind, code) for kind in (_DATA_PAGE, _DATA_PAGE_V2) for code in (_PLAIN_DICTIONARY, _RLE_DICTIONARY)
+}
+"""Kinds and encodings of pages that hold indices into the dictionary."""
+_TEXTS: Final = {
+    (_DATA_PAGE, _PLAIN),
+    (_DATA_PAGE_V2, _PLAIN),
+    (_DICTIONARY_PAGE, _PLAIN),
+    (_DICTIONARY_PAGE, _PLAIN_DICTIONARY),
+}
+"""Kinds and encodings of pages whose values begin with their length."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +72,8 @@ def large_value(
 ) -> LargeValue | None:
     """Return the first text or bytes of a chunk that exceed the limit, or None.
 
-    `levels` is 0 for a column without nulls, 1 for one with, 2 for one within lists. Where a page cannot be looked into, the
-    average of its values counts.
+    `levels` is 0 for a column without nulls, 1 for one with, 2 for one within lists. A page that cannot be looked into counts as
+    one value, if it is larger than the limit and 8 MiB.
 
     Raises:
         OSError: the storage did not deliver it.
@@ -72,14 +85,15 @@ def large_value(
     for page in _pages(source, chunk):
         if page.whole_bytes <= limit_bytes or page.kind not in {_DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2}:
             continue
-        if page.encoding in _PLAIN:
-            found = _long_text(_bytes_of(source, page, chunk.compression), page, limit_bytes, levels)
-        else:
-            found = _on_average(page, limit_bytes)
-        if found is not None:
-            number, size_bytes = found
-            is_first = page.kind != _DICTIONARY_PAGE or number == 0
-            return LargeValue(page.first + number, size_bytes, is_first and not has_nulls)
+        codec = chunk.compression if page.is_compressed else "UNCOMPRESSED"
+        form = (page.kind, page.encoding)
+        if form in _TEXTS and codec in _STREAMED:
+            if (found := _long_text(_blocks(source, page, codec), page, limit_bytes, levels)) is not None:
+                number, size_bytes = found
+                is_first = page.kind != _DICTIONARY_PAGE or number == 0
+                return LargeValue(page.first + number, size_bytes, is_first and not has_nulls)
+        elif form not in _INDICES and page.whole_bytes > _CLOSED_BYTES_MAX:
+            return LargeValue(page.first, page.whole_bytes, is_exact=False)
     return None
 
 
@@ -90,39 +104,35 @@ def _pages(source: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> Iterator[_Pa
     end, first = offset + chunk.total_compressed_size, 0
     while offset < end:
         header, length = _header(source.read_at(min(_HEADER_BYTES, end - offset), offset))
-        kind, size_bytes = header.get(1, -1), header.get(3, 0)
+        kind, whole_bytes, size_bytes = header.get(1, -1), header.get(2, 0), header.get(3, 0)
         known: dict[int, Any] = header.get({_DATA_PAGE: 5, _DICTIONARY_PAGE: 7, _DATA_PAGE_V2: 8}.get(kind, 0), {})
         is_second = kind == _DATA_PAGE_V2
         levels = known.get(5, 0) + known.get(6, 0) if is_second else 0
+        values = known.get(1, 0)
+        if min(whole_bytes, size_bytes, values) < 0:
+            raise pa.ArrowInvalid("a page has a negative size")
         yield _Page(
             kind,
             offset + length,
             size_bytes,
-            header.get(2, 0),
-            known.get(1, 0),
+            whole_bytes,
+            values,
             known.get(4 if is_second else 2, -1),
             levels,
             not is_second or bool(known.get(7, True)),
             first,
         )
         if kind != _DICTIONARY_PAGE:
-            first += known.get(1, 0)
+            first += values
         offset += length + size_bytes
 
 
-def _bytes_of(source: pa.NativeFile, page: _Page, compression: str) -> Iterator[bytes]:
-    """Yield the decompressed page in blocks; nothing if its codec has none."""
+def _blocks(source: pa.NativeFile, page: _Page, codec: str) -> Iterator[bytes]:
+    """Yield the values of a page, decompressed in blocks."""
     start, size_bytes = page.offset + page.levels_bytes, page.size_bytes - page.levels_bytes
-    if not page.is_compressed:
-        compression = "UNCOMPRESSED"
-    if compression == "SNAPPY":
-        yield from _snappy(source, start, size_bytes)
-        return
-    if compression not in _STREAMED and compression != "UNCOMPRESSED":
-        return
     body: pa.NativeFile = pa.PythonFile(_Stretch(source, start, size_bytes), mode="r")
-    if compression in _STREAMED:
-        body = pa.CompressedInputStream(body, _STREAMED[compression])
+    if (streamed := _STREAMED[codec]) is not None:
+        body = pa.CompressedInputStream(body, streamed)
     while block := body.read(_BLOCK_BYTES):
         yield block
 
@@ -146,78 +156,23 @@ class _Stretch:
 
 
 def _long_text(blocks: Iterator[bytes], page: _Page, limit_bytes: int, levels: int) -> tuple[int, int] | None:
-    """Return number and size of the first value above the limit in the values of a page.
-
-    Without blocks, a page whose values are larger than the limit on average counts as one.
-    """
+    """Return number and size of the first value above the limit in the values of a page."""
     # Levels of a page of version 1 have the form of values: their length, then their bytes.
     number = -levels if page.kind == _DATA_PAGE else 0
-    held, skip, has_begun = b"", 0, False
+    held, skip = b"", 0
     for block in blocks:
-        has_begun = True
         if skip >= len(held):
             held, skip = block, skip - len(held)
         else:
             held, skip = held[skip:] + block, 0
         while skip + 4 <= len(held):
             size_bytes = int.from_bytes(held[skip : skip + 4], "little")
+            if size_bytes > page.whole_bytes:
+                return None  # the page is damaged: its reader says how
             if size_bytes > limit_bytes and number >= 0:
                 return number, size_bytes
             skip, number = skip + 4 + size_bytes, number + 1
-    return None if has_begun else _on_average(page, limit_bytes)
-
-
-def _on_average(page: _Page, limit_bytes: int) -> tuple[int, int] | None:
-    return (0, page.whole_bytes) if page.whole_bytes > limit_bytes * max(1, page.values) else None
-
-
-def _snappy(source: pa.NativeFile, start: int, size_bytes: int) -> Iterator[bytes]:
-    """Yield the bytes of a Snappy block, which copies from its last 64 KiB.
-
-    Raises:
-        ArrowInvalid: it is damaged.
-    """
-    body = _Stretch(source, start, size_bytes)
-    held, at, out = body.read(), 0, bytearray()
-    while held[at] & 0x80:  # the size of the whole
-        at += 1
-    at += 1
-    while True:
-        if len(held) - at < _SNAPPY_ELEMENT and (more := body.read()):
-            held, at = held[at:] + more, 0
-        if at >= len(held):
-            break
-        tag = held[at]
-        kind, at = tag & 3, at + 1
-        if kind == 0:
-            length = tag >> 2
-            if length >= 60:
-                width = length - 59
-                length, at = int.from_bytes(held[at : at + width], "little"), at + width
-            length += 1
-            while length > len(held) - at:
-                out += held[at:]
-                length -= len(held) - at
-                held, at = body.read(), 0
-                if not held:
-                    raise pa.ArrowInvalid("a Snappy page ends within a literal")
-            out += held[at : at + length]
-            at += length
-        else:
-            width = (1, 2, 4)[kind - 1]
-            distance = int.from_bytes(held[at : at + width], "little") + ((tag >> 5) << 8 if kind == 1 else 0)
-            length, at = ((tag >> 2) & 7) + 4 if kind == 1 else (tag >> 2) + 1, at + width
-            if not 0 < distance <= len(out):
-                raise pa.ArrowInvalid("a Snappy page copies bytes that it does not hold")
-            begin = len(out) - distance
-            if distance >= length:
-                out += out[begin : begin + length]
-            else:
-                out += (bytes(out[begin:]) * (length // distance + 1))[:length]
-        if len(out) > _BLOCK_BYTES:
-            yield bytes(out[:-_SNAPPY_WINDOW])
-            del out[:-_SNAPPY_WINDOW]
-    yield bytes(out)
+    return None
 
 
 def _header(data: bytes) -> tuple[dict[int, Any], int]:

@@ -24,7 +24,7 @@ from hudi_ops.services.write.operations import INSERT, WriteOperation
 from hudi_ops.services.write.routing.known_rings import KnownRings
 from hudi_ops.services.write.rows import GivenRows, limits_of
 from hudi_ops.services.write.tasks.tag import SourceTask, TagSpec, read_and_tag
-from hudi_ops.sources.parquet_source import ReadLimits
+from hudi_ops.sources.limits import ReadLimits
 from hudi_ops.sources.source import parts_of
 from hudi_ops.storage.protocol import FileInfo, Storage
 from hudi_ops.timeline.state import TableState

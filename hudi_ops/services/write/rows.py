@@ -19,8 +19,7 @@ from hudi_ops.engine.protocol import Engine, FrameEngine, Scattered
 from hudi_ops.errors import Conflict
 from hudi_ops.services.base.service import EXECUTOR_TASK_BYTES
 from hudi_ops.services.write.tasks.tag import GIVEN, BatchTagger, SourceTask, TagSpec, read_and_tag
-from hudi_ops.sources.limits import VALUE_BYTES_MAX
-from hudi_ops.sources.parquet_source import ReadLimits
+from hudi_ops.sources.limits import VALUE_BYTES_MAX, ReadLimits
 from hudi_ops.sources.row_stream import RowStream, open_rows
 from hudi_ops.sources.runs import RUN_BYTES
 from hudi_ops.sources.source import fit_rows

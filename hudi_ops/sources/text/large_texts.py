@@ -15,7 +15,9 @@ from hudi_ops.sources.limits import too_large
 _BLOCK_BYTES = 1 << 20
 _KEY = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:\s*$')
 _KEY_BYTES, _NAMES_BYTES_MAX = 1 << 10, 1 << 20
+_QUOTE_OR_ESCAPED = re.compile(rb'"|\\[\s\S]?')
 _QUOTE, _NEW_LINE = b'"\n'
+_VALUE_BEGINS_AFTER = b",\r\n"
 _ENDS = {"csv": b",\n", "json": b",:{}[]\n"}
 """Bytes that end a value, outside of quotes."""
 
@@ -29,20 +31,6 @@ class LargeText(NamedTuple):
     column: str | None
 
 
-def large_text(open_body: Callable[[], pa.NativeFile], kind: str, limit_bytes: int) -> LargeText | None:
-    """Return the first value of a file that is larger than the limit, or None.
-
-    Raises:
-        OSError: the storage did not deliver the file, or it is damaged.
-    """
-    with open_body() as body:
-        scan = _Scan(kind, limit_bytes)
-        while block := body.read(_BLOCK_BYTES):
-            if (found := scan.feed(block)) is not None:
-                return found
-    return None
-
-
 def refuse_large_text(open_body: Callable[[], pa.NativeFile], kind: str, limit_bytes: int, where: str) -> None:
     """Refuse a file with a value that is larger than the limit.
 
@@ -50,9 +38,11 @@ def refuse_large_text(open_body: Callable[[], pa.NativeFile], kind: str, limit_b
         too_large: there is one; it is an `InvalidRequest` that names column and row.
         OSError: the storage did not deliver the file, or it is damaged.
     """
-    found = large_text(open_body, kind, limit_bytes)
-    if found is not None:
-        raise too_large(where, found.column, found.row, limit_bytes)
+    with open_body() as body:
+        scan = _Scan(kind, limit_bytes)
+        while block := body.read(_BLOCK_BYTES):
+            if (found := scan.feed(block)) is not None:
+                raise too_large(where, found.column, found.row, limit_bytes)
 
 
 class _Scan:
@@ -60,9 +50,10 @@ class _Scan:
 
     def __init__(self, kind: str, limit_bytes: int) -> None:
         self._kind, self._limit_bytes = kind, limit_bytes
-        self._in_quotes = False
+        self._in_quotes = self._has_closed = self._is_escaped = False
         self._open_bytes = self._rows = self._columns = 0
-        self._tail = b"\n"
+        self._last = _NEW_LINE
+        self._tail = b""
         self._head = b""
         """First line of CSV; the bytes before the open value of JSON."""
 
@@ -75,7 +66,7 @@ class _Scan:
         begun = int(large[0]) if len(large) else len(ends)
         self._pass(block, data, ends[:begun])
         self._open_bytes = int(sizes[-1])
-        self._tail = (self._tail + block)[-_KEY_BYTES:]
+        self._last, self._tail = block[-1], (self._tail + block)[-_KEY_BYTES:]
         # The first line of CSV is no row.
         row = self._rows if self._kind == "json" else max(0, self._rows - 1)
         return LargeText(row, self._column()) if len(large) else None
@@ -97,7 +88,7 @@ class _Scan:
                 self._head = (self._head + (block[: ends[lines[0]]] if len(lines) else block))[:_NAMES_BYTES_MAX]
             self._columns = len(ends) - 1 - int(lines[-1]) if len(lines) else self._columns + len(ends)
         elif len(ends):
-            self._head = block[max(0, int(ends[-1]) - _KEY_BYTES) : int(ends[-1]) + 1]
+            self._head = (self._tail + block[: int(ends[-1]) + 1])[-_KEY_BYTES:]
         self._rows += len(lines)
 
     def _quoted(self, block: bytes, data: npt.NDArray[np.uint8]) -> Mask:
@@ -110,14 +101,27 @@ class _Scan:
         return np.asarray((np.cumsum(flips[:-1]) + begins_in) % 2 == 1, bool)
 
     def _changes(self, block: bytes, data: npt.NDArray[np.uint8]) -> Iterator[int]:
-        """Yield where quoted texts begin or end; a doubled quote of CSV is both."""
-        is_in = self._in_quotes
+        """Yield where quoted texts begin or end."""
+        return self._csv_changes(block, data) if self._kind == "csv" else self._json_changes(block)
+
+    def _csv_changes(self, block: bytes, data: npt.NDArray[np.uint8]) -> Iterator[int]:
+        # A quote opens a text only where a value begins; a doubled one closes it and opens it again.
+        is_in, closed_at = self._in_quotes, -1 if self._has_closed else None
         for at in np.flatnonzero(data == _QUOTE).tolist():
-            before = block[at - _KEY_BYTES : at] if at >= _KEY_BYTES else self._tail + block[:at]
-            if self._kind == "json":
-                if (len(before) - len(before.rstrip(b"\\"))) % 2:
-                    continue
-            elif not is_in and before[-1:] not in {b",", b"\r", b"\n", b'"'}:
-                continue  # a quote within an unquoted value is text
+            before = block[at - 1] if at else self._last
+            if is_in:
+                closed_at = at
+            elif before not in _VALUE_BEGINS_AFTER and closed_at != at - 1:
+                continue
             is_in = not is_in
             yield at
+        self._has_closed = closed_at == len(block) - 1
+
+    def _json_changes(self, block: bytes) -> Iterator[int]:
+        ends_escaped = False
+        for found in _QUOTE_OR_ESCAPED.finditer(block, int(self._is_escaped)):
+            if found[0] == b'"':
+                yield found.start()
+            elif found[0] == b"\\":
+                ends_escaped = True
+        self._is_escaped = ends_escaped

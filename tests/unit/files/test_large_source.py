@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.sources import refusal
+from hudi_ops.sources.limits import refuse_large_values
 from hudi_ops.sources.parquet_source import groups_of_part
 from hudi_ops.sources.source import parts_of, read_runs
-from hudi_ops.sources.text import text_source
+from hudi_ops.sources.text import large_texts, text_source
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.protocol import FileInfo
+from tests.bounds import bound
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string()), ("x", pa.float32())])
 COUNT = 30_000
@@ -159,3 +166,55 @@ def test_a_file_that_changes_is_refused_whatever_could_be_read_of_it(
     with pytest.raises(InvalidRequest, match=f"{name} was (changed|deleted) while it was read") as caught:
         list(runs)
     assert caught.value.details["file"].endswith(name)
+
+
+TEXTS = st.text('a"\\,:{}[]\n', max_size=9) | st.integers(0, 40).map(lambda n: "\\" * n + '"')
+IN_CSV = st.from_regex(r'([a\\][a\\"]*)?', fullmatch=True) | TEXTS.map(lambda text: '"' + text.replace('"', '""') + '"')
+CELLS = {"csv": IN_CSV, "json": TEXTS.map(json.dumps)}
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+@given(data=st.data())
+@settings(max_examples=bound(50, 200, 3_000), deadline=None)
+def test_the_first_large_value_of_a_text_is_found_however_it_is_cut(kind: str, data: st.DataObject) -> None:
+    cells = data.draw(st.lists(st.tuples(CELLS[kind], CELLS[kind]), min_size=1, max_size=6))
+    limit_bytes, block_bytes = data.draw(st.integers(4, 30)), data.draw(st.integers(1, 40))
+    if kind == "csv":
+        body = "a,b\n" + "".join(f"{one},{two}\n" for one, two in cells)
+        assert [len(row) for row in csv.reader(io.StringIO(body, newline=""))] == [2] * (len(cells) + 1)
+    else:
+        body = "".join(f'{{"a":{one},"b":{two}}}\n' for one, two in cells)
+    large = [(row, name) for row, pair in enumerate(cells) for name, cell in zip("ab", pair) if len(cell) > limit_bytes]
+    found = None
+    with mock.patch.object(large_texts, "_BLOCK_BYTES", block_bytes):
+        try:
+            large_texts.refuse_large_text(lambda: pa.BufferReader(body.encode()), kind, limit_bytes, "here")
+        except InvalidRequest as error:
+            found = (error.details["row"], error.details["field"])
+    assert found == (large[0] if large else None)
+
+
+def texts_of_every_type() -> list[pa.Array]:
+    texts = [None, *("y" * n for n in range(3)), "z" * 1_000, "z" * 2_000]
+    plain = [pa.array(texts, getattr(pa, name)()) for name in (
+        "string", "binary", "large_string", "large_binary", "string_view", "binary_view",
+    )]  # fmt: skip
+    nested = [pa.array([[one, "y"] for one in texts], kind) for kind in (
+        pa.list_(pa.string()), pa.large_list(pa.string()), pa.list_(pa.string(), 2), pa.list_view(pa.string()),
+    )]  # fmt: skip
+    struct = pa.array([{"n": 1, "a": [one]} for one in texts])
+    maps = [pa.array([[("k", one)] for one in texts], pa.map_(pa.string(), pa.string()))]
+    maps.append(pa.array([[(one or "k", 1)] for one in texts], pa.map_(pa.string(), pa.int64())))
+    return [*plain, *nested, *maps, struct, plain[0].dictionary_encode()]
+
+
+@pytest.mark.parametrize("values", texts_of_every_type(), ids=lambda values: str(values.type))
+def test_a_large_value_is_refused_in_every_type(values: pa.Array) -> None:
+    for column in (pa.chunked_array([values]), pa.chunked_array([values[:1], values[1:3], values[3:]])):
+        rows = pa.table({"n": range(len(values)), "a": column})
+        refuse_large_values(rows, 2_000, "here")
+        refuse_large_values(rows.slice(0, 4), 999, "here")
+        for first in (0, 2):
+            with pytest.raises(InvalidRequest, match="column a holds a value that is larger") as caught:
+                refuse_large_values(rows.slice(first), 999, "here")
+            assert caught.value.details["row"] == 4 - first

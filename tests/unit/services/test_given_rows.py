@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import duckdb
 import numpy as np
@@ -17,7 +18,7 @@ from hudi_ops.concurrency.lock.in_process import in_process_lock
 from hudi_ops.context import TableContext
 from hudi_ops.engine import memory
 from hudi_ops.engine.local import LocalEngine
-from hudi_ops.engine.memory import memory_bytes_min
+from hudi_ops.engine.spill import ChunkStore
 from hudi_ops.errors import Conflict, InvalidRequest
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.memory import MemoryStorage
@@ -108,9 +109,25 @@ def test_what_is_written_is_the_same_with_and_without_spilling(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_equal_keys_of_a_short_run_are_held_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    held, add = [], ChunkStore.add
+
+    def adding(store: ChunkStore, place: Any, chunks: Any, size_bytes: int) -> None:
+        held.append(size_bytes)
+        add(store, place, chunks, size_bytes)
+
+    monkeypatch.setattr(ChunkStore, "add", adding)
+    one = rows(1).slice(1, 1).set_column(2, "text", pa.array(["x" * 10_000]))
+    table = simulated()
+    assert table.ingest(pa.concat_tables([one] * 500)).rows_in == 500
+    assert sum(held) < 20_000
+    assert table.read(SCHEMA.names) == one
+
+
 def on_disk(tmp_path: Path) -> Table:
     storage = LocalStorage(tmp_path / "t")
-    engine = LocalEngine(2, memory_bytes=memory_bytes_min(2))
+    with mock.patch.object(memory, "RUN_BYTES_MIN", 1):
+        engine = LocalEngine(2, memory_bytes=1_000)
     table = Table(TableContext(storage=storage, locks=in_process_lock(storage.uri), engine=engine))
     create_table(table._session, DEFINITION)
     return table

@@ -11,8 +11,8 @@ import pytest
 
 from hudi_ops import Table
 from hudi_ops.config.write_settings import FileSizes
+from hudi_ops.engine import memory
 from hudi_ops.engine.local import LocalEngine
-from hudi_ops.engine.memory import memory_bytes_min
 from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.services.base.slices import live_slices
 from hudi_ops.services.write.routing import locators, lookup as placement
@@ -129,11 +129,12 @@ def test_bulk_inserts_and_overwrites_look_nothing_up(tmp_path: Path) -> None:
 
 def test_keys_are_looked_up_round_by_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placement, "ROUND_ROWS", 7)
+    monkeypatch.setattr(memory, "RUN_BYTES_MIN", 1)
     table = make(tmp_path, target_bytes=500, small_bytes=0)
     table.ingest(pa.concat_tables([rows(range(100)), rows(range(100), "q")]))
     before = holders_by_part(table)
     batch = pa.concat_tables([rows(range(150), value=1), rows(range(0, 150, 3), "q", value=1)])
-    engine = LocalEngine(2, memory_bytes=memory_bytes_min(2), spill_folder=str(tmp_path))
+    engine = LocalEngine(2, memory_bytes=1_000, spill_folder=str(tmp_path))
     result = Table(table.context.__class__(table.context.storage, table.context.locks, engine=engine)).ingest(batch)
     assert (result.updated, result.inserted) == (134, 66)
     after = holders_by_part(table)

@@ -14,6 +14,7 @@ import pytest
 from hudi_ops.config.requests import IngestRequest
 from hudi_ops.config.tables_file import TableDeclaration, TableLocation, locate_table
 from hudi_ops.config.zookeeper_settings import ZooKeeperSettings
+from hudi_ops.engine import memory
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.table.table import Table
@@ -89,7 +90,8 @@ def test_iterables_and_numbers_of_other_libraries_are_taken(table: Table, tmp_pa
     assert table.indexing.costs("files")
 
 
-def test_paths_may_be_path_objects(tmp_path: Path) -> None:
+def test_paths_may_be_path_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "RUN_BYTES_MIN", 1)
     (landing := tmp_path / "landing").mkdir()
     (file := landing / "a.csv").write_text("id,n\na,1\n")
     made = Table.create(
@@ -98,7 +100,7 @@ def test_paths_may_be_path_objects(tmp_path: Path) -> None:
         record_key="id",
         partition_by=["n"],
         schema=file,
-        engine=LocalEngine(memory_bytes=1 << 30, spill_folder=tmp_path),
+        engine=LocalEngine(1, memory_bytes=4, spill_folder=tmp_path),
     )
     assert [info.name for info in made.preview_folder(landing).files] == ["a.csv"]
     assert made.ingest_folder(landing).files == 1

@@ -26,7 +26,7 @@ from hudi_ops.sources.runs import RUN_BYTES, Run, picked, runs_of
 from hudi_ops.sources.source import fit_rows, read_runs
 from hudi_ops.storage.protocol import FileInfo, Storage
 
-_SAMPLED_KEYS = 1024
+_FOLDED_ROWS_MIN, _SAMPLED_KEYS = 64, 1024
 GIVEN = "the input"
 """Name of rows in memory, for errors."""
 
@@ -190,10 +190,10 @@ def _folded(rows: pa.Table, spec: TagSpec, mode: Ordering) -> pa.Table:
 
     A merge of the winners has the same outcome. Without this, many rows of one key would be in memory together.
     """
-    if rows.num_rows < _SAMPLED_KEYS:
+    if rows.num_rows < _FOLDED_ROWS_MIN:
         return rows
     keys = rows.column(RECORD_KEY)
-    sample = keys.take(pa.array(range(0, rows.num_rows, rows.num_rows // _SAMPLED_KEYS)))
+    sample = keys.take(pa.array(range(0, rows.num_rows, max(1, rows.num_rows // _SAMPLED_KEYS))))
     if pc.count_distinct(sample).as_py() * 2 > len(sample):
         return rows
     ordering = rows.column(spec.ordering) if spec.ordering in rows.column_names else None
