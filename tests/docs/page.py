@@ -20,6 +20,7 @@ ELSEWHERE = {
     "install": "tests/install/test_install.py, each line in an environment of its own",
     "airflow": "tests/airflow/test_installed.py",
     "containers": "nothing: the project is developed without a Docker engine",
+    "server": "tests/services/server, which start it",
     "repository": "commands of a clone: bin/demo runs in tests/e2e, bin/test is what runs this",
 }
 LANGUAGES = {"python", "bash", "yaml"}
