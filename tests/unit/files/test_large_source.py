@@ -184,7 +184,12 @@ def test_the_first_large_value_of_a_text_is_found_however_it_is_cut(kind: str, d
         assert [len(row) for row in csv.reader(io.StringIO(body, newline=""))] == [2] * (len(cells) + 1)
     else:
         body = "".join(f'{{"a":{one},"b":{two}}}\n' for one, two in cells)
-    large = [(row, name) for row, pair in enumerate(cells) for name, cell in zip("ab", pair) if len(cell) > limit_bytes]
+    large = [
+        (row, name)
+        for row, pair in enumerate(cells)
+        for name, cell in zip("ab", pair, strict=True)
+        if len(cell) > limit_bytes
+    ]
     found = None
     with mock.patch.object(large_texts, "_BLOCK_BYTES", block_bytes):
         try:
