@@ -110,7 +110,7 @@ def altered(
     said, parts = found.head, _parts(found)
     if rows is not None and found.files:
         at = max(range(len(said.partitions)), key=lambda at: said.partitions[at][1])
-        now = rows(_rows(found)[said.partitions[at][0]])
+        now = rows(rows_of(found)[said.partitions[at][0]])
         parts[at] = Part.of(pa.RecordBatch.from_pylist(now, ROWS))
         partitions = list(said.partitions)
         partitions[at] = (partitions[at][0], len(now))
@@ -118,7 +118,7 @@ def altered(
     return encode(head(said) if head is not None else said, parts, _ahead(found))
 
 
-def _rows(found: Answer) -> dict[str, list[dict[str, Any]]]:
+def rows_of(found: Answer) -> dict[str, list[dict[str, Any]]]:
     whole = pa.Table.from_batches(found.files, ROWS).to_pylist()
     every, low = {}, 0
     for path, count in found.head.partitions:
@@ -128,7 +128,7 @@ def _rows(found: Answer) -> dict[str, list[dict[str, Any]]]:
 
 
 def _parts(found: Answer) -> list[Part]:
-    return [Part.of(pa.RecordBatch.from_pylist(rows, ROWS)) for rows in _rows(found).values()]
+    return [Part.of(pa.RecordBatch.from_pylist(rows, ROWS)) for rows in rows_of(found).values()]
 
 
 def _ahead(found: Answer) -> Sequence[Part]:

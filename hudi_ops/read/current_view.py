@@ -17,12 +17,13 @@ from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.columns.files import FileColumns
-from hudi_ops.view.columns.kept import keep_view, keep_views, kept_view
+from hudi_ops.view.columns.kept import keep_view, keep_views, kept_settings, kept_view
 from hudi_ops.view.columns.slices import newest_slices
 from hudi_ops.view.columns.table_view import View
-from hudi_ops.view.listing import Keep, Listing, Source, Walked
+from hudi_ops.view.listing import Keep, Listing, Source, Walked, WalkedListing
 from hudi_ops.view.moment import Moment
 from hudi_ops.view.remote.served import Wish, served_view
+from hudi_ops.view.slices import is_partitioned
 
 
 class ViewListing:
@@ -69,16 +70,17 @@ def current_view(
 ) -> View:
     """Return the view of a whole table at a reading of its timeline.
 
-    It is the view of this process, a stored one, that of the timeline server, or one that is built, in this order.
+    It is the view of this process, a stored one, that of the timeline server, or one that is built, in this order. For a write
+    (`is_writing`), a view that a server told is not used: a wrong one would decide what is written or deleted.
 
     Raises:
         Corrupt: a file is lost that a completed write names, or a file of the timeline cannot be read.
         Unavailable: a file was removed while the table was listed.
         Conflict: the same, if it is for a write.
     """
-    if (view := kept_view(storage, config, timeline, commits)) is not None:
+    if (view := kept_view(storage, config, timeline, commits, may_be_told=not is_writing)) is not None:
         return view
-    if (view := served_view(storage, config, timeline, commits)) is not None:
+    if not is_writing and (view := served_view(storage, config, timeline, commits)) is not None:
         return view
 
     def built(metadata: MetadataTable | None) -> View:
@@ -102,17 +104,46 @@ def built_view(moment: Moment, listing: Listing) -> View:
     return view
 
 
-def view_for(moment: Moment, listing: ListingChoice, *, is_read: bool = False) -> View | None:
-    """Return the view for a read, kept or told by a server; None: the table is listed.
+def view_or_folders(
+    moment: Moment, listing: ListingChoice, may_prune_folders: bool, *, may_walk: bool
+) -> tuple[View | None, WalkedListing | None]:
+    """Return the view for a read, or few folders that were listed; neither: the table is listed.
 
-    A clean that is under way may have removed files that an earlier moment needs: a listing tells which. The server tells the files
-    of wanted partitions alone. For a read (`is_read`) of the newest state it leaves out files of older slices, and may tell a later
-    state than that of the moment.
+    Where the condition on partitions leaves few folders, they are listed before a server is asked: that takes no longer.
+
+    Args:
+        moment: what is read.
+        listing: how the caller wants the table to be listed.
+        may_prune_folders: the test for partitions also fits folders above them.
+        may_walk: folders may be listed.
+    """
+    storage, asks = moment.storage, False
+    of = (storage, moment.wanted, is_partitioned(moment.config), may_prune_folders)
+    if _may_view(moment, listing):
+        if (view := kept_view(storage, moment.config, moment.timeline, moment.commits)) is not None:
+            return view, None
+        asks = kept_settings(storage).server is not None
+    if asks and may_prune_folders and may_walk and (walked := WalkedListing.of(*of, may_be_far=True)) is not None:
+        return None, walked
+    if asks and (view := _told_view(moment)) is not None:
+        return view, None
+    return None, WalkedListing.of(*of) if may_walk else None
+
+
+def _may_view(moment: Moment, listing: ListingChoice) -> bool:
+    """Return whether a view may be used.
+
+    A clean that is under way may have removed files that an earlier moment needs: a listing tells which.
     """
     cleans = moment.timeline.by_kind.get("clean", ())
-    if listing != "auto" or (moment.as_of is not None and any(not one.is_completed for one in cleans)):
-        return None
-    of = (moment.storage, moment.config, moment.timeline, moment.commits)
-    is_newest = is_read and moment.as_of is None
+    return listing == "auto" and (moment.as_of is None or all(one.is_completed for one in cleans))
+
+
+def _told_view(moment: Moment) -> View | None:
+    """Return the view that a server tells, of the wanted partitions alone.
+
+    Of the newest state it leaves out files of older slices, and may be of a later state than that of the moment.
+    """
+    is_newest = moment.as_of is None
     wish = Wish(moment.wanted, is_newest=is_newest and moment.wanted is not None, may_be_later=is_newest)
-    return kept_view(*of) or served_view(*of, wish)
+    return served_view(moment.storage, moment.config, moment.timeline, moment.commits, wish)

@@ -26,7 +26,7 @@ from hudi_ops.metadata.prune.worth import may_pay
 from hudi_ops.metadata.reader.listing import ListingChoice, listing_choice, open_listing
 from hudi_ops.metadata.reader.table import MetadataTable
 from hudi_ops.read.as_of import as_of_restore, refuse_before_start, refuse_future
-from hudi_ops.read.current_view import ViewListing, built_view, view_for
+from hudi_ops.read.current_view import ViewListing, built_view, view_or_folders
 from hudi_ops.read.fixed_keys import fixed_keys, values_by_index
 from hudi_ops.read.prune import Chosen, choose_slices, with_metadata
 from hudi_ops.read.where import Filter, parse_where
@@ -38,11 +38,10 @@ from hudi_ops.view.columns.files import FileColumns
 from hudi_ops.view.columns.read_tasks import ReadTasks
 from hudi_ops.view.columns.slices import SliceColumns, with_all_columns
 from hudi_ops.view.columns.table_view import View
-from hudi_ops.view.listing import Keep, Listing, WalkedListing
+from hudi_ops.view.listing import Keep, Listing
 from hudi_ops.view.moment import Moment
 from hudi_ops.view.partition_values import PartitionPaths
 from hudi_ops.view.schema import row_schema, table_schema
-from hudi_ops.view.slices import is_partitioned
 
 _LIMIT_MAX = 2**63 - 1
 logger = logging.getLogger(__name__)
@@ -276,12 +275,12 @@ def _planned(
     def why_unused() -> str:
         return why_index_unused(storage, config, opened.timeline, opened.commits)
 
-    view = view or view_for(moment, request.listing, is_read=True)
+    walked = None
+    if view is None:
+        may_walk = request.listing != "metadata" and request.indexes != "always"
+        view, walked = view_or_folders(moment, request.listing, sought.may_prune_folders, may_walk=may_walk)
     if view is not None and view.timeline is not opened.timeline:  # a server told a later state
         return _planned(storage, request, replace(opened, timeline=view.timeline), clock, view)
-    walked = None
-    if view is None and request.listing != "metadata" and request.indexes != "always":
-        walked = WalkedListing.of(storage, sought.by_path, is_partitioned(config), sought.may_prune_folders)
 
     def choose(metadata: MetadataTable | None) -> Chosen:
         listing: Listing = walked or open_listing(storage, config, metadata, request.listing)

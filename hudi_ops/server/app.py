@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +31,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hudi_ops.config.tables_file import TableLocation
-from hudi_ops.server.asking import Address, Refused, Wanted, deadline_s
+from hudi_ops.server.asking import Address, Flights, Refused, Wanted, deadline_s
 from hudi_ops.server.encoding import Cache
 from hudi_ops.server.limits import Limits
 from hudi_ops.server.source import Source
@@ -42,6 +42,9 @@ logger = logging.getLogger(__name__)
 
 READERS, ENCODERS = 8, 2
 """Threads that read storage, and that encode: storage which hangs must not keep held states from being served."""
+
+_HELD = "hudi_ops.held"
+"""Key of a request's scope with what is given back at its end."""
 
 _OPEN_TO_ALL = frozenset({"/health", "/ready"})
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,199}", re.ASCII)
@@ -55,9 +58,13 @@ class Server:
     limits: Limits
     cache: Cache
     token: str = ""
+    flights: Flights = field(init=False)
     began_s: float = field(default_factory=time.monotonic)
     open: int = 0
     answers: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.flights = Flights(self.limits.flight_bytes)
 
     @classmethod
     def of(cls, locations: Mapping[str, TableLocation], limits: Limits, token: str = "") -> Server:
@@ -113,6 +120,7 @@ class Server:
         return JSONResponse({
             "seconds": round(time.monotonic() - self.began_s, 1),
             "open_requests": self.open - 1,
+            "answers_bytes": self.flights.bytes,
             "answers": dict(self.answers),
             "cache": cached | {"misses": self.cache.misses, "limit_bytes": self.cache.limit_bytes},
             "tables": {name: table.status() for name, table in self.tables.items()},
@@ -134,13 +142,17 @@ class Server:
     async def partitions(self, request: Request) -> Response:
         """Return the names of the partitions of a state."""
         table, address = self._table(request), Address.of(request.path_params)
-        return Response(await table.partitions(address, self._until_s(request)), media_type=MEDIA_TYPE)
+        return _Sent(await table.partitions(address, self._until_s(request)), media_type=MEDIA_TYPE)
 
     async def files(self, request: Request) -> Response:
         """Return the files of partitions of a state."""
         table, address, until_s = self._table(request), Address.of(request.path_params), self._until_s(request)
-        body = await self._body(request, until_s)
-        return Response(await table.files(address, Wanted.of(body, self.limits), until_s), media_type=MEDIA_TYPE)
+        wanted = Wanted.of(await self._body(request, until_s), self.limits)
+
+        def take(size_bytes: int) -> None:
+            request.scope[_HELD].enter_context(self.flights.taking(size_bytes))  # until the answer was sent
+
+        return _Sent(await table.files(address, wanted, until_s, take), media_type=MEDIA_TYPE)
 
     def _table(self, request: Request) -> ServedTable:
         """Return the table that a path names; nothing is read.
@@ -187,6 +199,16 @@ class Server:
         return len(given) == 1 and hmac.compare_digest(given[0], wanted)
 
 
+class _Sent(Response):
+    """A response that ends once most of it has left for the client, so that its bytes are counted until then."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the body, and then its end: uvicorn waits there until its buffer has room."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": self.body, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+
 def _refused(request: Request, error: Refused) -> Response:
     headers = {} if error.retry_after_s is None else {"retry-after": str(error.retry_after_s)}
     return JSONResponse({"status": error.status, "reason": error.reason}, error.status, headers)
@@ -221,6 +243,7 @@ class _Door:
             await _refused(Request(scope), refusal)(scope, receive, counted)
             return
         server.open += 1
+        held = scope[_HELD] = ExitStack()
         try:
             await self.app(scope, receive, counted)
         except ClientDisconnect:
@@ -231,6 +254,7 @@ class _Door:
                 failed = Refused(503, "the request failed; see the log of the server", 1)
                 await _refused(Request(scope), failed)(scope, receive, counted)
         finally:
+            held.close()
             server.open -= 1
 
     def _refusal(self, scope: Scope) -> Refused | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,29 @@ class Refused(Exception):
     def __init__(self, status: int, reason: str, retry_after_s: int | None = None) -> None:
         super().__init__(reason)
         self.status, self.reason, self.retry_after_s = status, reason, retry_after_s
+
+
+@dataclass
+class Flights:
+    """Memory of the answers that are being made or sent; only the event loop uses it."""
+
+    limit_bytes: int
+    bytes: int = 0
+
+    @contextmanager
+    def taking(self, size_bytes: int) -> Iterator[None]:
+        """Count the bytes of an answer inside the `with` block; one that is alone may have any size.
+
+        Raises:
+            Refused: 429, the others have too many.
+        """
+        if self.bytes and self.bytes + size_bytes > self.limit_bytes:
+            raise Refused(429, "the answers that are being sent have too many bytes", 1)
+        self.bytes += size_bytes
+        try:
+            yield
+        finally:
+            self.bytes -= size_bytes
 
 
 @dataclass(frozen=True)

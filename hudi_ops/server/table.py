@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from hudi_ops.errors import HudiOpsError
 from hudi_ops.server.asking import Address, Refused, Wanted
-from hudi_ops.server.encoding import Cache, Key, encode_parts, files_answer, partitions_answer, size_of
+from hudi_ops.server.encoding import Cache, Key, encode_parts, estimated_bytes, files_answer, partitions_answer, size_of
 from hudi_ops.server.limits import Limits
 from hudi_ops.server.source import NotServed, Source
 from hudi_ops.server.states import State
@@ -59,15 +59,16 @@ class ServedTable:
     _encoding: dict[Key, asyncio.Future[Part]] = field(default_factory=dict)
     _unknown: dict[tuple[str, str, str], float] = field(default_factory=dict)
 
-    async def files(self, address: Address, wanted: Wanted, until_s: float) -> bytes:
-        """Return the answer with files.
+    async def files(self, address: Address, wanted: Wanted, until_s: float, take: Callable[[int], None]) -> bytes:
+        """Return the answer with files; `take` is called with its memory, roughly, before it is made.
 
         Raises:
-            Refused: the table or state is not served, the answer is too large, or the deadline passed.
+            Refused: the table or state is not served, the answer is too large, or the deadline passed, or by `take`.
         """
         state = await self.state(address, until_s)
         is_whole = not wanted.partitions
         paths = state.view.files.partitions if is_whole else wanted.partitions
+        take(estimated_bytes(state.view.files, paths))
         parts = await self._parts(state, paths, is_newest=wanted.is_newest, until_s=until_s)
         if size_of([*parts.values()]) > self.limits.answer_bytes:
             raise Refused(413, "the answer is above its limit: ask for fewer partitions")

@@ -131,7 +131,7 @@ class StorageListing:
 
 
 class WalkedListing:
-    """Listing of a local disk whose folders have been listed."""
+    """Listing of few folders, which have been listed."""
 
     source: Source = "storage"
     is_whole = True
@@ -146,11 +146,15 @@ class WalkedListing:
         keep: Keep | None,
         is_partitioned: bool,
         may_prune_folders: bool,
+        *,
+        may_be_far: bool = False,
     ) -> WalkedListing | None:
-        """List the folders that `keep` leaves; None if they are many, or not on a local disk."""
-        if not storage.uri.startswith("file:"):
+        """List the folders that `keep` leaves; None if they are many, or not on a local disk unless they `may_be_far`."""
+        is_local = storage.uri.startswith("file:")
+        if not is_local and not may_be_far:
             return None
-        listing = StorageListing(storage, is_partitioned=is_partitioned, engine=LocalEngine(1))
+        engine = LocalEngine(1) if is_local else None
+        listing = StorageListing(storage, is_partitioned=is_partitioned, engine=engine)
         walked = listing.walk_few(keep, FOLDERS_MAX, may_prune_folders=may_prune_folders)
         return cls(walked) if walked is not None else None
 

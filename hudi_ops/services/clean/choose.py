@@ -19,7 +19,7 @@ from hudi_ops.index.ring_files import OldRings, RingReader, old_rings
 from hudi_ops.metadata.reader.listing import open_listing
 from hudi_ops.metadata.reader.table import MetadataTable
 from hudi_ops.metadata.records.partitions import MetadataPartition
-from hudi_ops.read.current_view import current_view, view_for
+from hudi_ops.read.current_view import current_view
 from hudi_ops.read.prune import with_metadata
 from hudi_ops.services.base.choice import SHOWN_MAX, Choice, Reason, Strategy, Verdict
 from hudi_ops.services.clean.earlier import Earlier, earlier_cleans
@@ -31,9 +31,9 @@ from hudi_ops.timeline.content.plans import FilesByPartition
 from hudi_ops.timeline.names import ms_of_instant
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.columns.files import FileColumns, none_of
+from hudi_ops.view.columns.kept import kept_view
 from hudi_ops.view.columns.table_view import View, view_of
 from hudi_ops.view.file_group import DataFile
-from hudi_ops.view.moment import Moment
 
 RETAINED, NEWEST, LIMIT, UNCOMMITTED = "retained", "newest slice", "beyond the limit of files", "not committed"
 """Reasons for which a file stays, besides those of `keepers`."""
@@ -252,7 +252,7 @@ def _kept_view(session: Session, state: TableState, partitions: Collection[str] 
 
     The metadata table of a table that only this library writes has the files that writes name, without those that cleans name. A
     listing of storage also shows files that a clean failed to delete, and files that tasks left of archived instants: by the view
-    they would stay for ever. For a few partitions no view of the whole table is built.
+    they would stay for ever. For a few partitions no view of the whole table is built. No view of a timeline server is used.
     """
     ctx, config, timeline = session.ctx, state.config, state.timeline
     if MetadataPartition.FILES not in config.metadata_partitions or not session.commits.is_ours_alone(timeline):
@@ -261,10 +261,7 @@ def _kept_view(session: Session, state: TableState, partitions: Collection[str] 
         return current_view(ctx.storage, config, timeline, session.commits, ctx.local_engine, is_writing=True)
     if not partitions:
         return None
-    moment = Moment(
-        ctx.storage, config, timeline, session.commits, wanted=lambda paths: [path in partitions for path in paths]
-    )
-    view = view_for(moment, "auto")
+    view = kept_view(ctx.storage, config, timeline, session.commits, may_be_told=False)
     return view.of_partitions(partitions) if view is not None else None
 
 

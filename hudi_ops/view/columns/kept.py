@@ -76,7 +76,8 @@ class _Keeper:
         last: None: there is none.
         file: what the last view is mapped from; None: it lies on the heap.
         written: reading of the timeline at which the file was written.
-        source: how the last view was found: `kept`, `stored`, or `built`; empty: nothing asked since `clear_view_source`.
+        source: how the last view was found: `kept`, `stored`, `built` or `server`; empty: nothing asked since `clear_view_source`.
+        is_told: a server told the last view, or the one from which it was continued.
         since: reading of the timeline from which it was continued.
         why: why the next view must be built; empty: there was none.
         refused: stored files that could not be continued; others are tried.
@@ -90,6 +91,7 @@ class _Keeper:
     file: MappedFile | None = None
     written: Timeline | None = None
     source: str = ""
+    is_told: bool = False
     since: Timeline | None = None
     why: str = ""
     refused: frozenset[Path] = frozenset()
@@ -98,6 +100,7 @@ class _Keeper:
     unserved: str = ""
 
     def set(self, view: View, source: str, since: Timeline) -> None:
+        self.is_told = source == "server" or (source == "kept" and self.is_told)
         self.last, self.source, self.since, self.why = _Kept.of(view), source, since, ""
 
     def clear(self, why: str) -> None:
@@ -124,14 +127,18 @@ def kept_settings(storage: Storage) -> ViewSettings:
     return _keeper(storage).settings
 
 
-def kept_view(storage: Storage, config: TableConfig, timeline: Timeline, commits: CommitReader) -> View | None:
+def kept_view(
+    storage: Storage, config: TableConfig, timeline: Timeline, commits: CommitReader, *, may_be_told: bool = True
+) -> View | None:
     """Return the view at a reading of the timeline; None: it must be built.
+
+    `may_be_told`: it may be one that a timeline server told. It may not where it decides what is written or deleted.
 
     Raises:
         Corrupt: commit metadata or the result of a clean cannot be read.
     """
     keeper = _keeper(storage)
-    if (last := keeper.last) is not None:
+    if (last := keeper.last) is not None and (may_be_told or not keeper.is_told):
         found = synced(last.view(commits), storage, config, timeline)
         if isinstance(found, View):
             keeper.set(found, "kept", last.timeline)
@@ -164,7 +171,7 @@ def _opened(storage: Storage, config: TableConfig, timeline: Timeline, commits: 
 def keep_view(storage: Storage, view: View, source: str = "built") -> None:
     """Keep a view of all partitions of a table, which was built or told by a server.
 
-    Views of version 6 are not kept: its log files grow.
+    Views of version 6 are not kept: its log files grow. One that a server told is not stored for other processes.
     """
     if view.config.layout != 2:
         return
@@ -273,6 +280,8 @@ def _is_due(keeper: _Keeper, view: View) -> bool:
         return False
     if settings.store == "spill":
         return (file.overlay_bytes(view.files) if file is not None else view.files.bytes) > settings.memory_mb << 20
+    if keeper.is_told:
+        return False
     if file is None or keeper.written is None:
         return True
     changed = abs(view.files.count - file.rows)

@@ -18,6 +18,7 @@ from hudi_ops.config.table import TableConfig
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.commit_log import POINTER_KEY
+from hudi_ops.timeline.names import is_instant
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.timeline.writer_times import WriterTimes
 from hudi_ops.view.columns.files import ROWS, FileColumns, Flags, none_of
@@ -213,7 +214,7 @@ def named(one: Checked) -> str:
     """Compare files with the commits in memory: none is lacking, too many, or of another size."""
     if not one.question.has_rows:
         return ""
-    return _too_many(one) or _of_another_size(one) or _wrongly_replaced(one) or _lacking(one)
+    return _too_many(one) or _of_another_size(one) or _never_replaced(one) or _wrongly_replaced(one) or _lacking(one)
 
 
 def _too_many(one: Checked) -> str:
@@ -261,6 +262,43 @@ def _sizes(asked: Question, instant: Instant) -> Iterator[tuple[str, int]]:
             yield stat.path.lstrip("/"), stat.file_size_in_bytes
 
 
+def _never_replaced(one: Checked) -> str:
+    """Return why a group cannot be replaced by what the answer says; empty: all can.
+
+    A replace commit has completed on the caller's timeline, or lies below its start. No file of its groups was begun after it: a
+    writer that began before it completed may have written to them.
+    """
+    timeline, groups = one.question.timeline, one.answer.head.replaced
+    keys = [(path, file_id) for path, file_id, _ in groups]
+    if keys != sorted(set(keys)):
+        return "its replaced groups are not sorted, or one is named twice"
+    if strange := {path for path, _ in keys} - {*one.paths}:
+        return f"it hides a group of {min(strange)!r}, which is not among its partitions"
+    ends: dict[str, str] = {}
+    for by in {by for _, _, by in groups}:
+        found = timeline.find(by, "replacecommit")
+        if not is_instant(by) or not (found.is_completed if found is not None else by < timeline.start):
+            return f"it hides groups by {by!r}, which is no completed replace commit"
+        ends[by] = found.completion_time if found is not None else by
+    if not groups:
+        return ""
+    own = _columns_of(sorted(path for instant, named in one.known.items() for path in named if _is_of(path, instant)))
+    for by, end in ends.items():
+        hides = {(path, file_id): by for path, file_id, other in groups if other == by}
+        for files in (one.files, own):
+            words, places = files.instants
+            is_plain = files.rows["author"].is_null().to_numpy(zero_copy_only=False)
+            later = np.array([word > end for word in words], bool)[places] & is_plain & hidden(files, hides, None)
+            if later.any():
+                (file,) = files.data_files(np.flatnonzero(later)[:1])
+                return f"it hides {file.path} by {by}, which had completed before the file was begun"
+    return ""
+
+
+def _is_of(path: str, instant: Instant) -> bool:
+    return f"_{instant.time}." in path
+
+
 def _wrongly_replaced(one: Checked) -> str:
     asked = one.question
     known = {instant.time: instant for instant in one.known if instant.kind == "replacecommit"}
@@ -286,7 +324,7 @@ def _lacking(one: Checked) -> str:
 
     A clean removes only files of older slices, and of replaced groups.
     """
-    wanted = [(path, instant) for instant, own in one.known.items() for path in own if f"_{instant.time}." in path]
+    wanted = [(path, instant) for instant, own in one.known.items() for path in own if _is_of(path, instant)]
     absent = {path for path, _ in wanted} - one.files.has([path for path, _ in wanted])
     if not absent:
         return ""

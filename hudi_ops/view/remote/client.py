@@ -1,7 +1,8 @@
 """Ask a timeline server over HTTP, with one deadline, and a pause after a failure.
 
-A request runs in a thread of its own, which is left behind at the deadline: name look-ups and headers that trickle have no other
-limit. A process has one client for each server, and a child process has its own.
+A request runs in a thread of its own, which is left behind at the deadline: name look-ups have no other limit. Its connection is
+shut down then, so that it ends also where headers trickle. A process has one client for each server, and a child process has its
+own.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import json
 import logging
 import os
+import socket
 import stat
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +38,7 @@ PAUSE_S = 30.0
 ANSWER_MAX_BYTES = 256 << 20
 """Largest answer that is read."""
 
-_CHUNK_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 18
 _PROTECTED = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -56,9 +58,10 @@ class Reply:
         """Reason that an error gives; empty: it gives none."""
         try:
             said = json.loads(self.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return ""
-        return str(said.get("reason", ""))[:200] if isinstance(said, Mapping) else ""
+        text = str(said.get("reason", ""))[:200] if isinstance(said, Mapping) else ""
+        return text.encode(errors="replace").decode()
 
 
 @dataclass
@@ -141,6 +144,7 @@ class Client:
             self._pool = urllib3.PoolManager(
                 num_pools=1, maxsize=4, retries=False, ca_certs=self.settings.ca_file, cert_reqs="CERT_REQUIRED"
             )
+            self._pool.pool_classes_by_scheme = _pools()
         return self._pool
 
     def headers(self, deadline_s: float) -> dict[str, str]:
@@ -201,11 +205,19 @@ class _Exchange:
         thread.start()
         thread.join(max(0.0, self.deadline_s - self.now_s()))
         self.is_left = True
+        if thread.is_alive():
+            _shut(thread.ident)
         if self.reply is not None:
             return self.reply
         raise NoAnswer(f"{type(self.error).__name__}: {self.error}" if self.error is not None else "it took too long")
 
     def _work(self) -> None:
+        try:
+            self._try_twice()
+        finally:
+            _in_use.pop(threading.get_ident(), None)
+
+    def _try_twice(self) -> None:
         import urllib3
 
         for tried in range(2):
@@ -238,7 +250,7 @@ class _Exchange:
         )
         found = bytearray()
         try:
-            while chunk := response.read(_CHUNK_BYTES, decode_content=False):
+            while chunk := response.read1(_CHUNK_BYTES, decode_content=False):
                 found += chunk
                 if len(found) > ANSWER_MAX_BYTES:
                     raise NoAnswer(f"its answer is above {ANSWER_MAX_BYTES:,} bytes")
@@ -252,6 +264,42 @@ class _Exchange:
 
     def _left_s(self) -> float:
         return self.deadline_s - self.now_s()
+
+
+_in_use: dict[int, Any] = {}
+"""Connections with a request, by thread."""
+
+
+def _pools() -> dict[str, Any]:
+    """Return the classes of pools by scheme; their connections are known by thread while a request is under way."""
+    import urllib3
+    from urllib3.connection import HTTPConnection, HTTPSConnection
+
+    class Plain(HTTPConnection):
+        def request(self, *args: Any, **options: Any) -> None:
+            _in_use[threading.get_ident()] = self
+            super().request(*args, **options)
+
+    class Secure(HTTPSConnection):
+        def request(self, *args: Any, **options: Any) -> None:
+            _in_use[threading.get_ident()] = self
+            super().request(*args, **options)
+
+    class PlainPool(urllib3.HTTPConnectionPool):
+        ConnectionCls = Plain
+
+    class SecurePool(urllib3.HTTPSConnectionPool):
+        ConnectionCls = Secure
+
+    return {"http": PlainPool, "https": SecurePool}
+
+
+def _shut(thread: int | None) -> None:
+    """Shut down the connection of a thread, whose reads then end."""
+    opened = getattr(_in_use.get(thread or 0), "sock", None)
+    if opened is not None:
+        with suppress(OSError):
+            socket.socket.shutdown(opened, socket.SHUT_RDWR)
 
 
 def read_token(path: str) -> str:

@@ -7,7 +7,8 @@ while the table's lock is held.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -135,6 +136,10 @@ class _Asked:
 
     def _view(self, deadline: Deadline, timeline: Timeline) -> View:
         asked = replace(self.about, timeline=timeline, digest=state_digest(self.about.table_id, timeline))
+        with _no_fault_but_bad(self.table):
+            return self._view_of(deadline, asked)
+
+    def _view_of(self, deadline: Deadline, asked: Question) -> View:
         if self.wish.wanted is None:
             return self._ask(deadline, replace(asked, is_newest=self.wish.is_newest)).view
         paths = self._ask(deadline, replace(asked, has_rows=False)).paths
@@ -163,6 +168,25 @@ class _Asked:
         raise NoAnswer(f"it answered {reply.status} {reply.reason}".rstrip())
 
 
+@contextmanager
+def _no_fault_but_bad(table: str) -> Iterator[None]:
+    """Make a bad answer of any unexpected error: an answer that no check foresaw must not end the operation.
+
+    Raises:
+        BadAnswer: there was such an error, which is logged.
+        NoAnswer: as the block raised it.
+        HudiOpsError: as the block raised it.
+        _Unknown: as the block raised it.
+    """
+    try:
+        yield
+    except (BadAnswer, NoAnswer, _Unknown, HudiOpsError):
+        raise
+    except Exception as error:
+        logger.exception("an answer of the timeline server about %s ended in an error", table)
+        raise BadAnswer(f"{type(error).__name__}: {error}") from error
+
+
 def _with_all(view: View, paths: Sequence[str]) -> View:
     """Return the view of some partitions with the paths of all."""
     held = dict(zip(view.files.partitions, np.diff(view.files.offsets).tolist(), strict=True))
@@ -174,9 +198,3 @@ def _tell_once(text: str) -> None:
     if text not in _told:
         _told.add(text)
         logger.warning("%s; the view is built here", text)
-
-
-def counts_of(storage: Storage) -> dict[str, int]:
-    """Return how the questions of this process to a table's server ended."""
-    server = kept_settings(storage).server
-    return dict(client_of(server).counts) if server is not None else {}

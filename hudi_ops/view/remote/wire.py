@@ -1,7 +1,7 @@
 """Wire form of the timeline server: paths, questions and answers.
 
 An answer has two Arrow streams with the columns of `ROWS` (the files, one batch for each partition, and the files ahead of pending
-resizes), a description as JSON, and an end of 24 bytes: the lengths of the three, and the xxHash-64 of all bytes before the end.
+resizes), a description as JSON, and an end of 24 bytes: the lengths of the three, and the XXH3-64 of all bytes before the end.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ DEADLINE_HEADER = "hudi-ops-deadline-ms"
 
 UNKNOWN_STATE = "unknown state"
 """Reason of a 404 after which a client lists the timeline once more."""
+
+COUNT_MAX = (1 << 31) - 1
+"""Largest number of files of a partition."""
 
 _END = struct.Struct("<IIIQ4s")
 _MARK = b"HOPW"
@@ -189,11 +192,12 @@ def _head(said: Mapping[str, Any]) -> Head:
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no text")
+    value.encode()  # JSON may hold half of a surrogate pair, which is no text of UTF-8
     return value
 
 
 def _count(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= COUNT_MAX:
         raise ValueError(f"{value!r} counts no files")
     return value
 

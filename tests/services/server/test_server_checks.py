@@ -23,7 +23,8 @@ from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.view.columns.kept import kept_settings, view_source
 from hudi_ops.view.remote import checks
 from hudi_ops.view.remote.client import client_of
-from tests.lies import Lie, Proxy, altered, lying, unsealed
+from hudi_ops.view.remote.wire import decode
+from tests.lies import Lie, Proxy, altered, lying, rows_of, unsealed
 from tests.protocol.viewed_table import Played
 from tests.servers import TABLE, Served, asking, forget_servers, path_of, serving
 from tests.views import view_anew
@@ -60,7 +61,8 @@ class Checked:
 
 
 @pytest.fixture
-def checked() -> Iterator[Checked]:
+def checked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Checked]:
+    monkeypatch.setattr("hudi_ops.view.listing.FOLDERS_MAX", 0)  # as if a condition left many folders
     played = Played()
     while played.number < 4:
         played.write()  # p0 last
@@ -172,6 +174,31 @@ def test_without_a_check_a_wrong_answer_is_used(check: str, checked: Checked, ca
     assert planned != checked.truth or check == "table", "the lie about the table's id leaves the files as they are"
     checked.proxy.honest()
     assert checked.plan() == (checked.truth, "server", 0)
+
+
+def replaced(by: str, path: str = "part=p0", twice: bool = False) -> Lie:
+    """Say that a commit replaced the groups of p0."""
+
+    def lie(body: bytes) -> bytes:
+        ids = sorted({row["file_id"] for row in rows_of(decode(body))["part=p0"]})
+        groups = tuple((path, one, by) for one in ids) * (1 + twice)
+        return altered(body, head=lambda head: replace(head, replaced=groups))
+
+    return of_files(lie)
+
+
+def test_groups_are_not_hidden_by_what_replaced_nothing(checked: Checked) -> None:
+    """Words that are no instant, instants of other writes, old and future ones, groups elsewhere, and groups named twice."""
+    timeline = load_timeline_of(checked)
+    old, last = timeline.start, timeline.completed_writes[-1].time
+    for lie in (
+        *map(replaced, ("0", "", "x", "20990101000000000", "19700101000000000", old, last)),
+        replaced("19700101000000000", "part=p9"),
+        replaced("19700101000000000", twice=True),
+    ):
+        checked.proxy.lie, told = lie, checked.proxy.told
+        assert checked.plan() == (checked.truth, "", 1)
+        assert checked.proxy.told == told + 1
 
 
 def test_without_the_404_rule_a_stale_answer_is_used(checked: Checked) -> None:

@@ -7,9 +7,13 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
 from pydantic import ValidationError
 
 from hudi_ops.concurrency.lock.locks import hold_lock, is_lock_held
@@ -18,28 +22,34 @@ from hudi_ops.config.write_settings import ViewServer, ViewSettings
 from hudi_ops.read.current_view import current_view
 from hudi_ops.read.plan import Opened, ReadRequest, plan_read
 from hudi_ops.read.where import parse_where
+from hudi_ops.services.clean.choose import choose
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.timeline.state import CommitReader
-from hudi_ops.view.columns.kept import forget_view, keep_views, view_source
+from hudi_ops.view.columns.kept import forget_view, keep_views, kept_settings, kept_view, view_source
 from hudi_ops.view.columns.slices import newest_slices
-from hudi_ops.view.remote.client import DEADLINE_S, PAUSE_S, Client, NoAnswer
-from hudi_ops.view.remote.served import Wish, counts_of, served_view
-from tests.bounds import bound
-from tests.lies import Proxy, flipped, lying
+from hudi_ops.view.remote import checks
+from hudi_ops.view.remote.checks import Question
+from hudi_ops.view.remote.client import DEADLINE_S, PAUSE_S, Client, Deadline, NoAnswer, Reply, client_of
+from hudi_ops.view.remote.served import Wish, served_view
+from hudi_ops.view.remote.wire import BadAnswer, decode, sealed, sections
+from tests.bounds import bound, examples
+from tests.lies import Proxy, altered, flipped, lying, rows_of, with_text
 from tests.protocol.viewed_table import Played
-from tests.servers import TABLE, Served, asking, forget_servers, serving
-from tests.tables import by_key, rows, table_of
-from tests.views import view_anew
+from tests.servers import TABLE, Served, ask_server, asking, forget_servers, path_of, serving, wait_for
+from tests.tables import WITH_METADATA, by_key, rows, table_of
+from tests.views import CLEANS, view_anew
 
 DEAD = "http://127.0.0.1:1"
 ONE = ReadRequest(where=parse_where("part = 'p0'"))
 
 
 @pytest.fixture(autouse=True)
-def new_process() -> None:
+def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask anew; and for each read, as if a condition left many folders."""
     forget_servers()
+    monkeypatch.setattr("hudi_ops.view.listing.FOLDERS_MAX", 0)
 
 
 @pytest.fixture
@@ -77,11 +87,16 @@ def test_the_order_is_own_view_stored_view_server_build(played: Played, served: 
     assert planned(process, played, ReadRequest()) == "kept, 1 instant applied"
     assert planned(process, played) == "kept, 0 instants applied"
     assert served.server.answers.total() == asked
-    for wanted in ("server", "stored, 0 instants applied"):
+    server = ViewServer(url=served.url, table=TABLE)
+    for own, wanted in (
+        (server, "server"),
+        (server, "server"),
+        (None, "built"),
+        (server, "stored, 0 instants applied"),
+    ):
         other = FaultyStorage(played.storage)
-        server = ViewServer(url=served.url, table=TABLE)
-        keep_views(other, ViewSettings(store="disk", folder=str(tmp_path / "views"), server=server))
-        assert planned(other, played, ReadRequest()) == wanted
+        keep_views(other, ViewSettings(store="disk", folder=str(tmp_path / "views"), server=own))
+        assert planned(other, played, ReadRequest()) == wanted, "a view of the server is not stored for others"
     forget_view(process)
     assert planned(process, played, ReadRequest()) == "built", "after a file was missing, no server is asked"
 
@@ -117,7 +132,9 @@ def test_a_dead_server_costs_little_and_is_not_asked_again(played: Played, caplo
         again = asking(played.storage, DEAD)
         assert planned(again, played, ReadRequest()).startswith("built (not by the timeline server: it failed shortly")
     assert time.monotonic() - began_s < 10 * DEADLINE_S
-    assert counts_of(process) == {"no answer": 1}
+    server = kept_settings(process).server
+    assert server is not None
+    assert client_of(server).counts == {"no answer": 1}
     assert len([one for one in caplog.records if "is not used" in one.message]) == 1
 
 
@@ -247,16 +264,175 @@ def test_no_server_is_asked_while_the_lock_is_held(played: Played, served: Serve
     assert served_view(process, *opened(process)) is not None
 
 
-def test_writes_never_ask_and_plans_outside_of_the_lock_do(played: Played, served: Served) -> None:
+def test_no_server_is_asked_where_a_condition_leaves_few_folders(
+    played: Played, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(3):
+        played.write()
+    asked = served.server.answers.total()
+    for folders, wanted in ((2, ""), (1, "server")):  # the table's own folder, and that of p0
+        monkeypatch.setattr("hudi_ops.view.listing.FOLDERS_MAX", folders)
+        process = asking(played.storage, served.url)
+        assert planned(process, played) == wanted
+        assert (served.server.answers.total() == asked) is (wanted == "")
+
+
+def test_writes_and_plans_of_services_use_no_view_of_a_server(played: Played, served: Served) -> None:
     process = asking(played.storage, served.url)
     table = table_of(process, played.clock, "writer")
     keep_views(process, ViewSettings(server=ViewServer(url=served.url, table=TABLE)))
     asked = served.server.answers.total()
     table.ingest(rows(("kp0", "p0", 50, 50, None)))
     assert served.server.answers.total() == asked
-    plan = table.clustering.plan(dry_run=True, rewrite=True, sort_by="value")
-    assert plan.view == "server"
     assert by_key(table)["kp0"] == 50
+    forget_view(process)  # that of the writer
+    told = asking(played.storage, served.url)
+    table = table_of(told, played.clock, "planner")
+    keep_views(told, ViewSettings(server=ViewServer(url=served.url, table=TABLE)))
+    assert current_view(told, *opened(told)).files.count
+    assert view_source(told) == "server"
+    played.write()
+    assert kept_view(told, *opened(told)) is not None, "the view that was told is continued"
+    assert kept_view(told, *opened(told), may_be_told=False) is None
+    assert table.clustering.plan(dry_run=True, rewrite=True, sort_by="value").view == "built"
+
+
+def hiding_all(path: str, body: bytes) -> bytes:
+    """Say that a commit of long ago replaced each group."""
+    if not path.endswith("/files"):
+        return body
+    groups = {(at, row["file_id"]) for at, rows in rows_of(decode(body)).items() for row in rows}
+    return altered(body, head=lambda head: replace(head, replaced=tuple((*one, "0") for one in sorted(groups))))
+
+
+def test_a_lying_server_changes_no_plan_of_a_clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No check refuses the lie, and a read of the same process has used it."""
+    for name in checks.CHECKS:
+        monkeypatch.setitem(checks.CHECKS, name, lambda one: "")
+    played = Played(WITH_METADATA)
+    while played.number < 8:
+        played.write()
+    with serving({TABLE: FaultyStorage(played.storage)}) as served, lying(served.url) as proxy:
+        proxy.lie = hiding_all
+        dropped = 0
+        for request in CLEANS:
+            alone = table_of(FaultyStorage(played.storage), played.clock, "alone")._session
+            wanted = choose(alone, alone.loader.load(), request).dropped
+            dropped += len(wanted)
+            for has_read in (False, True):
+                process = FaultyStorage(played.storage)
+                session = table_of(process, played.clock, "cleaner")._session
+                ask_server(process, proxy.url)
+                if has_read:
+                    assert not newest_slices(current_view(process, *opened(process))).objects(), "the lie was used"
+                assert choose(session, session.loader.load(), request).dropped == wanted
+        assert dropped
+        assert proxy.told == len(CLEANS)
+
+
+class Trickle(BaseHTTPRequestHandler):
+    """Sends a byte now and then, of the headers or of the body, for as long as the client listens."""
+
+    is_in_headers = False
+    gone = threading.Semaphore(0)
+
+    def do_POST(self) -> None:
+        self.wfile.write(b"HTTP/1.1 200 OK\r\n" + (b"a: " if self.is_in_headers else b"content-length: 99999\r\n\r\n"))
+        try:
+            while not time.sleep(0.05):
+                self.wfile.write(b"x")
+        except OSError:
+            self.gone.release()
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("is_in_headers", [True, False])
+def test_a_server_that_trickles_leaves_no_thread(is_in_headers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Trickle, "is_in_headers", is_in_headers)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Trickle)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    client = Client(ViewServer(url=f"http://127.0.0.1:{server.server_address[1]}"))
+    try:
+        with pytest.raises(NoAnswer, match="too long"), client.asking() as deadline:
+            deadline.request("POST", "/", b"{}")
+        assert Trickle.gone.acquire(timeout=30), "the connection was closed"
+        wait_for(lambda: "view of the timeline server" not in {one.name for one in threading.enumerate()})
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+TEXTS = st.text(st.characters(), max_size=5) | st.sampled_from(["", "part=p0", "\ud800", "0", "20200101000000000"])
+COUNTS = st.integers() | st.sampled_from([10**30, 2**62, -1, True])
+GROUPS = st.lists(st.tuples(TEXTS, COUNTS) | st.tuples(TEXTS, TEXTS, TEXTS), max_size=4)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | COUNTS | TEXTS, lambda one: st.lists(one, max_size=3), max_leaves=5
+)
+
+
+@pytest.fixture(scope="module")
+def answered() -> Iterator[tuple[Played, Served, dict[str, bytes]]]:
+    """A table, its server, and the server's answers."""
+    played = Played()
+    with serving({TABLE: FaultyStorage(played.storage)}) as served:
+        names = served.request("GET", path_of(played.storage, "partitions"))[1]
+        yield played, served, {"files": served.ask(played.storage)[1], "partitions": names}
+
+
+@settings(max_examples=examples(200, 5_000), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_no_answer_raises(answered: tuple[Played, Served, dict[str, bytes]], data: st.DataObject) -> None:
+    """Any bytes, altered bytes and altered words with a checksum that matches: they are used, or counted as bad."""
+    played, served, good = answered
+
+    def mutated(what: str) -> bytes:
+        said = data.draw(st.sampled_from(["format", "newest", "rows", "partitions", "replaced", "ahead", "table"]))
+        body = data.draw(
+            st.one_of(
+                st.binary(max_size=100),
+                st.floats(0, 1).map(lambda at: flipped(good[what], at)),
+                st.floats(0, 1).map(lambda at: sealed(*sections(flipped(good[what][:-24], at) + good[what][-24:])[:3])),
+                (GROUPS | JSON).map(lambda value: with_text(good[what], **{said: value})),
+            )
+        )
+        config, timeline, commits = opened(played.storage)
+        with suppress(BadAnswer):
+            checks.checked(Question("t", "d", config, timeline, commits, is_newest=False), decode(body))  # type: ignore[arg-type]
+        return body
+
+    process = asking(played.storage, served.url)
+    lies = {what: mutated(what) for what in data.draw(st.sampled_from([("files",), ("files", "partitions")]))}
+    forget_servers()
+
+    def reply(self: Deadline, method: str, path: str, body: bytes | None = None) -> Reply:
+        what = path.rpartition("/")[2]
+        return Reply(200, lies.get(what, good[what]))
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Deadline, "request", reply)
+        found = served_view(
+            process, *opened(process), Wish() if len(lies) == 1 else Wish(lambda paths: [True] * len(paths))
+        )
+    server = kept_settings(process).server
+    assert server is not None
+    assert client_of(server).counts == ({"bad": 1} if found is None else {"answers": 1})
+
+
+def test_an_error_that_no_check_foresaw_is_a_bad_answer(
+    played: Played, served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(one: checks.Checked) -> str:
+        raise OverflowError("too large")
+
+    monkeypatch.setitem(checks.CHECKS, "names", fails)
+    process = asking(played.storage, served.url)
+    assert planned(process, played) == ""
+    assert "Traceback" in caplog.text
+    server = kept_settings(process).server
+    assert server is not None
+    assert client_of(server).counts == {"bad": 1}
 
 
 def test_a_table_without_commit_log_is_built_here_and_told_once(
