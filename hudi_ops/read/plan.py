@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, cast, get_args
 
 import pyarrow as pa
@@ -261,23 +262,12 @@ def _planned(
             values = {}
         sought = replace(sought, values=values)
 
-    moment = Moment(
-        storage,
-        config,
-        opened.timeline,
-        opened.commits,
-        request.as_of,
-        sought.by_path,
-        is_whole=True,
-        with_logs=request.query == "snapshot",
-    )
+    of, with_logs = (opened.timeline, opened.commits, request.as_of), request.query == "snapshot"
+    moment = Moment(storage, config, *of, sought.by_path, is_whole=True, with_logs=with_logs)
 
-    def why_unused() -> str:
-        return why_index_unused(storage, config, opened.timeline, opened.commits)
-
-    walked = None
+    why_unused = partial(why_index_unused, storage, config, opened.timeline, opened.commits)
+    walked, may_walk = None, request.listing != "metadata" and request.indexes != "always"
     if view is None:
-        may_walk = request.listing != "metadata" and request.indexes != "always"
         view, walked = view_or_folders(moment, request.listing, sought.may_prune_folders, may_walk=may_walk)
     if view is not None and view.timeline is not opened.timeline:  # a server told a later state
         return _planned(storage, request, replace(opened, timeline=view.timeline), clock, view)

@@ -69,7 +69,10 @@ def test_answers_do_not_depend_on_how_files_are_listed(
             assert reader.read(listing=listing).num_rows == hudi.read(path, options=WITHOUT_METADATA).num_rows
 
     check(2)
-    assert "3 record keys lie in more than one file group" in reader.scan(where=LOOK_UP, listing="metadata").explain().record_index_unused
+    assert (
+        "3 record keys lie in more than one file group"
+        in reader.scan(where=LOOK_UP, listing="metadata").explain().record_index_unused
+    )
     report = verify_table(table.context.storage, deep=True, index=True)
     assert [one.what for one in report.findings if one.severity == "error"] == []
     assert any("3 keys are in several file groups" in one.what for one in report.findings)
@@ -99,6 +102,9 @@ def test_answers_do_not_depend_on_how_files_are_listed(
     assert reader.scan(where=LOOK_UP, listing="metadata").explain().record_index_unused == ""
     hudi.write(path, rows(range(1, 2), 6), operation="insert", options=OPTIONS)
     check(2)
-    assert "may have put keys into a second file group" in reader.scan(where=LOOK_UP, listing="metadata").explain().record_index_unused
+    assert (
+        "may have put keys into a second file group"
+        in reader.scan(where=LOOK_UP, listing="metadata").explain().record_index_unused
+    )
     table.ingest(rows(range(30, 31), 7))
     check(2)
