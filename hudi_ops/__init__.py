@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     )
     from hudi_ops.config.write_settings import (
         FileSizes as FileSizes,
+        ViewServer as ViewServer,
         ViewSettings as ViewSettings,
     )
     from hudi_ops.context import (
@@ -184,7 +185,7 @@ _PLACES = {
     "config.table": "TableConfig",
     "config.tables_file": "TableDeclaration TableLocation",
     "config.upkeep_settings": "ArchiveSettings CleanSettings UpkeepSettings",
-    "config.write_settings": "FileSizes ViewSettings",
+    "config.write_settings": "FileSizes ViewServer ViewSettings",
     "context": "Owner TableContext",
     "engine.local": "LocalEngine",
     "engine.protocol": "Engine",

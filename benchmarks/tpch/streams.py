@@ -17,7 +17,7 @@ KEY = ("l_orderkey", "l_linenumber")
 PARTITION = "l_shipmode"
 ORDERING = "version"
 SHARE = 100
-"""One row of so many is changed by each stream, and one key of ten times as many is new."""
+"""A stream changes one row in `SHARE`, and adds one key for each `10 * SHARE` rows."""
 
 Digest = tuple[int, int, int]
 """Number of rows, and sum and exclusive or of their hashes."""

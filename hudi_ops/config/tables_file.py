@@ -390,7 +390,8 @@ def _resolved(table: TableDeclaration, folder: Path) -> TableDeclaration:
     changed: dict[str, Any] = {"path": _absolute(table.path, folder)}
     if table.source:
         changed["source"] = _absolute(table.source, folder)
-    changed["view"] = table.view.beside(folder)
+    if (view := table.view.beside(folder)) is not table.view:  # what was not declared stays so
+        changed["view"] = view
     return table.model_copy(update=changed)
 
 

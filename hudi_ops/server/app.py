@@ -200,7 +200,7 @@ class Server:
 
 
 class _Sent(Response):
-    """A response that ends once most of it has left for the client, so that its bytes are counted until then."""
+    """Response that ends once most of it has left, so that its bytes are counted until then."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the body, and then its end: uvicorn waits there until its buffer has room."""

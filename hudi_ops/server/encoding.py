@@ -85,7 +85,7 @@ def _parts(files: FileColumns) -> dict[str, Part]:
 
 
 def estimated_bytes(files: FileColumns, partitions: Sequence[str]) -> int:
-    """Return the bytes that an answer about partitions takes, roughly: its parts, and the answer made of them."""
+    """Estimate the bytes that an answer about partitions takes, with the parts it is made of."""
     places = np.array([at for path in partitions if (at := files.find(path)) >= 0], np.int64)
     rows = int(np.diff(files.offsets)[places].sum())
     return 2 * (_OVERHEAD_BYTES * len(partitions) + rows * files.bytes // max(1, files.count))

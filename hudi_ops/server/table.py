@@ -60,7 +60,7 @@ class ServedTable:
     _unknown: dict[tuple[str, str, str], float] = field(default_factory=dict)
 
     async def files(self, address: Address, wanted: Wanted, until_s: float, take: Callable[[int], None]) -> bytes:
-        """Return the answer with files; `take` is called with its memory, roughly, before it is made.
+        """Return the answer with files; `take` is called before, with its estimated bytes.
 
         Raises:
             Refused: the table or state is not served, the answer is too large, or the deadline passed, or by `take`.
@@ -86,7 +86,7 @@ class ServedTable:
     async def state(self, address: Address, until_s: float) -> State:
         """Return the state that a request names.
 
-        An unknown one causes one sync, whatever the number of requests.
+        Requests for an unknown state share one sync.
 
         Raises:
             Refused: 404, it is not known or the table is not served; 409, another table; 503, the deadline passed.

@@ -281,8 +281,7 @@ class LocalStorage:
         return path
 
     def _publish(self, path: str, body: Bytes, *, by_link: bool) -> None:
-        # Write the temp file, give it its name, make it durable, now or together. The caller handles FileExistsError of the link.
-        # Another process may rely on a created file as soon as it sees the name: its content is durable before.
+        # The caller handles FileExistsError of the link, whose content is durable first: others may rely on it once they see it.
         target = self._file(path)
         if self._unsynced is not None and not by_link and self._unsynced.creates_empty(target, body):
             return
@@ -297,7 +296,7 @@ class LocalStorage:
         finally:
             if by_link or not is_named:
                 self._discard(temp)
-        if self._unsynced is not None and not by_link and memoryview(body).nbytes:
+        if self._unsynced is not None and not by_link:
             self._unsynced.add_file(target)
         self._sync_name(path, target.parent)
 

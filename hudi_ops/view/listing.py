@@ -149,7 +149,10 @@ class WalkedListing:
         *,
         may_be_far: bool = False,
     ) -> WalkedListing | None:
-        """List the folders that `keep` leaves; None if they are many, or not on a local disk unless they `may_be_far`."""
+        """List the folders that `keep` leaves; None if they are many, or too far.
+
+        Too far is all but a local disk, unless they `may_be_far`.
+        """
         is_local = storage.uri.startswith("file:")
         if not is_local and not may_be_far:
             return None

@@ -271,7 +271,7 @@ _in_use: dict[int, Any] = {}
 
 
 def _pools() -> dict[str, Any]:
-    """Return the classes of pools by scheme; their connections are known by thread while a request is under way."""
+    """Return the classes of pools by scheme, whose connections are known by thread."""
     import urllib3
     from urllib3.connection import HTTPConnection, HTTPSConnection
 

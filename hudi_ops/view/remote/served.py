@@ -170,7 +170,7 @@ class _Asked:
 
 @contextmanager
 def _no_fault_but_bad(table: str) -> Iterator[None]:
-    """Make a bad answer of any unexpected error: an answer that no check foresaw must not end the operation.
+    """Turn unexpected errors into a bad answer, so that none ends the operation.
 
     Raises:
         BadAnswer: there was such an error, which is logged.

@@ -21,6 +21,7 @@ from hudi_ops.services.write.routing.known_rings import RINGS_OF_A_RUN, KnownRin
 from hudi_ops.services.write.routing.router import router_of
 from hudi_ops.services.write.routing.routes import Routes
 from hudi_ops.services.write.rows import GivenRows
+from hudi_ops.services.write.tasks import tag
 from hudi_ops.services.write.tasks.tag import SourceSummary
 from hudi_ops.table.table import Table
 from hudi_ops.testing.faults import Fault, FaultPlan, FaultyStorage
@@ -139,11 +140,12 @@ def test_a_ring_that_only_got_other_groups_is_not_split_again() -> None:
         assert by_group(after) == expected(ring_of(table), KEYS)
 
 
-def test_rows_of_several_runs_stay_in_their_order() -> None:
+def test_rows_of_several_runs_stay_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two rows of one key with equal ordering values the later one wins, so its place must not depend on the ring."""
     storage = made(CONSISTENT)
     ring = put_initial(storage, P0, 7)
     twice = pa.concat_tables([batch(1), batch(2)])
+    monkeypatch.setattr(tag, "_FOLDED_ROWS_MIN", 1 << 30)
     with Write(opened(storage), twice) as write:
         _, routes = write.attempt()
         assert by_group(routes) == expected(ring, KEYS * 2)
