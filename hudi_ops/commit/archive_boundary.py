@@ -3,7 +3,7 @@
 The history file exists before the slot that names it, so a reader finds each instant in one of the two. The archiver and every
 later writer remove the files outside the lock, oldest first, including files that a late applier put back.
 
-Source: docs/protocol.md §14.
+Source: docs/protocol §14.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def below(timeline: Timeline, boundary: str) -> list[Instant]:
 def pending_before_start(timeline: Timeline, boundary: str) -> list[Instant]:
     """Return pending instants that archiving would leave before the timeline's start.
 
-    Listing readers take files older than the start for rows (docs/format.md §9.1), so a completed write must precede each pending
+    Listing readers take files older than the start for rows (docs/format §9.1), so a completed write must precede each pending
     instant. It is not enough to look at the boundary: the oldest write above it may be younger than a pending instant.
     """
     start = min((write.time for write in timeline.completed_writes if write.time > boundary), default="")
@@ -188,7 +188,7 @@ def refuse_not_kept(state: TableState, boundary: str, history: HistoryFile) -> N
 def refuse_empty_timeline(state: TableState, boundary: str) -> None:
     """Refuse to archive every completed write.
 
-    Listing readers take files older than the timeline's start for rows (docs/format.md §9.1).
+    Listing readers take files older than the timeline's start for rows (docs/format §9.1).
 
     Raises:
         InvalidRequest: no completed write is above the boundary.

@@ -43,7 +43,7 @@ def refuse_unfit(session: Session, attempt: Attempt, state: TableState) -> None:
 
 
 def refuse_restored(begun: TableState, state: TableState, instant: str = "") -> None:
-    """Refuse an attempt begun before a restore, or while one is pending (docs/protocol.md §23).
+    """Refuse an attempt begun before a restore, or while one is pending (docs/protocol §23).
 
     Raises:
         Conflict: a restore was decided since.

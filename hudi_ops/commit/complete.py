@@ -251,7 +251,7 @@ def observed_completions(state: TableState, completion_time: str) -> dict[str, A
     """Return what a write's decider saw, from which appliers detect later completions.
 
     Completions in the log are not repeated. If a clock lags by more than ten minutes, or more than `SEEN_MAX` foreign writes
-    completed in that time, appliers detect fewer later completions, but raise no false alarms. Source: docs/protocol.md §6.
+    completed in that time, appliers detect fewer later completions, but raise no false alarms. Source: docs/protocol §6.
     """
     since = instant_of_ms(ms_of_instant(completion_time) - SEEN_MS)
     newest_first = (write for write in unlogged_since(state, since) if write.completion_time > since)

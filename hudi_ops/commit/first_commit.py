@@ -1,6 +1,6 @@
 """First commit of a table: an empty write, so that a completed write precedes pending ones.
 
-Listing readers take files older than the timeline's start for rows (docs/format.md §9.1).
+Listing readers take files older than the timeline's start for rows (docs/format §9.1).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def ensure_first_commit(session: Session) -> None:
 def _refuse_foreign_writes(session: Session, state: TableState, instant: str = "") -> None:
     """Refuse foreign writes below the timeline's start.
 
-    All their files count as rows (docs/format.md §9.1). Pending empty writes of hudi_ops have no files. `instant` is the future
+    All their files count as rows (docs/format §9.1). Pending empty writes of hudi_ops have no files. `instant` is the future
     start, and `state` is read after it was put on the timeline; empty: not chosen yet.
 
     Raises:

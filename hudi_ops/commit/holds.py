@@ -1,4 +1,4 @@
-"""Holds: keep an instant readable for a consumer until a time (docs/protocol.md §21).
+"""Holds: keep an instant readable for a consumer until a time (docs/protocol §21).
 
 A hold needs no slot. A process that takes a hold puts its file and then reads the log. An executor of a clean claims its TAKEOVER
 and then reads the holds. So at least one of the two sees the other.

@@ -1,6 +1,6 @@
 """Takeover of a pending instant: the newest TAKEOVER names the executor and its epoch.
 
-Source: docs/protocol.md §14.
+Source: docs/protocol §14.
 """
 
 from __future__ import annotations

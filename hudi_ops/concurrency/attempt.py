@@ -1,7 +1,7 @@
 """Begin a write attempt: reserve an instant and put it on the timeline.
 
 The order of files makes a crash harmless: first the lease, then the requested file, the inflight file, and only then data. An
-inflight file without its requested file makes the table unreadable for Apache Hudi (docs/format.md §2.3), so files are removed in
+inflight file without its requested file makes the table unreadable for Apache Hudi (docs/format §2.3), so files are removed in
 reverse order.
 """
 
@@ -66,7 +66,7 @@ class Wanted:
 
 
 def reserve_instant(ctx: TableContext, loader: StateLoader, state: TableState, wanted: Wanted) -> str | None:
-    """Take a unique instant by its lease, and put its requested file (docs/protocol.md §4).
+    """Take a unique instant by its lease, and put its requested file (docs/protocol §4).
 
     The instant is above all times of `state`. A later instant is tried if a later time completed before the lease existed, since a
     fenced reader has then passed this instant, or if the instant is already on the timeline beyond requested: its lease was
@@ -191,7 +191,7 @@ def begin(
         inflight = state.timeline.path(inflight_name(instant, action))
         with ends_if_it_fails(ctx, instant):
             ensure(ctx.storage, inflight, inflight_body)
-            # A paused process may have been cancelled or archived before its files appeared (docs/protocol.md §4).
+            # A paused process may have been cancelled or archived before its files appeared (docs/protocol §4).
             after = state_after(loader, state, beside_foreign_writers=shared)
         if not was_passed(after, instant):
             logger.info("begun %s %s", action, instant)
@@ -214,7 +214,7 @@ def was_passed(state: TableState, instant: str) -> bool:
     """Return whether an instant was cancelled or archived before its files were put.
 
     Also true below the timeline's start, which may be far above the archive boundary: readers that list would show the data files
-    of such an instant (docs/format.md §9.1).
+    of such an instant (docs/format §9.1).
     """
     is_cancelled = cancel_of(state.log.fate(instant)) is not None
     return is_cancelled or instant <= state.log.boundary or instant < state.timeline.start

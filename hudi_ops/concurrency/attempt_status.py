@@ -1,7 +1,7 @@
 """Checks that an attempt may still decide: fate, epoch and files on the timeline.
 
 Every `prepare` that completes an instant calls them with the state under which it claims the next slot. A process that decided
-otherwise about the attempt has taken a lower slot or changed the timeline, so this state shows it (docs/protocol.md §5).
+otherwise about the attempt has taken a lower slot or changed the timeline, so this state shows it (docs/protocol §5).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 An overlapping write that completed first always wins: otherwise its rows would be lost. A strategy decides only about planned and
 running writes.
 
-Source: RFC-22 (order of completion); docs/protocol.md §5.
+Source: RFC-22 (order of completion); docs/protocol §5.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hudi_ops.timeline.settings.properties_file import FOLDED_KEY
 
 Role: TypeAlias = Literal["ingest", "service", "compaction"]
 """A `service` replaces file groups. A `compaction` merges its plan's slices within their groups: later completions are read on top
-of its result, so it conflicts with no write (docs/protocol.md §17)."""
+of its result, so it conflicts with no write (docs/protocol §17)."""
 
 Stage: TypeAlias = Literal["completed", "planned", "running"]
 

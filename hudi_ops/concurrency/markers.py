@@ -1,7 +1,7 @@
 """Markers: empty files that name each data file for a rollback, and are put before it.
 
 They are Apache Hudi's direct markers, type CREATE or MERGE, without a `MARKERS.type` file: the form that its own rollback reads
-(docs/format.md §8.1).
+(docs/format §8.1).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def list_markers(storage: Storage, instant: str) -> list[Marker]:
 
 
 def read_markers(storage: Storage, instant: str) -> Announced:
-    """Read direct markers, and those of a timeline server (docs/format.md §8.2)."""
+    """Read direct markers, and those of a timeline server (docs/format §8.2)."""
     prefix = f"{FOLDER}/{instant}/"
     found: set[Marker] = set()
     set_aside: list[str] = []

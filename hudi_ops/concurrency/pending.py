@@ -1,6 +1,6 @@
 """Inputs of pending compactions and clusterings.
 
-Source: docs/protocol.md §14.
+Source: docs/protocol §14.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Decide a commit log entry: the whole critical section.
 
 Steps: lock, reload, finish earlier decisions, validate, claim the next slot, apply. It lists no partitions and reads no data. The
-lock spares retries; the slot decides (docs/protocol.md §5).
+lock spares retries; the slot decides (docs/protocol §5).
 """
 
 from __future__ import annotations

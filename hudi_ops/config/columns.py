@@ -1,4 +1,4 @@
-"""Names of the columns that Apache Hudi adds or interprets (docs/format.md §6.2)."""
+"""Names of the columns that Apache Hudi adds or interprets (docs/format §6.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Key generators, and the paths of the time-based one (docs/format.md §6.5, §6.6)."""
+"""Key generators, and the paths of the time-based one (docs/format §6.5, §6.6)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class TimePartition(BaseModel):
     def properties(self) -> dict[str, str]:
         """Return the properties that Apache Hudi keeps, with every option of its key generator.
 
-        Source: docs/format.md §6.6.
+        Source: docs/format §6.6.
         """
         kept = {"timestamp.type": self.input, "output.dateformat": self.output}
         if self.input == "SCALAR":
@@ -173,7 +173,7 @@ def directives_of(pattern: str) -> str:
 def key_generator_type(choice: str, record_key: tuple[str, ...], partition_by: tuple[str, ...]) -> str:
     """Return the value of `hoodie.table.keygenerator.type` for a choice.
 
-    `auto` infers it as Apache Hudi does (docs/format.md §6.5).
+    `auto` infers it as Apache Hudi does (docs/format §6.5).
 
     Raises:
         InvalidRequest: no such choice, or one that does not fit the numbers of key and partition fields.

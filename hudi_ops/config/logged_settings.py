@@ -4,7 +4,7 @@ If one of these values changes, new rows are written where readers do not look, 
 changes them by itself; values that it does change (name, version, partitions of the metadata table) are not among them. Values are
 compared by their meaning and not as text, since table versions 8 and 9 name the ordering fields differently.
 
-Source: docs/protocol.md §6.
+Source: docs/protocol §6.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `hoodie.properties` says of a table, as one frozen value (docs/format.md §1.5)."""
+"""What `hoodie.properties` says of a table, as one frozen value (docs/format §1.5)."""
 
 from __future__ import annotations
 
@@ -104,12 +104,12 @@ class TableConfig(BaseModel):
 
     @property
     def dropped_columns(self) -> tuple[str, ...]:
-        """Partition columns that no file holds; the path has their values (docs/format.md §6.10)."""
+        """Partition columns that no file holds; the path has their values (docs/format §6.10)."""
         return self.partition_fields if self.drop_partition_columns else ()
 
     @property
     def has_slash_dates(self) -> bool:
-        """Whether the date `yyyy-MM-dd` lies in the folder `yyyy/MM/dd` (docs/format.md §6.6)."""
+        """Whether the date `yyyy-MM-dd` lies in the folder `yyyy/MM/dd` (docs/format §6.6)."""
         return self.key_generator != "TIMESTAMP" and has_slash_dates(
             self.raw
         )  # that generator makes the folders itself
@@ -121,7 +121,7 @@ class TableConfig(BaseModel):
 
     @property
     def is_in_local_time(self) -> bool:
-        """Whether instants are in the writers' time zone (docs/format.md §1.5, §2.1).
+        """Whether instants are in the writers' time zone (docs/format §1.5, §2.1).
 
         Nothing on storage names that zone.
         """
@@ -131,7 +131,7 @@ class TableConfig(BaseModel):
     def encodes_key_names(self) -> bool:
         """Whether record keys read `field:value,…` instead of the bare value.
 
-        Source: docs/format.md §6.5: several key fields, or the complex generator with one field in version 9. In version 8
+        Source: docs/format §6.5: several key fields, or the complex generator with one field in version 9. In version 8
         one field is written without its name, as by Apache Hudi 1.0.
         """
         return len(self.record_key_fields) > 1 or (self.key_generator == "COMPLEX" and self.version >= 9)

@@ -1,4 +1,4 @@
-"""Names of data files: parsing, and making new ones (docs/format.md §6.1)."""
+"""Names of data files: parsing, and making new ones (docs/format §6.1)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def parse_data_file(name: str) -> DataFileName | None:
 
 
 def log_order(name: DataFileName) -> tuple[str, int, str, bool]:
-    """Return the sort key of a log file: by request, not completion (docs/format.md §6.1)."""
+    """Return the sort key of a log file: by request, not completion (docs/format §6.1)."""
     return name.instant, name.version, name.token, name.is_cdc
 
 
@@ -73,7 +73,7 @@ def child_log_name(file_id: str, resize: str, version: int, number: int, writer:
     """Return the name of a log file that a write puts into a child group of a pending resize.
 
     It carries the resize's instant, so that it is visible together with the child's base file. The token says the writer's instant
-    in two numbers. `number` distinguishes the files of one writer (docs/protocol.md §29).
+    in two numbers. `number` distinguishes the files of one writer (docs/protocol §29).
 
     >>> child_log_name("5c1f2d3e-0", "20261121021726755", 7, 12, "20261121021801002")
     '.5c1f2d3e-0_20261121021726755.log.7_12-20261121-21801002'
@@ -116,7 +116,7 @@ def base_file_name(file_id: str, group_number: int, epoch: int, instant: str) ->
 def bucket_file_id(table_id: str, partition_path: str, bucket: int, instant: str) -> str:
     """Return the file id of a bucket's first file: eight digits, then a name-based UUID.
 
-    Source: docs/format.md §10.1.
+    Source: docs/format §10.1.
     """
     name = uuid.uuid5(_NAMESPACE, f"{table_id}/{partition_path}/{bucket}/{instant}")
     return f"{bucket:08d}{str(name)[8:]}-0"
@@ -125,7 +125,7 @@ def bucket_file_id(table_id: str, partition_path: str, bucket: int, instant: str
 def group_file_id(table_id: str, partition_path: str, number: int, instant: str) -> str:
     """Return the file id of the `number`-th group that a write begins in a partition.
 
-    It is a name-based UUID of the writer, so that every attempt of a task writes the same one. Source: docs/format.md §6.1.
+    It is a name-based UUID of the writer, so that every attempt of a task writes the same one. Source: docs/format §6.1.
     """
     return f"{uuid.uuid5(_NAMESPACE, f'{table_id}/{partition_path}/new {number}/{instant}')}-0"
 

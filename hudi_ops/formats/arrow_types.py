@@ -71,7 +71,7 @@ _LISTS: Final[tuple[Callable[[pa.DataType], bool], ...]] = (
 
 
 def normalise(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with which a table stores data of `schema` (docs/format.md §4, §6.3).
+    """Return the schema with which a table stores data of `schema` (docs/format §4, §6.3).
 
     Types that Hudi and Spark lack become the smallest that hold all their values (`int8` to `int32`, `large_string` to `string`);
     times with a zone become UTC; seconds become milliseconds, nanoseconds microseconds. Metadata is dropped. Idempotent.
@@ -84,7 +84,7 @@ def normalise(schema: pa.Schema) -> pa.Schema:
 
 
 def table_columns(schema: pa.Schema) -> pa.Schema:
-    """Return the columns that a table gets from data of `schema` (docs/format.md §6.3).
+    """Return the columns that a table gets from data of `schema` (docs/format §6.3).
 
     As `normalise`, and times without a zone become UTC at any depth: a reader in wide use fails on every table that has one.
     Idempotent.
@@ -139,7 +139,7 @@ def _refuse_deep(schema: pa.Schema) -> None:
 
 
 def in_microseconds(field: pa.Field, held: pa.Field | None = None) -> pa.Field:
-    """Return a column with microseconds for milliseconds, at any depth (docs/format.md §6.3).
+    """Return a column with microseconds for milliseconds, at any depth (docs/format §6.3).
 
     Fields that a table has in `held`, its form of the column, keep their types.
     """
@@ -216,7 +216,7 @@ def _fields(fields: list[pa.Field], parent: str) -> list[pa.Field]:
 
 
 def is_vector(field: pa.Field) -> bool:
-    """Return whether a column is a VECTOR, held as fixed bytes (docs/format.md §6.3)."""
+    """Return whether a column is a VECTOR, held as fixed bytes (docs/format §6.3)."""
     return AVRO_TYPE in (field.metadata or {})
 
 

@@ -29,13 +29,13 @@ class PartitionMetadata:
 
 
 def dumps(instant: str, depth: int, now_ms: int) -> bytes:
-    """Encode the file's bytes, with a date comment for `now_ms` (docs/format.md §6.4)."""
+    """Encode the file's bytes, with a date comment for `now_ms` (docs/format §6.4)."""
     values = {_COMMIT_TIME: instant, _DEPTH: str(depth)}
     return properties.dumps(values, comment="partition metadata", now_ms=now_ms)
 
 
 def loads(data: bytes, path: str = "") -> PartitionMetadata:
-    """Read the file's bytes (docs/format.md §6.4).
+    """Read the file's bytes (docs/format §6.4).
 
     Raises:
         Corrupt: not Java Properties text, or one of the two keys is missing or no number.

@@ -35,7 +35,7 @@ def loads(data: bytes, path: str = "") -> dict[str, str]:
     """Read Java Properties text, in file order.
 
     Bytes above 0x7F are read as UTF-8 where the file is valid UTF-8 (as editors write it), else as ISO-8859-1 (as Java reads it).
-    The last value of a repeated key counts, as in Java. Source: java.util.Properties.load; docs/format.md §1.2.
+    The last value of a repeated key counts, as in Java. Source: java.util.Properties.load; docs/format §1.2.
 
     Raises:
         Corrupt: the file has no key at all, holds a zero byte, or an escape that is cut off or malformed.
@@ -62,7 +62,7 @@ def dumps(values: Mapping[str, str], *, comment: str, now_ms: int) -> bytes:
     """Write Java Properties text below the two comment lines that Hudi writes.
 
     `comment` is the first line without its `#`, such as `Properties saved on 2026-03-07T22:24:59.031Z`, in printable ASCII;
-    `now_ms` is shown in the second. Values are any Unicode but lone surrogates. Source: java.util.Properties.store; docs/format.md
+    `now_ms` is shown in the second. Values are any Unicode but lone surrogates. Source: java.util.Properties.store; docs/format
     §1.2.
 
     Raises:
@@ -80,7 +80,7 @@ def dumps(values: Mapping[str, str], *, comment: str, now_ms: int) -> bytes:
 
 
 def table_checksum(table_name: str, database: str = "") -> str:
-    """Return the value of `hoodie.table.checksum` (docs/format.md §1.3).
+    """Return the value of `hoodie.table.checksum` (docs/format §1.3).
 
     >>> table_checksum("v9_txns_cow_simple_meta", "default")
     '2985977913'

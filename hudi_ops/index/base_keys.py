@@ -1,4 +1,4 @@
-"""Apache Hudi's bloom and simple indexes (docs/format.md §10.2).
+"""Apache Hudi's bloom and simple indexes (docs/format §10.2).
 
 The base files of a key's partition locate it. Each file is read once. Both indexes are equivalent: they differ in how Apache
 Hudi avoids reading keys. Here the footer's key range and bloom filter tell which keys a file may hold, and its key column

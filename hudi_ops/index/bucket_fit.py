@@ -2,7 +2,7 @@
 
 The keys in the files tell. Apache Hudi stores neither the number nor the hash fields, and a writer with others puts rows into
 buckets in which readers do not look for them. A key of hash h lies in bucket b = h mod n, so n divides every h - b: the
-greatest common divisor of a few keys' differences leaves hardly a choice (docs/format.md §10.1).
+greatest common divisor of a few keys' differences leaves hardly a choice (docs/format §10.1).
 """
 
 from __future__ import annotations

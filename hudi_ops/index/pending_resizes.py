@@ -1,6 +1,6 @@
 """Read the pending resizes of a table, and the versions of log files in their children.
 
-Source: docs/protocol.md §29.
+Source: docs/protocol §29.
 """
 
 from __future__ import annotations

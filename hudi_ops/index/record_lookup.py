@@ -1,6 +1,6 @@
 """Record index: the metadata table names a key's file group, in any partition.
 
-Source: docs/format.md §10.2.
+Source: docs/format §10.2.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Plans of resizes: how each plan group changes the hash ring of its partition.
 
 A resize is a clustering plan with an execution strategy of its own. Each plan group says its child nodes in its extra metadata, as
-Apache Hudi does (docs/format.md §10.3).
+Apache Hudi does (docs/format §10.3).
 """
 
 from __future__ import annotations

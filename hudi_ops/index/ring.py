@@ -1,4 +1,4 @@
-"""Hash ring of one partition: the file group of each hash (docs/format.md §10.3).
+"""Hash ring of one partition: the file group of each hash (docs/format §10.3).
 
 Pure functions. A node holds the hashes above the value of the node before it, up to its own; the first node also holds those above
 the last value. So a ring covers [0, 2^31) exactly once if it has a node, and if its values differ and lie in that range.

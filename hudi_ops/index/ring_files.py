@@ -1,4 +1,4 @@
-"""Read and write the versions of each partition's hash ring (docs/protocol.md §27).
+"""Read and write the versions of each partition's hash ring (docs/protocol §27).
 
 Readers repair nothing. A version counts if its `.commit` file exists, or if its instant completed on the timeline, in the archived
 history or in the commit log; a ring file alone proves nothing, since an aborted resize or overwrite leaves one.

@@ -1,4 +1,4 @@
-"""Split rows by partition and by bucket, or lane of a ring (docs/format.md §10)."""
+"""Split rows by partition and by bucket, or lane of a ring (docs/format §10)."""
 
 from __future__ import annotations
 

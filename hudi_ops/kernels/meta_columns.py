@@ -22,7 +22,7 @@ def meta_schema() -> list[pa.Field]:
 def add_meta_columns(
     data: pa.Table, *, keys: pa.Array, partition_path: str, instant: str, file_name: str, seqno_prefix: str
 ) -> pa.Table:
-    """Put the five meta columns in front of `data` (docs/format.md §6.2).
+    """Put the five meta columns in front of `data` (docs/format §6.2).
 
     `instant` has 17 digits; the row number is appended to `seqno_prefix`, `{instant}_{taskPartition}_`. The columns of `data` are
     shared. All new columns but key and sequence number are dictionary-encoded.
@@ -53,7 +53,7 @@ def add_meta_columns(
 
 
 def with_file_name(data: pa.Table, file_name: str) -> pa.Table:
-    """Replace `_hoodie_file_name` by a dictionary of one entry (docs/format.md §6.2).
+    """Replace `_hoodie_file_name` by a dictionary of one entry (docs/format §6.2).
 
     Raises:
         InvalidRequest: there is no such column.

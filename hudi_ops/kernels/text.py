@@ -54,7 +54,7 @@ def print_values(column: pa.Array, field: str) -> pa.Array:
     Raises:
         Unsupported: a date outside the years 1 to 9999.
 
-    Source: docs/format.md §6.5; tried with Apache Hudi 1.1.1 (tests/unit/kernels/bucket_vectors.json, "texts").
+    Source: docs/format §6.5; tried with Apache Hudi 1.1.1 (tests/unit/kernels/bucket_vectors.json, "texts").
     """
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.int64())

@@ -1,4 +1,4 @@
-"""Partition paths of the time-based key generator (docs/format.md §6.6)."""
+"""Partition paths of the time-based key generator (docs/format §6.6)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIRST_S, LAST_S = -62_135_596_800, 253_402_300_799
 
 
 def check_time_column(field: pa.Field, time: TimePartition) -> None:
-    """Refuse a column that cannot name time-based partitions (docs/format.md §6.6).
+    """Refuse a column that cannot name time-based partitions (docs/format §6.6).
 
     Raises:
         Unsupported: a type that does not fit the input. Apache Hudi cannot read tables partitioned so by a timestamp column,

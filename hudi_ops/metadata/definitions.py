@@ -1,4 +1,4 @@
-"""Statistics by index definitions, and updates of these (docs/format.md §14.8)."""
+"""Statistics by index definitions, and updates of these (docs/format §14.8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`.hoodie/.index_defs/index.json`: indexes and their columns (docs/format.md §14.8)."""
+"""`.hoodie/.index_defs/index.json`: indexes and their columns (docs/format §14.8)."""
 
 from __future__ import annotations
 

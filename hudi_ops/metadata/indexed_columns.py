@@ -1,4 +1,4 @@
-"""Columns that get statistics (docs/format.md §14.8)."""
+"""Columns that get statistics (docs/format §14.8)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Read the entries of secondary indexes in file slices: value and record key of each row.
 
-Source: docs/format.md §14.11.
+Source: docs/format §14.11.
 """
 
 from __future__ import annotations

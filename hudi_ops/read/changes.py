@@ -1,8 +1,8 @@
 """Read the changes of a table: rows of the writes that completed in an interval, in order.
 
 This is Apache Hudi's incremental query: for each row that one of the writes changed, it returns the newest state in the files of
-these writes. Rows that a write only copied into a new file are not changes, and deleted rows are not returned (docs/format.md
-§9.7). docs/protocol.md §15 says why consumers can rely on the order.
+these writes. Rows that a write only copied into a new file are not changes, and deleted rows are not returned (docs/format
+§9.7). docs/protocol §15 says why consumers can rely on the order.
 
 Records of log files are merged only with records of the interval, never with older rows. So a record is returned even if an older
 row with a larger ordering value wins against it, and a delete only removes rows of the interval.

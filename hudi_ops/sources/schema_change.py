@@ -1,7 +1,7 @@
 """Permitted changes of a table's columns: additions, and widening without loss.
 
 Every other difference is refused, and the error names both types. The rules are those under which Apache Hudi and the `hudi`
-package read old files beside new ones (docs/format.md §6.7).
+package read old files beside new ones (docs/format §6.7).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NESTED: Final = "nested"
 def merge_schemas(
     table: pa.Schema, sources: Sequence[tuple[str, pa.Schema]], roles: Mapping[str, str] | None = None
 ) -> pa.Schema:
-    """Return the columns of a table after an ingest of these sources (docs/format.md §6.7).
+    """Return the columns of a table after an ingest of these sources (docs/format §6.7).
 
     Columns are matched by name. Missing columns are added at the end of the table, or of their nested record, as nullable, in the
     order of `sources` (origin, columns). A column becomes wider where the source's type holds every value of the table's; otherwise

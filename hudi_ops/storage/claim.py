@@ -40,7 +40,7 @@ def claim(
     *,
     attempts: int = ATTEMPTS,
 ) -> Claimed:
-    """Create the name for this decision, or read its owner (docs/protocol.md §3).
+    """Create the name for this decision, or read its owner (docs/protocol §3).
 
     The name must never be deleted: a writer that slept would win it again. `entry_bytes` contains `decision_id`, which all tries of
     this decision share and no other decision has; `read_id` returns the id in a body. At most `attempts` puts are made. The result

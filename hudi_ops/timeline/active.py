@@ -27,7 +27,7 @@ _serials = count()
 class Timeline:
     """Instants by request time and action, each in its highest state.
 
-    Pending and completed files of one action are one instant: `compaction` and `commit` compare equal (docs/format.md §2.2).
+    Pending and completed files of one action are one instant: `compaction` and `commit` compare equal (docs/format §2.2).
     `aborted` are cancelled plans of which only the `.aborted` file is left; they are not in `instants`.
     """
 
@@ -104,7 +104,7 @@ class Timeline:
     def start(self) -> str:
         """Request time of the first completed write, or empty; older files count as committed.
 
-        Source: docs/format.md §9.1.
+        Source: docs/format §9.1.
         """
         return self.completed_writes[0].time if self.completed_writes else ""
 

@@ -1,6 +1,6 @@
 """Grammar of instant times and of timeline file names, both layouts.
 
-Instant times are text: `yyyyMMddHHmmssSSS`, compared as strings everywhere, by Apache Hudi too. Source: docs/format.md §2.1, §2.2.
+Instant times are text: `yyyyMMddHHmmssSSS`, compared as strings everywhere, by Apache Hudi too. Source: docs/format §2.1, §2.2.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Find the slice of a log file by the completion time of its writer (docs/format.md §9.2)."""
+"""Find the slice of a log file by the completion time of its writer (docs/format §9.2)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class WriterTimes:
 
         `pairs` are (request time of the log file's writer, instant of the base file, made or planned). The history is read only for
         writers that are not on the timeline and were requested before the base file: a later request completed later, too. A log
-        file whose writer is in neither belongs to the newest slice of its group. Source: docs/format.md §9.2.
+        file whose writer is in neither belongs to the newest slice of its group. Source: docs/format §9.2.
 
         Raises:
             Corrupt: the history is needed and cannot be read.

@@ -132,7 +132,7 @@ class Subject:
         return any(found.name.instant == instant for found in self.data_files)
 
     def is_marked(self, time: str) -> bool:
-        """Return whether the mark of a CANCEL names an instant (docs/protocol.md §7)."""
+        """Return whether the mark of a CANCEL names an instant (docs/protocol §7)."""
         return f"{MARKS}/{time}" in self.sizes
 
     def is_beating(self, time: str) -> bool:

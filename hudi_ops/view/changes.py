@@ -41,7 +41,7 @@ def changed_slices(
     Raises:
         Unsupported: a write names a file that is no data file of Hudi's.
 
-    Source: docs/format.md §9.2, §9.7.
+    Source: docs/format §9.2, §9.7.
     """
     replaced = {group for write in (*writes, *earlier) for group in write.metadata.replaced_groups}
     completed = {write.time: write.completion_time for write in (*writes, *earlier)}
@@ -67,7 +67,7 @@ def changed_slices(
 
 
 def resizes_named(writes: Sequence[CompletedWrite]) -> list[str]:
-    """Return instants of resizes that log files of the writes carry (docs/format.md §6.1)."""
+    """Return instants of resizes that log files of the writes carry (docs/format §6.1)."""
     own = {write.time for write in writes}
     return sorted({file.instant for _, file in _files(writes) if file.is_log} - own)
 

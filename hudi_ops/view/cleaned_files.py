@@ -1,4 +1,4 @@
-"""Read which files active and archived cleans removed (docs/format.md §9.3)."""
+"""Read which files active and archived cleans removed (docs/format §9.3)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def files_of_cleans(storage: Storage, config: TableConfig, as_of: str | None = N
 
     A returned file may still exist. `as_of` leaves out the files that a read of that moment does not need: those of cleans that
     completed before it, and those of groups that an archived replace commit hid at or before it. Later replace commits are
-    ignored: an archiver that died or has not decided yet leaves instants on both timelines (docs/protocol.md §22).
+    ignored: an archiver that died or has not decided yet leaves instants on both timelines (docs/protocol §22).
 
     Raises:
         Corrupt: a clean or the history cannot be read.

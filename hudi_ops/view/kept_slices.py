@@ -8,7 +8,7 @@ The invariant: the slices after this addition equal those that `Moment.slices` w
 completed and nothing else happened, and if each new file is a log file, made and named by one of these commits, and the newest
 of a known group. All slices are computed anew after anything else: another action that completed or left the timeline (also by an
 archiver or a foreign writer), a file that is gone or may still change, a new file group, a base file, a named file that is not
-listed, a log file that no commit names, or a commit read during the listing that may name a lost file (docs/protocol.md §19).
+listed, a log file that no commit names, or a commit read during the listing that may name a lost file (docs/protocol §19).
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class Listing(Protocol):
 
 
 class StorageListing:
-    """Listing of folders; a partition has a `.hoodie_partition_metadata` (docs/format.md §1.1).
+    """Listing of folders; a partition has a `.hoodie_partition_metadata` (docs/format §1.1).
 
     Args:
         engine: lists folders in parallel, since a listing mostly waits for storage.
@@ -178,7 +178,7 @@ class WalkedListing:
 
 
 def _below(path: str, folder: Folder) -> list[str]:
-    # A folder that begins with a dot may be a partition: other readers look into it too (docs/format.md §6.6).
+    # A folder that begins with a dot may be a partition: other readers look into it too (docs/format §6.6).
     return [f"{path}/{name}" if path else name for name in folder.folders if path or name != ".hoodie"]
 
 

@@ -4,7 +4,7 @@ Only the files that cleans removed tell whether an earlier moment is readable. A
 instant, and a savepoint keeps files of instants before the earliest one that a clean by commits names.
 
 A listing of storage does not show that a file was lost: a read would silently return older or fewer rows. So the listing is
-compared with the commits that name files. Only `_read_unlisted` reads further commits for this. Source: docs/protocol.md §19.
+compared with the commits that name files. Only `_read_unlisted` reads further commits for this. Source: docs/protocol §19.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ If files hold the columns, a path is only used when exactly one value can have p
 path has as many levels as there are partition fields, and the text is the printed form of one value of the column's type. Otherwise
 the value is unknown, and the partition is never left out. If no file holds the columns, the path is the only source.
 
-Source: docs/format.md §6.6, §6.10.
+Source: docs/format §6.6, §6.10.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Read the schema of a table at an instant, from the newest commit (docs/format.md §4)."""
+"""Read the schema of a table at an instant, from the newest commit (docs/format §4)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def file_schema(config: TableConfig, schema: pa.Schema) -> pa.Schema:
 
 
 def row_schema(config: TableConfig, schema: pa.Schema) -> pa.Schema:
-    """Return the columns of the rows: those of files, then dropped ones (docs/format.md §6.10).
+    """Return the columns of the rows: those of files, then dropped ones (docs/format §6.10).
 
     A dropped column has its type in the create schema, if a path can be read as a value of that type; otherwise it is text.
     """

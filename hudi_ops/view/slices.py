@@ -1,4 +1,4 @@
-"""Describe file slices: a base file, and the log files upon it (docs/format.md §9.1, §9.2)."""
+"""Describe file slices: a base file, and the log files upon it (docs/format §9.1, §9.2)."""
 
 from __future__ import annotations
 

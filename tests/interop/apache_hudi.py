@@ -333,7 +333,7 @@ def table_options(path: Path) -> dict[str, str]:
 
 
 def _has_milliseconds(path: Path) -> bool:
-    """Whether a table's schema has times in milliseconds, which Spark's are not (docs/format.md §6.3)."""
+    """Whether a table's schema has times in milliseconds, which Spark's are not (docs/format §6.3)."""
     files = [path / ".hoodie/hoodie.properties", *(path / ".hoodie/timeline").glob("*commit")]
     return any(b"timestamp-millis" in file.read_bytes() for file in files if file.exists())
 

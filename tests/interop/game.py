@@ -34,7 +34,7 @@ In merge-on-read tables with such an index no player writes in another way: wher
 insert put it into another, Apache Hudi's next upsert doubles it.
 """
 MORE = {"hoodie.metadata.record.index.enable": "true", "hoodie.metadata.index.bloom.filter.enable": "true"}
-# Columns of floats are not filtered on: Apache Hudi's own statistics of a column with NaN lose rows (docs/format.md §14.7).
+# Columns of floats are not filtered on: Apache Hudi's own statistics of a column with NaN lose rows (docs/format §14.7).
 _FILTERS: list[tuple[str, Callable[[Row], bool]]] = [
     ("small = 7", lambda held: held["small"] == 7),
     ("big < 0", lambda held: held["big"] is not None and held["big"] < 0),

@@ -1,7 +1,7 @@
 """Rows of any metadata table on local storage, decoded without our readers: own HFile and log parsing, `fastavro` for the values.
 
 Goal: hold our metadata tables against those of Apache Hudi, record by record, and look at either by hand.
-Method: files are found by listing, taken apart by the layout of docs/format.md §4 and §13, and nothing is merged or left out
+Method: files are found by listing, taken apart by the layout of docs/format §4 and §13, and nothing is merged or left out
 unless `merged` is asked to.
 
 Usage: python -m tests.interop.metadata_dump TABLE [PARTITION]

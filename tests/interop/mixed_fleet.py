@@ -46,7 +46,7 @@ def fleet_options(hosts: str, key: str) -> dict[str, str]:
         "hoodie.write.lock.zookeeper.url": hosts,
         "hoodie.write.lock.zookeeper.base_path": BASE_PATH,
         "hoodie.write.lock.zookeeper.lock_key": key,
-        # Not too short: Apache Hudi commits without noticing that its lock is gone (docs/protocol.md §11).
+        # Not too short: Apache Hudi commits without noticing that its lock is gone (docs/protocol §11).
         "hoodie.write.lock.zookeeper.session_timeout_ms": str(int(SESSION_S * 1000)),
         "hoodie.archive.automatic": "false",
         "hoodie.clean.commits.retained": "1000",

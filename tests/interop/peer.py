@@ -72,7 +72,7 @@ class Peer:
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
         self.jvm: Any = spark._jvm
-        # Release 1.2.0 fails in a JVM that compacts a metadata table before it first makes a record of one (docs/format.md §9.6).
+        # Release 1.2.0 fails in a JVM that compacts a metadata table before it first makes a record of one (docs/format §9.6).
         self.jvm.java.lang.Class.forName("org.apache.hudi.metadata.HoodieMetadataPayload")
         spark.conf.set("hoodie.metadata.enable", "false")  # procedures and SQL take their options from the session
 

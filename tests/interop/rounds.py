@@ -120,7 +120,7 @@ class Rounds:
         """Write once, to some partitions or to any; the model follows."""
         self.version += 1
         operations = ("upsert", "upsert", "upsert", "delete", "insert_overwrite")
-        # Apache Hudi 1.0.2 fails to read a key that a delete block and then an upsert name (docs/format.md §11.2).
+        # Apache Hudi 1.0.2 fails to read a key that a delete block and then an upsert name (docs/format §11.2).
         has_delete_blocks = self.terms.kind == "mor" and self.terms.version == 8
         operation = self.dice.choice(operations[:3] + operations[4:] if has_delete_blocks else operations)
         keys = [n for n in range(KEYS) if not parts or n % PARTS in parts]

@@ -222,7 +222,7 @@ class ShapedTable:
         return as_table(one for _, one in self.model.rows.values())
 
     def expected_of_apache_hudi(self) -> pa.Table:
-        """The model's rows as Apache Hudi reads them (docs/format.md §6.6)."""
+        """The model's rows as Apache Hudi reads them (docs/format §6.6)."""
         return self.as_apache_hudi_reads(self.expected())
 
     def as_apache_hudi_reads(self, content: pa.Table) -> pa.Table:

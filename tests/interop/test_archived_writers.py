@@ -2,7 +2,7 @@
 
 Apache Hudi archives into this state by itself. It reads the update, and so do we; the `hudi` package does not.
 
-Source: docs/format.md §9.2.
+Source: docs/format §9.2.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def test_all_but_the_hudi_package_read_it_before_and_after_our_compaction(
     (told,) = (one for one in found if one.invariant == "log-of-archived-writer")
     assert writer.time in told.where
     assert writer.completion_time in told.what
-    assert values(hudi_rs(path)) == {**model, "b": 1}, "docs/format.md §9.2 says so of the package 0.5.0"
+    assert values(hudi_rs(path)) == {**model, "b": 1}, "docs/format §9.2 says so of the package 0.5.0"
 
     check(path, peer, model, metadata=metadata)
     assert table.compaction.run().instant is not None

@@ -1,7 +1,7 @@
 """Log files of ours with every column type, and deletes by every ordering type: all read the same, and Apache Hudi compacts them.
 
 Where a delete block would not carry an ordering value to all readers alike, the delete is a row that is marked as deleted. Dates as
-ordering values are left out: no upsert of Apache Hudi's works on them, in tables of its own either (docs/format.md §11.2).
+ordering values are left out: no upsert of Apache Hudi's works on them, in tables of its own either (docs/format §11.2).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def test_all_read_the_same(
         ours = table.read(meta_columns=True)
         assert ours.num_rows == count
         if log_format == "avro" and schema is NESTED and any(path.rglob("*.log.*")) and not is_compacted(table):
-            # Nor does it read those that Apache Hudi writes of such columns (docs/format.md §12).
+            # Nor does it read those that Apache Hudi writes of such columns (docs/format §12).
             with pytest.raises(Exception, match="reconcile: column 'visits'"):
                 hudi_rs(path)
         else:
@@ -81,7 +81,7 @@ def test_all_read_the_same(
         for what, options in (("schedule", at_once), ("run", WITHOUT_METADATA)):
             apache_hudi.sql(f"CALL run_compaction(op=>'{what}', path=>'{path}', options=>'{options}')")
 
-    # Late deletes lose, but not those by the int 0, as the ones of `tick` are: unconditional for everybody (docs/format.md §11.3).
+    # Late deletes lose, but not those by the int 0, as the ones of `tick` are: unconditional for everybody (docs/format §11.3).
     is_late = ordering not in {None, "tick"}
     written(range(40), 0, 5)
     written(range(20), 1, 6)

@@ -2,7 +2,7 @@
 
 Apache Hudi commits; from that commit's data files and its commit file our delta maker makes the delta of the same instant, which
 is decoded by the independent reader of `metadata_dump`. Partition, file group, kind of record, key and every field have to be the
-same, but for what docs/format.md §14.9 lists.
+same, but for what docs/format §14.9 lists.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Our writers and Apache Hudi's, together on one table over one ZooKeeper lock, killed on both sides: nobody loses a commit.
 
-Apache Hudi runs with optimistic concurrency and lazy cleaning of failed writes, as docs/protocol.md §10 asks for. Method: that of
+Apache Hudi runs with optimistic concurrency and lazy cleaning of failed writes, as docs/protocol §10 asks for. Method: that of
 tests/e2e/test_many_writers.py: the table equals the serial replay of what completed, and every acknowledged commit is among it. A
 dead writer's heartbeat is made to look old instead of waiting for two minutes. To repeat a seed: HUDI_OPS_SEED=7 bin/test FILE -s
 """

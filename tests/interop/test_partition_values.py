@@ -1,6 +1,6 @@
 """Partition values that a path does not keep as they are: what Apache Hudi shows, what it finds them by, and what we show and find.
 
-We show what the files hold, as docs/format.md §6.11 says with its reasons; by the same values we find the rows.
+We show what the files hold, as docs/format §6.11 says with its reasons; by the same values we find the rows.
 """
 
 from __future__ import annotations

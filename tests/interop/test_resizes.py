@@ -196,7 +196,7 @@ def test_both_plan_and_execute_resizes_in_turn_while_both_write(
 def some_of(shared: Shared, dice: random.Random, number: int) -> pa.Table:
     """A batch of updates, new keys and, in version 9, a delete.
 
-    Apache Hudi 1.0.2 brings deleted rows back when it executes a resize, also where it alone wrote (docs/format.md §10.3).
+    Apache Hudi 1.0.2 brings deleted rows back when it executes a resize, also where it alone wrote (docs/format §10.3).
     """
     some = dice.sample(sorted(shared.model), 12)
     changes: dict[str, Any] = {key: (shared.model[key][0], dice.randrange(1000)) for key in some[1:]}

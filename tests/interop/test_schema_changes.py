@@ -109,7 +109,7 @@ def test_old_files_beside_new_ones(tmp_path: Path, apache_hudi: HudiPeer, hudi_r
 def test_filters_on_an_added_column_find_the_rows_before(
     kind: Literal["cow", "mor"], tmp_path: Path, apache_hudi: HudiPeer
 ) -> None:
-    """With a metadata table, as we leave it; of what Apache Hudi loses once it lists the column itself see docs/format.md §14.7."""
+    """With a metadata table, as we leave it; of what Apache Hudi loses once it lists the column itself see docs/format §14.7."""
 
     def batch(numbers: Sequence[int], ts: int, **more: pa.Array) -> pa.Table:
         keys = {"id": [f"k{number:02d}" for number in numbers], "part": [f"p{number % 3}" for number in numbers]}

@@ -36,7 +36,7 @@ SHAPES = [
     TableShape(partitions=(), ordering=None, meta_fields=False, key_generator="non_partitioned"),
     TableShape(partitions=("plain",), key_generator="complex", url_encode=False, ordering="at"),
     TableShape(partitions=(), keys=("number", "id"), table_type="mor"),
-    # With two partition fields and one key the `hudi` package was seen to miss deletes in log files (docs/format.md §6.2).
+    # With two partition fields and one key the `hudi` package was seen to miss deletes in log files (docs/format §6.2).
     TableShape(partitions=("region",), table_type="mor", meta_fields=False, ordering=None),
     TableShape(partitions=("ms",), key_generator="timestamp", time=MS_BY_DAY),
     TableShape(

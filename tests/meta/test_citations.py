@@ -1,6 +1,6 @@
 """Every citation in the code leads to a section that is in this repository.
 
-Goal: a reader of `Source: docs/format.md §6.2` finds that section. Method: search the text of the product and its tests for
+Goal: a reader of `Source: docs/format §6.2` finds that section. Method: search the text of the product and its tests for
 citations, compare them with the numbered headings, and look for names of documents that were never part of it.
 """
 
@@ -12,13 +12,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SUFFIXES = {".py", ".java", ".html", ".yaml", ".md"}
-DOCUMENTS = sorted((ROOT / "docs").glob("*.md"))
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+FOLDERS = ("format", "protocol")
+"""Documents of numbered sections, each a folder of pages."""
 
 # A document, then its sections; a line may break inside, in a comment too.
 _GAP = r"(?:\s|\n\s*#)+"
 _SECTION = r"§\d+(?:\.\d+)*"
-CITATION = re.compile(rf"docs/(?P<name>[\w-]+\.md){_GAP}(?P<sections>{_SECTION}(?:(?:,| to| and){_GAP}{_SECTION})*)")
-LINK = re.compile(r"docs/(?P<name>[\w-]+\.md)")
+CITATION = re.compile(rf"docs/(?P<name>[\w-]+){_GAP}(?P<sections>{_SECTION}(?:(?:,| to| and){_GAP}{_SECTION})*)")
+LINK = re.compile(r"docs/(?P<name>[\w/-]+\.md)")
+LISTED = re.compile(r"\]\(([\w-]+\.md)")
+WORDS_MAX = 2_000
 HEADING = re.compile(r"^#{2,4} (?P<number>\d+(?:\.\d+)*)\s+\S", re.MULTILINE)
 
 ELSEWHERE = re.compile(
@@ -54,8 +58,14 @@ def headings(text: str) -> list[str]:
     return HEADING.findall(text)
 
 
+def sections(folder: str) -> set[str]:
+    """Numbers of the sections of a document."""
+    pages = sorted((ROOT / "docs" / folder).glob("*.md"))
+    return {number for page in pages for number in headings(page.read_text(encoding="utf-8"))}
+
+
 def test_every_citation_leads_to_a_heading():
-    numbers = {document.name: set(headings(document.read_text(encoding="utf-8"))) for document in DOCUMENTS}
+    numbers = {folder: sections(folder) for folder in FOLDERS}
     found, offenders = 0, []
     for file, text in texts():
         for match in CITATION.finditer(text):
@@ -81,7 +91,7 @@ def test_every_section_sign_belongs_to_a_document():
 
 
 def test_every_document_that_is_named_exists():
-    names = {document.name for document in DOCUMENTS}
+    names = {page.relative_to(ROOT / "docs").as_posix() for page in PAGES}
     guides = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
     named = [*texts(), *((file, file.read_text(encoding="utf-8")) for file in guides)]
     offenders = [
@@ -100,32 +110,48 @@ def test_no_citation_names_a_document_from_elsewhere():
     assert offenders == []
 
 
-def test_no_section_is_numbered_twice():
+def test_no_page_numbers_a_section_twice():
+    """Parts of a long section lie on several pages."""
     offenders = []
-    for document in DOCUMENTS:
-        numbers = headings(document.read_text(encoding="utf-8"))
-        offenders += [f"{document.name} {number}" for number in sorted(set(numbers)) if numbers.count(number) > 1]
+    for page in PAGES:
+        numbers = headings(page.read_text(encoding="utf-8"))
+        offenders += [f"{page.name} {number}" for number in sorted(set(numbers)) if numbers.count(number) > 1]
+    assert offenders == []
+
+
+def test_every_page_of_a_document_is_short_and_in_its_contents():
+    offenders = []
+    for folder in FOLDERS:
+        contents = (ROOT / "docs" / folder / "README.md").read_text(encoding="utf-8")
+        for page in sorted((ROOT / "docs" / folder).glob("*.md")):
+            count = len(page.read_text(encoding="utf-8").split())
+            offenders += [f"{folder}/{page.name}: {count} words"] if count > WORDS_MAX else []
+            offenders += (
+                [f"{folder}/{page.name}: not listed"]
+                if page.name not in {"README.md", *LISTED.findall(contents)}
+                else []
+            )
     assert offenders == []
 
 
 def test_sections_named_inside_a_document_exist():
     offenders = []
-    for name in ("format.md", "protocol.md"):
-        file = ROOT / "docs" / name
-        text = file.read_text(encoding="utf-8")
-        elsewhere = [match.span() for match in CITATION.finditer(text)]
-        numbers = headings(text)
-        offenders += [
-            f"{place(file, text, match.start())} {match[0]}"
-            for match in re.finditer(_SECTION, text)
-            if match[0][1:] not in numbers and not any(start <= match.start() < end for start, end in elsewhere)
-        ]
+    for folder in FOLDERS:
+        numbers = sections(folder)
+        for file in sorted((ROOT / "docs" / folder).glob("*.md")):
+            text = file.read_text(encoding="utf-8")
+            elsewhere = [match.span() for match in CITATION.finditer(text)]
+            offenders += [
+                f"{place(file, text, match.start())} {match[0]}"
+                for match in re.finditer(_SECTION, text)
+                if match[0][1:] not in numbers and not any(start <= match.start() < end for start, end in elsewhere)
+            ]
     assert offenders == []
 
 
 def test_the_patterns_find_what_they_should():
     """The rules are worth nothing if their patterns match nothing."""
-    broken = "Source: docs/format.md §6.3,\n    # §7.1"
+    broken = "Source: docs/format §6.3,\n    # §7.1"
     (match,) = CITATION.finditer(broken)
     assert re.findall(_SECTION, match["sections"]) == ["§6.3", "§7.1"]
     assert headings("## 1 The log\n\n### 2.10 Names\n\n## Unnumbered\n") == ["1", "2.10"]

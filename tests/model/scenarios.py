@@ -126,7 +126,7 @@ def _planner(rules: Rules) -> tuple[World, list[Actor]]:
 
 
 def _foreign(rules: Rules, reads_again: bool = False) -> Actor:
-    """Return the executor of Apache Hudi; a lock that it lost is a known gap: docs/protocol.md, section 11."""
+    """Return the executor of Apache Hudi; a lock that it lost is a known gap: docs/protocol, section 11."""
     return Actor(FOREIGN, lambda: execute_foreign(rules, reads_again), loses_lock=False)
 
 

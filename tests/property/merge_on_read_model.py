@@ -1,7 +1,7 @@
 """What a merge-on-read table must show after a sequence of writes, compactions and dead writers: base rows and a log, in dicts.
 
 Unlike `table_model`, this model knows which rows lie in base files and which in logs, since that is what a read-optimized query
-shows, and since a row that comes after a delete is folded with it before either meets the base (docs/format.md §11.1).
+shows, and since a row that comes after a delete is folded with it before either meets the base (docs/format §11.1).
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class MergeOnReadModel:
     def changes(self, since: str) -> dict[Identity, tuple[str, Row]]:
         """What an incremental query shows of the instants after one: their log entries, folded, and their rows of base files.
 
-        They are merged with each other, never with rows of older base files (docs/format.md §9.7).
+        They are merged with each other, never with rows of older base files (docs/format §9.7).
         """
         base: dict[Identity, Held] = {}
         log: dict[Identity, Held] = {}
@@ -203,7 +203,7 @@ class MergeOnReadModel:
 
 
 def _folded(old: Held | None, new: Held) -> Held:
-    """Fold two entries of one key in a log (docs/format.md §11.3).
+    """Fold two entries of one key in a log (docs/format §11.3).
 
     An unconditional delete gives way to any row that follows, but to no other delete: rows that delete are in delete blocks, too.
     """

@@ -70,7 +70,7 @@ class ModelSlice:
     row_group_rows: int = 2
 
     def rows(self, only: frozenset[str] | None = None) -> dict[str, tuple[str, str, int | None, int]]:
-        """What the slice shows: key -> commit time, id, ts, value. By the rules of docs/format.md §11."""
+        """What the slice shows: key -> commit time, id, ts, value. By the rules of docs/format §11."""
         left: dict[str, tuple[str, Record]] = {}
         for block in self.blocks:
             if only is None or block.instant in only:

@@ -1,6 +1,6 @@
 """Log files whose writer began before a compaction, completed after it, and was archived: their rows stay where they are.
 
-Source: docs/format.md §9.2.
+Source: docs/format §9.2.
 """
 
 from __future__ import annotations

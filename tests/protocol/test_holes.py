@@ -3,7 +3,7 @@
 Goal: the guards are needed, and the simulator can see what they prevent. Method: for each hole a few actors, explored within the
 fewest preemptions and faults that lead into it; once as the product is, which must survive every schedule, and once with the guard
 replaced by one that lets everything pass, which some schedule must not survive. H1 to H8 were found by a model of the commit log
-before it was written, W1 to W4 by walking through its rules (docs/protocol.md §5 to §8), W5 by a fleet of ours and Apache Hudi.
+before it was written, W1 to W4 by walking through its rules (docs/protocol §5 to §8), W5 by a fleet of ours and Apache Hudi.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The model is a dict. One test for each condition.
 
-Source: docs/protocol.md §6.1.
+Source: docs/protocol §6.1.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The model is a dict; which files a read needs is what it read before they were deleted. A handle that has followed the table knows
 all its commits, and notices every lost file; a new one those of the commits that it reads to know which files count.
 
-Source: docs/protocol.md §19.
+Source: docs/protocol §19.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Any process that finds an unapplied entry applies it; this is idempotent.
 
-Source: docs/protocol.md §6.
+Source: docs/protocol §6.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class TimelineApplier(Applier):
             state = self._loader.reload(state)
 
     def put_back(self, state: TableState, slot: int, entry: Complete) -> bool:
-        """Restore a deleted completed file, or void its entry if undone (docs/protocol.md §6.1).
+        """Restore a deleted completed file, or void its entry if undone (docs/protocol §6.1).
 
         Requires the table lock. `state` is read after the slot, log before timeline. Returns False when `entry` was voided instead.
 
@@ -203,8 +203,8 @@ class TimelineApplier(Applier):
         put_rings(self._ctx.storage, rings, entry.instant)
         # Name and bytes both follow from the slot: every applier puts the same file.
         ensure(self._ctx.storage, path, body)
-        # No `.commit` file yet: without one Apache Hudi's undo of the instant undoes its rings, too (docs/protocol.md §27).
-        # A paused applier may put back an instant that was archived, voided or undone (docs/protocol.md §6, step 5).
+        # No `.commit` file yet: without one Apache Hudi's undo of the instant undoes its rings, too (docs/protocol §27).
+        # A paused applier may put back an instant that was archived, voided or undone (docs/protocol §6, step 5).
         log = refresh_log(self._ctx.storage, state.log)
         self._commits.keep(path, body)
         fate = log.fate(entry.instant)

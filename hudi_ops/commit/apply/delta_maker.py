@@ -3,7 +3,7 @@
 Other processes add and drop partitions of the metadata table. Under the lock one listing shows whether the partitions are still
 those of the delta; if not, the lock is released and the delta is made again.
 
-Source: docs/protocol.md §18.
+Source: docs/protocol §18.
 """
 
 from __future__ import annotations

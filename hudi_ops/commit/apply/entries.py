@@ -3,7 +3,7 @@
 They are computed from the rows of each changed file group before and after the write, so every operation is covered. The cost is
 one more read of the record keys and indexed columns of these groups. Compactions and clusterings change no row.
 
-Source: docs/protocol.md §18.
+Source: docs/protocol §18.
 """
 
 from __future__ import annotations

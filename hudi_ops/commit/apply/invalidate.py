@@ -3,7 +3,7 @@
 A lock is released when its holder dies. Foreign writers, which know no slots, may then commit, plan or roll back before any process
 applies the decision.
 
-Source: docs/protocol.md §6.
+Source: docs/protocol §6.
 """
 
 from __future__ import annotations

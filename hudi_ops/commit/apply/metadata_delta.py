@@ -1,4 +1,4 @@
-"""Metadata table records of a write and of a clean (docs/protocol.md §18, §20)."""
+"""Metadata table records of a write and of a clean (docs/protocol §18, §20)."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class WriteDeltaMaker(DeltaMaker):
         """Return statistics of added columns: null in every partition so far.
 
         Once one partition has a record for a column, Apache Hudi skips partitions without one; and a range of the write's rows
-        alone would claim that the partition has no nulls (docs/format.md §14.7).
+        alone would claim that the partition has no nulls (docs/format §14.7).
         """
         begun = self.attempt.begun
         if self.write.schema is None or not begun.timeline.completed_writes:

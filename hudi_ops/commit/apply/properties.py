@@ -10,7 +10,7 @@ Announced partitions of the metadata table are put into the list of unfinished p
 uses. A later entry moves them to the list of finished partitions, but only if the file still has them: a foreign writer may have
 dropped them.
 
-Source: docs/protocol.md §6, §18.
+Source: docs/protocol §6, §18.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The deletion of a completed file hides acknowledged rows. A rollback or restore of a completed write deletes this file on purpose,
 before the data files, so a write that one of them undoes is never put back.
-Source: docs/protocol.md §6.1.
+Source: docs/protocol §6.1.
 """
 
 from __future__ import annotations

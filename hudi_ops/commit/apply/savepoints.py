@@ -1,4 +1,4 @@
-"""Apply SAVEPOINT entries: put or delete the files of a savepoint (docs/protocol.md §21)."""
+"""Apply SAVEPOINT entries: put or delete the files of a savepoint (docs/protocol §21)."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 The COMPLETE of a build says that its partitions are complete. Any process that finds them announced but not listed lists them: the
 builder, or the next writer after its death.
 
-Source: docs/protocol.md §18.
+Source: docs/protocol §18.
 """
 
 from __future__ import annotations

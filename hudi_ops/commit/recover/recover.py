@@ -151,7 +151,7 @@ def _remove_plan(
 
 def _clear_if_cancelled(session: Session, state: TableState, instant: str) -> None:
     # A process that resumes after its rollback may leave an inflight file without its requested file, which makes the table
-    # unreadable for Apache Hudi (docs/format.md §2.3). Pending writes without a lease and without a CANCEL are foreign, and stay.
+    # unreadable for Apache Hudi (docs/format §2.3). Pending writes without a lease and without a CANCEL are foreign, and stay.
     if session.was_cancelled(state, instant):
         remove_zombie_files(session, state, instant)
 

@@ -1,7 +1,7 @@
 """Sweep leftovers of dead writers, and again later for files written after the rollback.
 
 A task may outlive its attempt: it announces a file, pauses, and writes it after the rollback. So the markers of a rolled back write
-are kept, with a note that holds a time. At that time its files are deleted again, then the markers and the note (docs/protocol.md
+are kept, with a note that holds a time. At that time its files are deleted again, then the markers and the note (docs/protocol
 §8). The time is in the name of the note's folder, `.hoodie/.temp/<instant>.<ms>/sweep`, so one listing shows which notes are due.
 """
 
@@ -289,7 +289,7 @@ def sweep_again(session: Session, state: TableState, instant: str, until_ms: Seq
     """Delete files that tasks wrote after the rollback, then markers and notes (`until_ms`).
 
     Of an archived instant the files that its commit names stay. For a completed instant without markers only the notes are deleted.
-    Apache Hudi may have completed a plan that was cancelled (docs/protocol.md §26, step 10); then the files that it names and
+    Apache Hudi may have completed a plan that was cancelled (docs/protocol §26, step 10); then the files that it names and
     the metadata delta belong to the table.
 
     Returns the number of announced files that were looked for.

@@ -99,7 +99,7 @@ def cancel_write(
 
 
 def refuse_begun_clean(session: Session, state: TableState, found: Instant) -> None:
-    """Refuse to cancel a clean of files that was begun (docs/protocol.md §20, step 6).
+    """Refuse to cancel a clean of files that was begun (docs/protocol §20, step 6).
 
     Its executor may sleep before a deletion and wake up later, when a savepoint or a restore needs the file.
 

@@ -4,7 +4,7 @@ The user knows that the processes of the rollback have ended. Normally the next 
 EAGER policy it refuses if any write with a later instant has completed: then each of its writes fails, and removing only the target
 or only the rollback does not help.
 
-Source: docs/protocol.md §8, §10.
+Source: docs/protocol §8, §10.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The partitions' names are removed from the properties first, so that no writer adds to a folder that will be deleted; then the
 folders, the instants and the definitions of the build. A partition that readers use is never removed.
 
-Source: RFC-45; docs/protocol.md §18.
+Source: RFC-45; docs/protocol §18.
 """
 
 from __future__ import annotations

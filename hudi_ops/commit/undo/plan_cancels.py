@@ -1,6 +1,6 @@
 """Cancel the pending plans that a write ends, inside its decision (RFC-79).
 
-Source: docs/protocol.md §26.
+Source: docs/protocol §26.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rollback of a failed write: cancel it, delete its files, complete a rollback instant.
 
-Order (docs/protocol.md §7, docs/format.md §9.5): the CANCEL slot, which stops a paused writer; the data files that markers name;
+Order (docs/protocol §7, docs/format §9.5): the CANCEL slot, which stops a paused writer; the data files that markers name;
 the inflight, then the requested file; the rollback's own completion; the leases. Markers are deleted once no late task is possible.
 Any process can repeat any step.
 """
@@ -142,7 +142,7 @@ def roll_back(
         with session.keep(attempt.instant, "rollback", epoch=attempt.epoch, leased_s=attempt.leased_s) as monitor:
             delete_files(storage, paths, foreign=foreign, check=monitor.check)
             if target.kind == "replacecommit" and state.log.properties.facts.has_ring:
-                # Delete rings before the instant: without the instant Apache Hudi would use the ring files (docs/format.md §10.3).
+                # Delete rings before the instant: without the instant Apache Hudi would use the ring files (docs/format §10.3).
                 delete_rings_of(storage, target.time)
             delete_own_notes(session, target.time)
             if state.config.all_metadata_partitions:

@@ -1,6 +1,6 @@
 """Delete the files of a rollback, and encode its plan and metadata as Apache Hudi does.
 
-Source: docs/format.md §8.1, §8.2, §9.5.
+Source: docs/format §8.1, §8.2, §9.5.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def delete_own_notes(session: Session, instant: str) -> None:
 
 
 def delete_pending(session: Session, folder: str, target: Instant, *, foreign: bool = False) -> None:
-    """Remove a write from the timeline: inflight, then requested (docs/format.md §2.3)."""
+    """Remove a write from the timeline: inflight, then requested (docs/format §2.3)."""
     for name in (inflight_name(target.time, target.action), requested_name(target.time, target.action)):
         delete_files(session.ctx.storage, [f"{folder}/{name}"], foreign=foreign)
 

@@ -1,6 +1,6 @@
 """Find data files of a cancelled write, by its markers or by a listing of its instant.
 
-Source: docs/protocol.md §7, docs/format.md §6.1, §8.1, §8.2.
+Source: docs/protocol §7, docs/format §6.1, §8.1, §8.2.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def files_of(
 
     Markers and the plan of a begun rollback name these files. The table is listed for the write's instant if the markers may be
     incomplete: a foreign writer without markers has written nothing or lost them, and a damaged marker line may have named any
-    file. All files under the instant of a resize belong to it, also the log files of completed writers (docs/protocol.md §29).
+    file. All files under the instant of a resize belong to it, also the log files of completed writers (docs/protocol §29).
     `foreign`: it may be a foreign write; `plan`: plan of its begun rollback, if any.
     """
     announced = read_markers(session.ctx.storage, instant)

@@ -5,9 +5,9 @@ table lock the requested file is deleted first; if an inflight file appears afte
 
 An error before the CANCEL puts the requested file back. A process that dies leaves the queue file: the next write, clean or cancel
 puts the requested file back, and withdraws the plan again if it ends it. An inflight file without its requested file makes the
-table unreadable for Apache Hudi (docs/format.md §2.3).
+table unreadable for Apache Hudi (docs/format §2.3).
 
-Source: docs/protocol.md §26.
+Source: docs/protocol §26.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reader fence of RFC-22, option 2: every row returned later has a later request time.
 
-Readers receive writes in order of completion (docs/protocol.md §15). A fence holds back completed writes that were requested after
+Readers receive writes in order of completion (docs/protocol §15). A fence holds back completed writes that were requested after
 a write that may still complete.
 """
 

@@ -4,7 +4,7 @@ Such a writer takes its instant first. It records the completed writes only late
 those that completed in between without checking them. If one of these has a newer instant, the foreign writer's base files sort
 *below* the files that they were made from, and readers never see its rows. So hudi_ops writers with newer instants wait.
 
-Source: docs/format.md §9.4.
+Source: docs/format §9.4.
 """
 
 from __future__ import annotations

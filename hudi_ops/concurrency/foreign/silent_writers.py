@@ -4,7 +4,7 @@ Apache Hudi makes heartbeats only under the LAZY policy for failed writes. Under
 look the same. Apache Hudi's next writer has to roll back the failed write first, and refuses to do so if any write with a later
 instant completed ("Found commits after time …"). So hudi_ops rolls back such a write only on request, and commits nothing above it.
 
-Source: docs/format.md §8.3, §9.5, docs/protocol.md §10.
+Source: docs/format §8.3, §9.5, docs/protocol §10.
 """
 
 from __future__ import annotations

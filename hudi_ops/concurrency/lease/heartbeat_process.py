@@ -4,7 +4,7 @@ It gets one connection per lease through its standard input. The parent sends on
 interval_s, environment}`; the answers are `{"beaten": [started_s, ended_s]}`, `{"lost": true}` and `{"failed": text}`.
 Times are of the monotonic clock, which processes share. The parent ends a lease by closing its end of the connection; this process
 closes the other end when no heartbeat of the lease is running. It exits when its input closes or its parent is gone. It does not
-renew leases of a stopped parent, whose work has stopped, too (docs/protocol.md §16). It is started without `site`, and imports
+renew leases of a stopped parent, whose work has stopped, too (docs/protocol §16). It is started without `site`, and imports
 `hudi_ops` only when the first heartbeat is due: most writes have ended by then.
 """
 

@@ -1,7 +1,7 @@
 """Leases: which process works on an instant, and its heartbeat. They are never proof.
 
 The file is Apache Hudi's heartbeat (`.hoodie/.heartbeat/<instant>`): Hudi judges its change time and ignores its content. The
-content names owner, role and table lock (docs/format.md §8.3).
+content names owner, role and table lock (docs/format §8.3).
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def refuse_superseded(log: Log, instant: str, epoch: int) -> None:
 def refuse_starved(gap_s: float, is_shared: Callable[[], bool], instant: str) -> None:
     """Refuse to complete an attempt that a foreign writer may have judged dead.
 
-    Foreign writers judge a heartbeat before they take the lock, so no state under the lock shows their judgement (docs/protocol.md
+    Foreign writers judge a heartbeat before they take the lock, so no state under the lock shows their judgement (docs/protocol
     §10). `gap_s` is the longest time without a landed heartbeat. `is_shared` returns whether there are foreign writers; it is
     called only if the gap is too long.
 

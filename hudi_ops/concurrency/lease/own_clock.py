@@ -1,7 +1,7 @@
 """Check this machine's clock: times far in the future would stop all other writers.
 
 Only the system clock is checked, against the clocks of the lock service and the storage.
-Source: docs/protocol.md §4.
+Source: docs/protocol §4.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ One thread for each table of a process probes the next free slot once a second, 
 with the last of them. With simulated time, or a context with heartbeats of its own, there is no thread: the executor reads the log
 between tasks.
 
-Source: docs/protocol.md §26.
+Source: docs/protocol §26.
 """
 
 from __future__ import annotations

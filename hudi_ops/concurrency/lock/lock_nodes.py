@@ -47,7 +47,7 @@ def from_node_data(data: bytes, created_ms: int) -> LockHolder:
 
     Foreign text holds no time, so `created_ms` counts. Apache Hudi's provider writes its address, from 1.1 on its application.
 
-    Source: docs/format.md §8.4.
+    Source: docs/format §8.4.
     """
     text = data.decode("utf-8", "replace").strip()
     try:
@@ -69,7 +69,7 @@ def lock_path(base_path: str, lock_key: str) -> str:
     Raises:
         InvalidRequest: ZooKeeper does not accept the path.
 
-    Source: docs/format.md §8.4.
+    Source: docs/format §8.4.
     """
     path = f"{base_path.rstrip('/')}/{lock_key}"
     if not path.startswith("/") or any(part in {"", ".", ".."} for part in path[1:].split("/")):

@@ -53,7 +53,7 @@ class ZooKeeperLock:
         InvalidRequest: hosts, path or key cannot be used.
         Unsupported: SASL without its package.
 
-    Source: docs/format.md §8.4.
+    Source: docs/format §8.4.
     """
 
     def __init__(

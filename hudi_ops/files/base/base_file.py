@@ -213,7 +213,7 @@ def with_meta(schema: pa.Schema) -> pa.Schema:
 
 
 def stored_schema(schema: pa.Schema, meta_fields: bool) -> pa.Schema:
-    """Return the columns of a base file that this library writes (docs/format.md §6.2).
+    """Return the columns of a base file that this library writes (docs/format §6.2).
 
     Without `hoodie.populate.meta.fields` the five meta columns are left out, not null.
     """
@@ -221,7 +221,7 @@ def stored_schema(schema: pa.Schema, meta_fields: bool) -> pa.Schema:
 
 
 def stored_avro_schema(schema: pa.Schema, table_name: str, meta_fields: bool) -> str:
-    """Return the Avro JSON for base file footers and log block headers (docs/format.md §4)."""
+    """Return the Avro JSON for base file footers and log block headers (docs/format §4)."""
     record = to_avro(schema, table_name)
     if meta_fields:
         meta = [{"name": name, "type": ["null", "string"], "doc": "", "default": None} for name in META_COLUMNS]
@@ -232,7 +232,7 @@ def stored_avro_schema(schema: pa.Schema, table_name: str, meta_fields: bool) ->
 def float_columns(schema: pa.Schema) -> list[str]:
     """Return the top-level float columns.
 
-    The footer of a base file names those of them that hold NaN (docs/format.md §14.7).
+    The footer of a base file names those of them that hold NaN (docs/format §14.7).
     """
     kinds = {field.name: plain_type(field.type) for field in schema}
     return [name for name, kind in kinds.items() if pa.types.is_float32(kind) or pa.types.is_float64(kind)]

@@ -8,7 +8,7 @@ _is = pa.types
 
 
 def widen(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Convert a column to a later type of the table (docs/format.md §6.7).
+    """Convert a column to a later type of the table (docs/format §6.7).
 
     A single-precision number becomes the double of its shortest decimal text, 0.1 and not 0.10000000149011612: Apache Hudi and the
     `hudi` package read it so from the old file, and a rewrite must not change it. Integers become rounded floating-point numbers,

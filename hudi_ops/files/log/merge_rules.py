@@ -43,7 +43,7 @@ class MergeRules:
 
     @classmethod
     def of(cls, config: TableConfig, schema: pa.Schema) -> MergeRules:
-        """Return the rules of a table (docs/format.md §11).
+        """Return the rules of a table (docs/format §11).
 
         Raises:
             Unsupported: rows are merged by a class of Java's, by several ordering fields, by one within a struct, or column

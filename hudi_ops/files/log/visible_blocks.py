@@ -60,7 +60,7 @@ class BlockInstants:
 
 
 def visible_blocks(blocks: Sequence[LogBlock], instants: BlockInstants, path: str, table: str = "") -> list[LogBlock]:
-    """Return the data and delete blocks that count, in their order (docs/format.md §9.8).
+    """Return the data and delete blocks that count, in their order (docs/format §9.8).
 
     A rollback block revokes all blocks of its target before it. A block of a log compaction replaces the blocks of the
     instants that it names.

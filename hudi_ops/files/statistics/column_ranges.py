@@ -4,7 +4,7 @@ They come from the footer of a base file or from rows. A footer costs nothing to
 leaves out the bounds of a column chunk with a text of more than 4 KiB. Our base files name the float columns with NaN in a key of
 their own; missing bounds are computed from the column's values.
 
-Source: docs/format.md §14.7.
+Source: docs/format §14.7.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class ColumnRange:
-    """Values that one file holds in one column (docs/format.md §14.7).
+    """Values that one file holds in one column (docs/format §14.7).
 
     `least` and `greatest` are one-row Arrow arrays of the column's type in the table (null in both: every value is null), so
     that ranges of many files are merged without a Python value each. `values` counts all, nulls among them; sizes in bytes, 0
@@ -30,7 +30,7 @@ class ColumnRange:
 
 @dataclass(frozen=True, slots=True)
 class FileStatistics:
-    """Statistics of one new data file for the metadata table (docs/format.md §14).
+    """Statistics of one new data file for the metadata table (docs/format §14).
 
     `ranges` lacks the columns whose bounds are not known: a record without bounds would prune the file. `bloom` is the
     filter's text as in the footer, and `bloom_type` its type code; None for log files. `added` are record keys that were not

@@ -46,7 +46,7 @@ def to_arrow(avro: Mapping[str, Any] | str, path: str = "") -> pa.Schema:
         Corrupt: not JSON, or not the Avro schema of a record.
         Unsupported: a record that contains itself.
 
-    Source: Avro 1.11 specification; docs/format.md §4.
+    Source: Avro 1.11 specification; docs/format §4.
     """
     return _schema_of_text(avro, path) if isinstance(avro, str) else _schema_of(avro, path)
 

@@ -26,7 +26,7 @@ _FOREIGN_CODECS: Final = frozenset({"bzip2", "lz4", "snappy", "xz", "zstandard"}
 
 
 def write_one(schema: Mapping[str, Any], record: Mapping[str, Any]) -> bytes:
-    """Write a container with one record (docs/format.md §2.4).
+    """Write a container with one record (docs/format §2.4).
 
     Fields left out take the schema's default, None writes null.
 
@@ -56,7 +56,7 @@ Fields: TypeAlias = tuple[tuple[str, frozenset[str]], ...]
 
 
 def read_one(data: bytes, path: str = "", *, only: Fields = ()) -> dict[str, Any]:
-    """Read a container that holds exactly one record (docs/format.md §2.4).
+    """Read a container that holds exactly one record (docs/format §2.4).
 
     Of the records that `only` names other fields are passed over, which takes a fourth of the time of decoding them.
 
@@ -72,7 +72,7 @@ def read_one(data: bytes, path: str = "", *, only: Fields = ()) -> dict[str, Any
 def read_container(data: bytes, path: str = "") -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the schema and all records of a container, codec null or deflate.
 
-    Source: Avro 1.11 specification, Object Container Files; docs/format.md §2.4.
+    Source: Avro 1.11 specification, Object Container Files; docs/format §2.4.
 
     Raises:
         Corrupt: the bytes are not one whole container of records.

@@ -29,7 +29,7 @@ _CHUNK_BYTES: Final = 1 << 25
 
 
 class AvroRows:
-    """Rows of one block (docs/format.md §6.9).
+    """Rows of one block (docs/format §6.9).
 
     Raises:
         Corrupt: the records do not fill the content, or the schema is invalid.
@@ -112,7 +112,7 @@ def _record_ends(raw: bytes, count: int, path: str) -> np.ndarray:
 
 
 def encode_rows(rows: pa.Table, schema: str) -> bytes:
-    """Encode the content of an AVRO_DATA block (docs/format.md §6.9).
+    """Encode the content of an AVRO_DATA block (docs/format §6.9).
 
     `rows` has a column for each field of the schema, by name; it is cast where the type differs. Equal arguments give equal bytes.
 

@@ -36,7 +36,7 @@ _PLAIN: Final[dict[pa.DataType, str | dict[str, str]]] = {
 
 
 def to_avro(schema: pa.Schema, table_name: str) -> dict[str, Any]:
-    """Return the Avro schema of a table (docs/format.md §4, §6.3).
+    """Return the Avro schema of a table (docs/format §4, §6.3).
 
     Args:
         schema: Arrow schema, with or without meta columns; it is normalised first.

@@ -56,7 +56,7 @@ class Entries:
 
 
 def split_entries(payloads: Sequence[bytes], offsets: Sequence[int], path: str) -> Entries:
-    """Find the entries of data blocks, none of them empty (docs/format.md §13.3).
+    """Find the entries of data blocks, none of them empty (docs/format §13.3).
 
     Raises:
         Corrupt: an entry does not follow the format, or the entries do not fill their block.
@@ -111,7 +111,7 @@ def _entry_ends(raw: bytes) -> Longs:
 
 
 def join_entries(keys: pa.BinaryArray, values: pa.BinaryArray, row_bytes: Longs, value_bytes: Longs) -> memoryview:
-    """Join the bytes of entries (docs/format.md §13.3)."""
+    """Join the bytes of entries (docs/format §13.3)."""
     count = len(keys)
     heads = np.empty((count, _HEAD_BYTES + _ROW_LENGTH.size), np.uint8)
     heads[:, :4] = (row_bytes + KEY_BYTES).astype(">i4").view(np.uint8).reshape(count, 4)
@@ -143,7 +143,7 @@ class DataBlock:
 
 
 def encode_index(blocks: Sequence[DataBlock]) -> bytes:
-    """Encode the payload of the root index (docs/format.md §13.4)."""
+    """Encode the payload of the root index (docs/format §13.4)."""
     parts = []
     for block in blocks:
         length = _hadoop_varint(len(block.key) + KEY_BYTES)
@@ -166,7 +166,7 @@ def row_of(key: bytes, offset: int, path: str) -> bytes:
 
 
 def decode_index(payload: bytes, count: int, offset: int, path: str) -> list[DataBlock]:
-    """Read the payload of the root index (docs/format.md §13.4).
+    """Read the payload of the root index (docs/format §13.4).
 
     Raises:
         Corrupt: it does not follow the format, the blocks overlap, or their keys do not ascend.

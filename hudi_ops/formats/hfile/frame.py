@@ -34,7 +34,7 @@ class Codec(IntEnum):
 
 
 def encode_hfile_block(kind: bytes, payload: bytes | memoryview, previous: int, level: int) -> bytes:
-    """Encode one block, compressed by GZ (docs/format.md §13.2).
+    """Encode one block, compressed by GZ (docs/format §13.2).
 
     `previous` is the offset of the block of this kind before it, -1 for the first. Equal arguments give equal bytes.
     """
@@ -47,7 +47,7 @@ def encode_hfile_block(kind: bytes, payload: bytes | memoryview, previous: int, 
 
 
 def decode_hfile_block(data: memoryview, offset: int, kind: bytes, codec: Codec, path: str) -> tuple[bytes, int]:
-    """Return the payload and size of the block that begins these bytes (docs/format.md §13.2).
+    """Return the payload and size of the block that begins these bytes (docs/format §13.2).
 
     Raises:
         Corrupt: the block does not follow the format, runs past the data, or its payload contradicts its header.

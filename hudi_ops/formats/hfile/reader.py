@@ -46,7 +46,7 @@ class HFile:
 
 
 def read_hfile(data: bytes | pa.Buffer, path: str) -> HFile:
-    """Read a whole HFile (docs/format.md §13).
+    """Read a whole HFile (docs/format §13).
 
     Raises:
         Corrupt: it does not follow the format; names the offset.
@@ -69,7 +69,7 @@ class HFileReader:
         Corrupt: the file does not follow the format; names the offset.
         Unsupported: it has another major version, a codec other than GZ, an index of several levels, or is encrypted.
 
-    Source: docs/format.md §13.
+    Source: docs/format §13.
     """
 
     def __init__(self, source: pa.NativeFile, path: str, start: int = 0, size_bytes: int | None = None) -> None:

@@ -34,7 +34,7 @@ SCHEMA: Final = "schema"
 
 @dataclass(frozen=True, slots=True)
 class Trailer:
-    """Offsets of the file's parts, and their numbers (docs/format.md §13.5)."""
+    """Offsets of the file's parts, and their numbers (docs/format §13.5)."""
 
     file_info: int
     load_on_open: int
@@ -68,7 +68,7 @@ class Trailer:
 
 
 def decode_trailer(data: memoryview, offset: int, path: str) -> Trailer:
-    """Read the trailer (docs/format.md §13.5).
+    """Read the trailer (docs/format §13.5).
 
     Args:
         data: the last 4096 bytes of the file.
@@ -104,14 +104,14 @@ def decode_trailer(data: memoryview, offset: int, path: str) -> Trailer:
 
 
 def encode_info(info: Mapping[str, bytes]) -> bytes:
-    """Encode the payload of the file info block, sorted by key (docs/format.md §13.5)."""
+    """Encode the payload of the file info block, sorted by key (docs/format §13.5)."""
     pairs = [_bytes_field(1, key.encode()) + _bytes_field(2, info[key]) for key in sorted(info)]
     body = b"".join(_bytes_field(1, pair) for pair in pairs)
     return _INFO_MAGIC + _varint(len(body)) + body
 
 
 def decode_info(payload: bytes, offset: int, path: str) -> dict[str, bytes]:
-    """Read the payload of the file info block (docs/format.md §13.5).
+    """Read the payload of the file info block (docs/format §13.5).
 
     Raises:
         Corrupt: it does not follow the format.

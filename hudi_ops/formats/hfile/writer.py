@@ -48,7 +48,7 @@ def write_hfile(
         Internal: nulls, or keys that do not ascend.
         InvalidRequest: a key or a value is too long.
 
-    Source: docs/format.md §13.
+    Source: docs/format §13.
     """
     keys = as_bytes(keys)
     row_bytes, value_bytes = _checked(keys, values)

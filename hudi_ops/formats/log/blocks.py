@@ -69,7 +69,7 @@ class BlockSpan:
 
 
 def scan_blocks(source: pa.NativeFile, path: str) -> list[BlockSpan]:
-    """Find the blocks and damaged stretches of a log file, in file order (docs/format.md §6.8).
+    """Find the blocks and damaged stretches of a log file, in file order (docs/format §6.8).
 
     They cover the file. A block is damaged, as for Apache Hudi, when it runs past the end, when its last eight bytes do not repeat
     its size, or when neither the end nor another block follows it: half an append of a writer that died. Such a stretch ends at the
@@ -99,7 +99,7 @@ def scan_blocks(source: pa.NativeFile, path: str) -> list[BlockSpan]:
 
 
 def encode_block(kind: BlockKind, headers: Mapping[HeaderKey, str], content: bytes | pa.Buffer) -> bytes:
-    """Encode one block of any kind but CORRUPT (docs/format.md §6.8).
+    """Encode one block of any kind but CORRUPT (docs/format §6.8).
 
     Headers are written in the order of their numbers; equal arguments give equal bytes.
     """

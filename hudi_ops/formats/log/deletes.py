@@ -86,7 +86,7 @@ class Deletes:
 
 
 def decode_deletes(content: bytes | pa.Buffer, path: str) -> list[Deletes]:
-    """Read the content of a DELETE block (docs/format.md §6.9).
+    """Read the content of a DELETE block (docs/format §6.9).
 
     Returns:
         The deletes in their order, one for each run of records with ordering values of one type. An unconditional one (no
@@ -111,7 +111,7 @@ def encode_deletes(deletes: Deletes, partition_path: str) -> bytes:
     """Return the content of a DELETE block; equal arguments give equal bytes.
 
     An unconditional delete is written with the integer 0, as by Apache Hudi, or without a value beside ordering values of another
-    type. So a 32-bit integer 0 is unconditional for every reader. Source: docs/format.md §6.9.
+    type. So a 32-bit integer 0 is unconditional for every reader. Source: docs/format §6.9.
 
     Raises:
         InvalidRequest: a key is null, or the lengths differ.

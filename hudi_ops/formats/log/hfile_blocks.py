@@ -43,7 +43,7 @@ def encode_metadata_log(
         Internal: nulls, keys that do not ascend, or neither keys nor deletes.
         InvalidRequest: a key or a value is too long.
 
-    Source: docs/format.md §13.6.
+    Source: docs/format §13.6.
     """
     headers = {HeaderKey.INSTANT_TIME: instant, HeaderKey.SCHEMA: schema}
     blocks = []
@@ -75,7 +75,7 @@ def _of_one_block(keys: pa.Array, values: pa.Array) -> list[tuple[int, int]]:
 
 
 def encode_empty_init_log(instant: str) -> bytes:
-    """Encode an empty first log file of a metadata table's file group (docs/format.md §13.6).
+    """Encode an empty first log file of a metadata table's file group (docs/format §13.6).
 
     It is a list of deletes without entries.
     """
@@ -86,7 +86,7 @@ def encode_empty_init_log(instant: str) -> bytes:
 def read_metadata_log(
     data: Bytes, path: str, visible: Callable[[str], bool]
 ) -> list[tuple[str, HFile | pa.StringArray]]:
-    """Read a log file of the metadata table (docs/format.md §13.6).
+    """Read a log file of the metadata table (docs/format §13.6).
 
     Args:
         visible: whether the blocks of an instant count; others are not decoded.

@@ -2,7 +2,7 @@
 
 `timeline_schemas` exports these and all others.
 
-Source: docs/format.md §3.2; the `avro.schema` headers of tables written by Apache Hudi.
+Source: docs/format §3.2; the `avro.schema` headers of tables written by Apache Hudi.
 """
 
 from __future__ import annotations

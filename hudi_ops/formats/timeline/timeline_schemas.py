@@ -3,7 +3,7 @@
 Apache Hudi resolves files into its generated classes by full name, so names, field order and union order are part of the format.
 Two irregularities are kept: `version` has int as the first branch of its union, and a few nullable fields have no default.
 
-Source: docs/format.md §3.1, §3.2; the `avro.schema` headers of tables written by Apache Hudi.
+Source: docs/format §3.1, §3.2; the `avro.schema` headers of tables written by Apache Hudi.
 """
 
 from __future__ import annotations

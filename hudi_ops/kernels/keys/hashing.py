@@ -40,7 +40,7 @@ def bucket_ids(hash_values: Sequence[pa.Array], num_buckets: int) -> npt.NDArray
     """Return the bucket of every row: `(List.hashCode() & 0x7fffffff) % num_buckets`.
 
     `hash_values` are columns as `bucket_hash_values` returns them. A null says that the row's list has no value at that place
-    (lists may differ in length); a null *value* is the empty string here. Source: docs/format.md §10.1.
+    (lists may differ in length); a null *value* is the empty string here. Source: docs/format §10.1.
 
     Raises:
         InvalidRequest: there is no column, the columns differ in length, or `num_buckets` is below 1.
@@ -73,7 +73,7 @@ def bucket_hash_values(record_keys: pa.Array | pa.ChunkedArray, hash_fields: Seq
     The rules are exactly those of Apache Hudi 1.1.1. A key that lacks a comma or a colon is hashed whole. Any other is taken for
     `f:v,f:v`: a comma ends a value when the next comma or colon after it is a colon. The values of the hash fields
     (`hoodie.bucket.index.hash.field`; empty: all) follow the order of the key; when none of the fields occurs, the whole key is
-    hashed. `__null__` and `__empty__` hash like the empty string. Source: docs/format.md §10.1; Apache Hudi 1.1.1,
+    hashed. `__null__` and `__empty__` hash like the empty string. Source: docs/format §10.1; Apache Hudi 1.1.1,
     KeyGenUtils.extractRecordKeysByFields.
 
     Raises:

@@ -64,7 +64,7 @@ class PartitionSpec:
 
 
 def record_keys(data: pa.Table, spec: KeySpec, *, refuse_ambiguous: bool = False) -> pa.Array:
-    """Return the record key of every row (docs/format.md §6.5).
+    """Return the record key of every row (docs/format §6.5).
 
     The text of a key of several fields has no escapes. Writers refuse values by which the keys of different rows could be equal.
 
@@ -119,7 +119,7 @@ def ambiguous_name(fields: Sequence[str]) -> str | None:
 def partition_paths(data: pa.Table, spec: PartitionSpec) -> pa.DictionaryArray:
     """Return the partition path of every row: int32 indices into ascending distinct paths.
 
-    Only distinct values are printed and encoded. Source: docs/format.md §6.6.
+    Only distinct values are printed and encoded. Source: docs/format §6.6.
 
     Raises:
         InvalidRequest: a partition column is missing; or a value does not name one folder below its parent (details: `row`,

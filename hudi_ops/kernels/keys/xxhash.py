@@ -1,7 +1,7 @@
 """xxHash32 over Arrow, and the hash of a key on the ring of a consistent bucket index.
 
 A writer that hashes keys differently from Apache Hudi makes duplicates as soon as both write one table. Source:
-docs/format.md §10.3; Apache Hudi 1.1.1, HashID.getXXHash32 and ConsistentBucketIdentifier.
+docs/format §10.3; Apache Hudi 1.1.1, HashID.getXXHash32 and ConsistentBucketIdentifier.
 """
 
 from __future__ import annotations

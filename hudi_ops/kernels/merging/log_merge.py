@@ -74,7 +74,7 @@ class LogBaseJoin:
     Entries that match the same base row have one key, so only keys that the base lacks are compared with each other.
 
     If the base holds a key more than once, the entry must win against each of its rows and then replaces them all, as in
-    `plan_merge`. Source: docs/format.md §11.3.
+    `plan_merge`. Source: docs/format §11.3.
     """
 
     def __init__(self, entries: LogEntries, mode: Ordering) -> None:

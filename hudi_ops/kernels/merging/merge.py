@@ -68,7 +68,7 @@ def combine(keys: pa.Array, ordering: pa.Array | None, mode: Ordering) -> pa.Arr
     """Return the winning row of each key in a batch, as ascending int64 row numbers.
 
     By event time the largest ordering value wins, equal ones go to the last row, and a null loses to any value; by commit time, or
-    without an ordering column, the last row wins. Source: docs/format.md §11.1.
+    without an ordering column, the last row wins. Source: docs/format §11.1.
     """
     codes, distinct = key_codes(keys)
     if distinct == len(keys):
@@ -94,7 +94,7 @@ def winners_of(
     """Return for each key its winning record, or -1, by the rules of `combine`.
 
     Records of delete blocks are marked in `deletes`. Those that `unconditional` marks, too, win over all records before them, and
-    lose to every row after them, but not to deletes. `distinct` is above all codes. Source: docs/format.md §11.3.
+    lose to every row after them, but not to deletes. `distinct` is above all codes. Source: docs/format §11.3.
     """
     winners = np.full(distinct, -1, np.int64)
     winners[codes] = np.arange(len(codes))  # numpy keeps the last of repeated assignments: the last record of each key
@@ -166,7 +166,7 @@ def plan_merge(
     Raises:
         InvalidRequest: the ordering values of both sides cannot be compared. Raised by `comparable_pair`.
 
-    Source: docs/format.md §11.1, §11.2.
+    Source: docs/format §11.1, §11.2.
     """
     count = len(incoming_keys)
     is_delete = _as_mask(incoming_deletes, count)

@@ -72,7 +72,7 @@ def ordering_of_deletes(values: pa.Array, kind: pa.DataType) -> pa.Array:
     Raises:
         Unsupported: they do not fit the column.
 
-    Source: docs/format.md §11.3.
+    Source: docs/format §11.3.
     """
     try:
         if pa.types.is_integer(values.type) and pa.types.is_temporal(kind):

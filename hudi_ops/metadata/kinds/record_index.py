@@ -62,7 +62,7 @@ def _located(keys: Sequence[KeysAt], gone: pa.Array, *, version: int) -> Records
 
 
 def _grown(records: int) -> int:
-    """Return the number of file groups, as in Apache Hudi (docs/format.md §14.2)."""
+    """Return the number of file groups, as in Apache Hudi (docs/format §14.2)."""
     wanted = -(-records * _GROWTH * _RECORD_BYTES // _GROUP_BYTES_MAX)
     return min(max(wanted, _FORM.groups), _GROUPS_MAX)
 

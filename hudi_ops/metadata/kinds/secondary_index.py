@@ -1,7 +1,7 @@
 """Index kinds of secondary indexes: the record keys of each value of a column.
 
 A record's key holds a value and a record key; the record itself says nothing more. Records go with their rows: a row that
-moves to another file group, or into another file, keeps its record. Source: docs/format.md §14.11.
+moves to another file group, or into another file, keeps its record. Source: docs/format §14.11.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pruning of files and partitions by statistics (docs/format.md §14.7).
+"""Pruning of files and partitions by statistics (docs/format §14.7).
 
 Records are not merged for this: the valid ranges of a file or a partition are combined to bounds, over which conditions are
 evaluated.

@@ -42,7 +42,7 @@ def why_index_unused(storage: Storage, config: TableConfig, timeline: Timeline, 
 def why_values_unused(timeline: Timeline, commits: CommitReader) -> str:
     """Return why secondary indexes may lack entries; empty if they do not.
 
-    Apache Hudi adds no entries in a bulk insert, and not always for rows in log files (docs/format.md §14.11). The newest write
+    Apache Hudi adds no entries in a bulk insert, and not always for rows in log files (docs/format §14.11). The newest write
     records whether a foreign writer has ever written the table.
     """
     try:

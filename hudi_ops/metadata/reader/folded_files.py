@@ -1,4 +1,4 @@
-"""Fold the records of the partition `files` into a table's files (docs/format.md §14.7)."""
+"""Fold the records of the partition `files` into a table's files (docs/format §14.7)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Files and log blocks of a metadata table that count, by its data table's timeline.
 
-Source: docs/format.md §14.4.
+Source: docs/format §14.4.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Find deltas that were requested later and completed first.
 
-Log records are merged in the order of request times (docs/format.md §14.4). Apache Hudi's later records of `partition_stats`
+Log records are merged in the order of request times (docs/format §14.4). Apache Hudi's later records of `partition_stats`
 replace ours, so ours are put once more, above them. If a later request removed a record of `files` or the record index that our
 delta puts, or the reverse, the write must be made again.
 """

@@ -85,7 +85,7 @@ def unkept_partitions(config: TableConfig) -> tuple[str, ...]:
 
 
 def has_partitioned_record_index(storage: Storage, config: TableConfig) -> bool:
-    """Return whether the record index is partitioned (docs/format.md §14.2).
+    """Return whether the record index is partitioned (docs/format §14.2).
 
     Raises:
         Corrupt: the index definitions cannot be read.
@@ -133,7 +133,7 @@ def refuse_dropped(storage: Storage, config: TableConfig) -> None:
 
 
 def group_counts(storage: Storage, config: TableConfig, partitions: Iterable[str]) -> Mapping[str, int]:
-    """Return the number of file groups of each partition, by its files (docs/format.md §14.2).
+    """Return the number of file groups of each partition, by its files (docs/format §14.2).
 
     Raises:
         Unsupported: groups that keys are not hashed to by number: a record index that is partitioned.

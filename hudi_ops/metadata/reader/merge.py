@@ -1,7 +1,7 @@
 """Merge of older and newer records of one partition, by the rules of Apache Hudi.
 
 Records with keys that only one side has are copied: only those of both are decoded, and only where the partition's rule needs
-more than the newer record. Source: docs/format.md §14.7.
+more than the newer record. Source: docs/format §14.7.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Newest slices of a metadata partition, from one listing (docs/format.md §14.2)."""
+"""Newest slices of a metadata partition, from one listing (docs/format §14.2)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def list_partition(storage: Storage, partition: str) -> Folder:
 def count_groups(partition: str, folder: Folder) -> int | None:
     """Return the number of file groups; None if keys are not hashed to them by number.
 
-    Source: docs/format.md §14.2: only the distinct groups on storage tell the number.
+    Source: docs/format §14.2: only the distinct groups on storage tell the number.
     """
     found = {file.file_id for file in _data_files(partition, folder)}
     numbers = {int(match["number"]) for group in found if (match := _NUMBER.fullmatch(group))}
@@ -52,7 +52,7 @@ def count_groups(partition: str, folder: Folder) -> int | None:
 def newest_slices(partition: str, folder: Folder, instants: MetadataInstants) -> tuple[MetadataSlice, ...]:
     """Return the newest slice of each file group, by file id; it may have no counting file.
 
-    It is the newest committed base file, and the log files completed after that was requested (docs/format.md §9.2).
+    It is the newest committed base file, and the log files completed after that was requested (docs/format §9.2).
     """
     bases: dict[str, DataFile] = {}
     logs: dict[str, list[tuple[FileInfo, str]]] = {}

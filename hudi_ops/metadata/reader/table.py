@@ -1,4 +1,4 @@
-"""Metadata table at one reading: merged records of its partitions (docs/format.md §14)."""
+"""Metadata table at one reading: merged records of its partitions (docs/format §14)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of the partition `bloom_filters`: filters of base files (docs/format.md §14.7)."""
+"""Records of the partition `bloom_filters`: filters of base files (docs/format §14.7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of the partition `column_stats`, and encoding of ranges (docs/format.md §14.7)."""
+"""Records of the partition `column_stats`, and encoding of ranges (docs/format §14.7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys of the metadata table's records (docs/format.md §14.5)."""
+"""Keys of the metadata table's records (docs/format §14.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of the partition `partition_stats`: ranges of partitions (docs/format.md §14.7)."""
+"""Records of the partition `partition_stats`: ranges of partitions (docs/format §14.7)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Partitions of a metadata table: folders, file groups, and the group of a key.
 
-Source: docs/format.md §14.2, §14.5.
+Source: docs/format §14.2, §14.5.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def group_id(partition: str, number: int) -> str:
 def group_numbers(
     keys: pa.Array | pa.ChunkedArray, groups: int, partition: str = "", version: int = SECONDARY_V2
 ) -> npt.NDArray[np.int64]:
-    """Return the file group of each key: `abs(abs(hash) % groups)` (docs/format.md §14.5).
+    """Return the file group of each key: `abs(abs(hash) % groups)` (docs/format §14.5).
 
     Secondary indexes of tables of version 9 hash the value alone, so that all keys of a value lie in one group.
     """

@@ -1,6 +1,6 @@
 """Records of the partition `record_index`: the file group of each record key.
 
-All keys of one file have one value, which is encoded, and decoded, once. Source: docs/format.md §14.7.
+All keys of one file have one value, which is encoded, and decoded, once. Source: docs/format §14.7.
 """
 
 from __future__ import annotations

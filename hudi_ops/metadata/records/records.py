@@ -23,7 +23,7 @@ class Records:
     HoodieMetadataRecord with its key left blank, without framing, in the Avro JSON `schema`. Deletes go to a DELETE block.
 
     Values that repeat may come as a dictionary (`decoded` has each by itself), and texts and bytes of 2 GiB and more as
-    `large_string` and `large_binary`: those of a whole record index. Source: docs/format.md §14.6, §14.7.
+    `large_string` and `large_binary`: those of a whole record index. Source: docs/format §14.6, §14.7.
     """
 
     partition: str

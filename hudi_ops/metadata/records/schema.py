@@ -1,7 +1,7 @@
 """Avro schema of every record of a metadata table, for table versions 8 and 9.
 
 It is byte for byte the schema of Apache Hudi. Version 9 has two things more: values that are lists (of several ordering
-fields), and the type of a column's bounds. Source: docs/format.md §14.6.
+fields), and the type of a column's bounds. Source: docs/format §14.6.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Index version 2 writes the values of the Parquet file (a date is an int, a decimal bytes) and their logical type beside it.
 Version 1 has a branch for dates and one for decimals of 30 digits, 15 of them behind the point, and does not mark times.
 
-Source: docs/format.md §14.7.
+Source: docs/format §14.7.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def value_kind(kind: pa.DataType, index_version: int) -> ValueKind | None:
 
 
 def to_physical(values: pa.Array, written: ValueKind) -> pa.Array:
-    """Convert values of a column to the stored form (docs/format.md §14.7).
+    """Convert values of a column to the stored form (docs/format §14.7).
 
     NaN, the greatest value, is written as infinity: Apache Hudi leaves out a file, and a partition, with a bound of NaN for
     any filter on the column.
@@ -206,7 +206,7 @@ def widened(values: pa.Array, kind: pa.DataType) -> pa.Array | None:
 
 
 def widest(kind: pa.DataType) -> tuple[pa.Array, pa.Array]:
-    """Return bounds that exclude nothing, for unknown ones (docs/format.md §14.7).
+    """Return bounds that exclude nothing, for unknown ones (docs/format §14.7).
 
     A column without a record is read as one of nulls.
     """

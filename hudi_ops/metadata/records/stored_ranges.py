@@ -1,4 +1,4 @@
-"""Ranges of columns, read from `column_stats` and `partition_stats` (docs/format.md §14.7)."""
+"""Ranges of columns, read from `column_stats` and `partition_stats` (docs/format §14.7)."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class StoredRanges:
         return len(self.keys)
 
     def of_column(self, column: str, kind: pa.DataType) -> pa.Table:
-        """Return ranges of one column in the table's present type (docs/format.md §14.7).
+        """Return ranges of one column in the table's present type (docs/format §14.7).
 
         Columns: `name`, `least`, `greatest` (of type `kind`), `nulls`, `values`, and `is_known`: whether no value lies outside of
         the bounds; with null bounds, whether every value is null. `is_readable` is False for bounds of a type that says nothing of

@@ -1,7 +1,7 @@
 """Values of the metadata table's records: Avro around one field per partition.
 
 A record of one partition has null in every field but its type and one other, so that all its bytes but those of that field
-are the same. They are written as constants; reading skips the fields that are not needed. Source: docs/format.md §14.6.
+are the same. They are written as constants; reading skips the fields that are not needed. Source: docs/format §14.6.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Every name, and all bytes that readers use, follow from the arguments: a repetition puts the same files.
 
-Source: docs/format.md §14.1, §14.2, §14.3.
+Source: docs/format §14.1, §14.2, §14.3.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def put_properties(storage: Storage, config: TableConfig, now_ms: int) -> None:
 
 
 def begin_partition(storage: Storage, version: int, beginning: Beginning, now_ms: int) -> None:
-    """Begin one partition (docs/format.md §14.3).
+    """Begin one partition (docs/format §14.3).
 
     Puts an empty log file for each file group, base files for those with records, then its delta commit.
     """

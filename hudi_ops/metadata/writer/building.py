@@ -42,5 +42,5 @@ class Building(Terms):
 
 
 def group_count(partition: str, records: int) -> int:
-    """Return the number of file groups, as in Apache Hudi (docs/format.md §14.2)."""
+    """Return the number of file groups, as in Apache Hudi (docs/format §14.2)."""
     return kind_of(partition).groups(records)

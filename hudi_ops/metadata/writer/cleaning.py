@@ -1,4 +1,4 @@
-"""Files of a metadata table that no reader needs any more (docs/format.md §14.4)."""
+"""Files of a metadata table that no reader needs any more (docs/format §14.4)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Publication and removal of a delta on the metadata table's own timeline.
 
-Any process can do both, any number of times (docs/format.md §14.4). A delta is complete before its data instant is; while the
+Any process can do both, any number of times (docs/format §14.4). A delta is complete before its data instant is; while the
 data instant is pending, every reader ignores it.
 """
 
@@ -53,7 +53,7 @@ def undo_delta(
 
     The data instants, of any writer, must still be pending, or never have been: readers ignore their blocks then. `check` is called
     between listing and deleting, and raises if another process completed one of the instants in between. Files that this process
-    puts later have other names: its completion time, and its epoch in the names of the log files. Source: docs/format.md §14.4: the
+    puts later have other names: its completion time, and its epoch in the names of the log files. Source: docs/format §14.4: the
     log files have to go physically, since a rolled-back instant counts as valid.
 
     `also_vanished`: look for files of instants that are not on the metadata table's timeline, too.

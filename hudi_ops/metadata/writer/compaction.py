@@ -2,7 +2,7 @@
 
 All of it follows from the listing: two processes that see the same metadata table make the same files.
 
-Source: docs/format.md §14.4, docs/protocol.md §18.
+Source: docs/format §14.4, docs/protocol §18.
 """
 
 from __future__ import annotations

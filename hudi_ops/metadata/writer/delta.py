@@ -1,7 +1,7 @@
 """Delta of one instant in the metadata table, as bytes that any process can put.
 
 It is made before the lock, and put once its slot is won. The name and the bytes of every file follow from the bundle, and the
-bundle from the slot: every process that applies it, however often, puts the same files. Source: docs/protocol.md §18.
+bundle from the slot: every process that applies it, however often, puts the same files. Source: docs/protocol §18.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class MetadataDelta:
     """Log files of the metadata table by path, and its delta commit.
 
     Paths are below the data table's root. `above` is one more delta commit, of an instant of its own that is later than all others:
-    loose records of `partition_stats` once more, if a record above this instant replaces older ones (docs/format.md §14.4).
+    loose records of `partition_stats` once more, if a record above this instant replaces older ones (docs/format §14.4).
     """
 
     instant: str

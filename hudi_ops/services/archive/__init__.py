@@ -1,4 +1,4 @@
-"""Archive: move old instants from the timeline into the history (docs/protocol.md §22).
+"""Archive: move old instants from the timeline into the history (docs/protocol §22).
 
 Read `run.py` first.
 """

@@ -3,7 +3,7 @@
 The move decides nothing: the CANCEL slot says how a plan ended, wherever its record lies. A record is moved once its plan is swept
 and lies below the timeline's start.
 
-Source: docs/protocol.md §26.
+Source: docs/protocol §26.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Read the files of a batch of instants and write its history file (docs/protocol.md §22)."""
+"""Read the files of a batch of instants and write its history file (docs/protocol §22)."""
 
 from __future__ import annotations
 

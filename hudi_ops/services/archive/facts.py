@@ -1,4 +1,4 @@
-"""Read the facts that keep instants on the timeline (docs/protocol.md §22).
+"""Read the facts that keep instants on the timeline (docs/protocol §22).
 
 No lock is held. Only instants that the policy lets go are looked into.
 What is read: the metadata of replace commits and of late completions, the

@@ -1,4 +1,4 @@
-"""Merge history files into the next level, as Apache Hudi does (docs/format.md §5.1).
+"""Merge history files into the next level, as Apache Hudi does (docs/format §5.1).
 
 The merged file is written without the lock, since history files never change; the manifest changes under the lock. Files that the
 newest manifests do not name are removed afterwards: a reader may still have an older one.

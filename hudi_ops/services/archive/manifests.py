@@ -1,4 +1,4 @@
-"""Manifests of a history: read the current one, publish the next (docs/format.md §5.1).
+"""Manifests of a history: read the current one, publish the next (docs/format §5.1).
 
 Manifests form a chain: `_version_` holds the number of the current one. An archiver that died may have left the next one without
 the version. It is taken for the current one only if all that it names exists and it loses nothing; otherwise it is removed, as

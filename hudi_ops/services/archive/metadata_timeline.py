@@ -1,4 +1,4 @@
-"""Archive the metadata table's own timeline, after the data table's (docs/protocol.md §22).
+"""Archive the metadata table's own timeline, after the data table's (docs/protocol §22).
 
 The metadata table has no commit log. So the manifest, published under the table's lock, decides, as in Apache Hudi; timeline files
 are deleted after it.

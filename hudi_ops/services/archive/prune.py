@@ -1,6 +1,6 @@
 """Remove ledgers, payloads and metadata bundles of archived instants.
 
-No retry or reader asks for them, except for what is kept here (docs/protocol.md §22). Slots and marks of CANCELs are never removed:
+No retry or reader asks for them, except for what is kept here (docs/protocol §22). Slots and marks of CANCELs are never removed:
 a sleeping process could win a removed name.
 """
 

@@ -1,4 +1,4 @@
-"""Rules that keep an instant on the timeline (docs/protocol.md §22).
+"""Rules that keep an instant on the timeline (docs/protocol §22).
 
 The facts are read before (`services.archive.facts`); here nothing is read.
 """
@@ -149,7 +149,7 @@ def _pending(facts: Facts, instant: Instant) -> str:
 
 
 def _before_pending(facts: Facts, instant: Instant) -> str:
-    # Listing readers take the files of instants before the start for rows (docs/format.md §9.1).
+    # Listing readers take the files of instants before the start for rows (docs/format §9.1).
     pending = facts.oldest_pending_write
     if pending is None or instant.time < last_write_before(facts.timeline, pending.time):
         return ""
@@ -183,7 +183,7 @@ def _replaced(facts: Facts, instant: Instant) -> str:
 
 
 def _left(facts: Facts, instant: Instant) -> str:
-    # A file of an instant before the start counts as committed (docs/format.md §9.1).
+    # A file of an instant before the start counts as committed (docs/format §9.1).
     time = min(facts.left, default="")
     if not time or instant.time < last_write_before(facts.timeline, time):
         return ""
@@ -240,7 +240,7 @@ RULES: Sequence[Callable[[Facts, Instant], str]] = (
     _late,
     _policy,
 )
-"""Rules of docs/protocol.md §22, the policy last, since any other reason is more specific."""
+"""Rules of docs/protocol §22, the policy last, since any other reason is more specific."""
 
 
 def first_kept(timeline: Timeline, keep: int) -> str:

@@ -1,6 +1,6 @@
 """Archive old instants of a table in batches, or explain why they stay.
 
-Source: docs/protocol.md §22.
+Source: docs/protocol §22.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Remove instants from a history if no ARCHIVE decided them (docs/protocol.md §23).
+"""Remove instants from a history if no ARCHIVE decided them (docs/protocol §23).
 
 An archiver that dies between its manifest and its slot leaves instants on the timeline and in the history. A restore that undoes
 them withdraws them, after its slot: an archiver that wakes up then loses its slot, and is refused because of the savepoint.

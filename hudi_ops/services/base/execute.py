@@ -3,7 +3,7 @@
 At most one executor works on a plan: a TAKEOVER slot names it and gives it the epoch that its files carry. After a failure before
 the decision the executor removes what it wrote and leaves the plan to the next one.
 
-Source: docs/protocol.md §8, §14; docs/format.md §3.1.
+Source: docs/protocol §8, §14; docs/format §3.1.
 """
 
 from __future__ import annotations
@@ -268,7 +268,7 @@ def _begin(session: Session, service: Service, attempt: Attempt) -> Any:
     clear_older_epochs(session, attempt)
     if attempt.epoch > 1 or State.INFLIGHT in found.states:
         # Apache Hudi may have begun it, and a later executor of ours may have died before it got this far. Files without a marker
-        # count, too: of two base files of one group and instant readers take the one listed last (docs/format.md §9.1).
+        # count, too: of two base files of one group and instant readers take the one listed last (docs/format §9.1).
         clear_foreign_attempts(session, attempt, service.files_unannounced(session, attempt, plan))
         clear_foreign_delta(session, attempt)
     path = timeline.path(inflight_name(attempt.instant, service.action))
@@ -279,7 +279,7 @@ def _begin(session: Session, service: Service, attempt: Attempt) -> Any:
     after = now.timeline.find(attempt.instant, service.action)
     is_gone = after is None or State.REQUESTED not in after.states or attempt.instant <= now.log.boundary
     if is_gone:
-        # An inflight without its requested file makes the whole table unreadable for Apache Hudi (docs/format.md §2.3).
+        # An inflight without its requested file makes the whole table unreadable for Apache Hudi (docs/format §2.3).
         storage.delete(path)
     refuse_superseded(now.log, attempt.instant, attempt.epoch)
     if is_gone:

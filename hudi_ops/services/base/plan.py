@@ -1,6 +1,6 @@
 """Plan a service of any kind: choose, publish under the lock, and retry after a conflict.
 
-Source: docs/protocol.md §14.
+Source: docs/protocol §14.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A plan's instant is taken inside its decision, above every request and completion time known, so that no later commit can fall
 below it. `commit.takeover` decides who executes it.
 
-Source: docs/protocol.md §14.
+Source: docs/protocol §14.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Interface of a table service that `plan.py` and `execute.py` call; the registry of kinds.
 
 A new kind subclasses `TableService` and registers one instance. The base publishes its plans, finds them, takes them over, keeps
-the lease, runs the tasks and completes or releases the plan. Source: docs/protocol.md §14.
+the lease, runs the tasks and completes or releases the plan. Source: docs/protocol §14.
 """
 
 from __future__ import annotations

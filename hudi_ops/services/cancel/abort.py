@@ -1,6 +1,6 @@
 """Execute a requested cancel: remove the plan and its files, keep its record (RFC-79).
 
-Source: docs/protocol.md §7, §26.
+Source: docs/protocol §7, §26.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Decide whether a plan is overdue.
 
-Source: docs/protocol.md §26, step 6.
+Source: docs/protocol §26, step 6.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Cancel the plan that a process executes, before the process is stopped.
 
-Source: docs/protocol.md §26.
+Source: docs/protocol §26.
 """
 
 from __future__ import annotations

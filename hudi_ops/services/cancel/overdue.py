@@ -2,7 +2,7 @@
 
 Each cancel and each removal takes the lock for itself, so that writers wait for one decision at most.
 
-Source: docs/protocol.md §26.
+Source: docs/protocol §26.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The CANCEL slot decides, whether or not a process executes the plan. The queue file only shows the cancel; a repeated call puts it
 again.
 
-Source: docs/protocol.md §7, §26.
+Source: docs/protocol §7, §26.
 """
 
 from __future__ import annotations

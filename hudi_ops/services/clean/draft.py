@@ -1,4 +1,4 @@
-"""Draft the plan of a clean, and check it under the lock (docs/protocol.md §20, step 4)."""
+"""Draft the plan of a clean, and check it under the lock (docs/protocol §20, step 4)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Read what earlier cleans left to the next one: earliest instant and held-back files.
 
-Source: docs/protocol.md §20, steps 2, 3 and 8.
+Source: docs/protocol §20, steps 2, 3 and 8.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Check a plan before its files are deleted: what it names, and what a hold needs.
 
-Source: docs/protocol.md §20, step 5.
+Source: docs/protocol §20, step 5.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Clean as a table service: delete the files of slices that no retained instant needs.
 
-Source: docs/protocol.md §14, §20; docs/format.md §3.2.
+Source: docs/protocol §14, §20; docs/format §3.2.
 """
 
 from __future__ import annotations

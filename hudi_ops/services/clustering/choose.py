@@ -1,6 +1,6 @@
 """Choose the file groups that a clustering rewrites, and which of them together.
 
-Source: docs/protocol.md §28.
+Source: docs/protocol §28.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Order and strategy of a clustering, as plans and commits say them.
 
-Apache Hudi takes the sort columns from a plan, and the curve from the options of its executor (docs/format.md §6.12). So a plan
+Apache Hudi takes the sort columns from a plan, and the curve from the options of its executor (docs/format §6.12). So a plan
 of this library holds the whole order in a separate parameter.
 """
 

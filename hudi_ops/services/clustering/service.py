@@ -1,6 +1,6 @@
 """Clustering as a table service: merge small files and sort their rows.
 
-Source: docs/protocol.md §14, §28; docs/format.md §6.12.
+Source: docs/protocol §14, §28; docs/format §6.12.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Merge the slices of a plan group and write their rows sorted: a task of clustering.
 
-Source: docs/format.md §3.1, §6.2, §9.2; docs/protocol.md §17.
+Source: docs/format §3.1, §6.2, §9.2; docs/protocol §17.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Choose the file groups that a compaction merges, each with the reason for or against it.
 
-Source: docs/protocol.md §17; docs/format.md §9.2.
+Source: docs/protocol §17; docs/format §9.2.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def partitions_to_plan(session: Session, state: TableState) -> set[str]:
     They come from the timeline, as in Apache Hudi's incremental planner: nothing is listed. Without a completed compaction, all
     writes on the timeline count.
 
-    Source: docs/format.md §3.2.
+    Source: docs/format §3.2.
     """
     found: set[str] = set()
     merges = [instant for instant in state.timeline.completed_writes if instant.action == "compaction"]
@@ -232,7 +232,7 @@ def unmergeable(session: Session, state: TableState, candidates: Sequence[Candid
 
     Only block headers are read, and only of log files of foreign writers: ours hold whole rows and deletes alone.
 
-    Source: docs/format.md §9.8.
+    Source: docs/format §9.8.
     """
     ours = _ours(session, state, {log.instant for group in candidates for log in group.logs})
     foreign = [group for group in candidates if any(log.instant not in ours for log in group.logs)]

@@ -3,7 +3,7 @@
 Log files that completed since the slices were chosen join the plan. Nothing is listed, and steady ingestion never makes planning
 start over.
 
-Source: docs/protocol.md §17.
+Source: docs/protocol §17.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Read the slices of a compaction plan as they are on storage when the plan is executed.
 
-Source: docs/protocol.md §17; docs/format.md §3.2, §9.2.
+Source: docs/protocol §17; docs/format §3.2, §9.2.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Compaction as a table service: merge the log files of file groups into new base files.
 
-Source: docs/protocol.md §14, §17; docs/format.md §3.1, §9.2.
+Source: docs/protocol §14, §17; docs/format §3.1, §9.2.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Create a table: put slot 0, then the properties file, then an empty first commit.
 
 The empty commit keeps a completed write on the timeline before any pending one: readers that list files take those older than the
-timeline's start for committed (docs/format.md §9.1).
+timeline's start for committed (docs/format §9.1).
 """
 
 from __future__ import annotations

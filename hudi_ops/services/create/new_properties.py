@@ -1,4 +1,4 @@
-"""Make the properties of a new table, versions 8 and 9 (docs/format.md §1.5)."""
+"""Make the properties of a new table, versions 8 and 9 (docs/format §1.5)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hudi_ops.formats.arrow_types import column_text
 from hudi_ops.formats.avro.arrow_schema import to_arrow
 from hudi_ops.formats.properties import table_checksum
 
-# Version 8 names the merge mode in three properties, and Apache Hudi checks that they agree (docs/format.md §1.5).
+# Version 8 names the merge mode in three properties, and Apache Hudi checks that they agree (docs/format §1.5).
 _MERGE_OF_VERSION_8 = {
     "EVENT_TIME_ORDERING": {
         "hoodie.compaction.payload.class": "org.apache.hudi.common.model.DefaultHoodieRecordPayload",
@@ -108,7 +108,7 @@ def _column_differences(made: Mapping[str, str], given: Mapping[str, str], now: 
 def new_table_properties(
     definition: TableDefinition, key_generator: str, create_schema: str, metadata_partitions: Sequence[str]
 ) -> dict[str, str]:
-    """Return every property of a new table (docs/format.md §1.5).
+    """Return every property of a new table (docs/format §1.5).
 
     `key_generator` is `hoodie.table.keygenerator.type`; `create_schema` is Avro JSON without meta columns.
 

@@ -3,7 +3,7 @@
 A writer of Apache Hudi with `hoodie.metadata.enable=false` and `hoodie.metadata.auto.delete.partitions=false` leaves it listed. Its
 readers and the `hudi` package trust what is listed.
 
-Source: docs/format.md §9.6.
+Source: docs/format §9.6.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def in_steps(session: Session, state: TableState, wanted: tuple[str, ...]) -> li
     """Divide partitions into groups, one for each plan.
 
     A writer of Apache Hudi with asynchronous indexing fails while `partition_stats` is announced and `column_stats` is not listed
-    (docs/format.md §14.10), so a table with such writers gets them one after the other.
+    (docs/format §14.10), so a table with such writers gets them one after the other.
     """
     last = MetadataPartition.PARTITION_STATS
     both = {last, MetadataPartition.COLUMN_STATS} <= {*wanted}

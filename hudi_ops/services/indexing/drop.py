@@ -1,7 +1,7 @@
 """Drop partitions of the metadata table: first from the properties, then their folders.
 
 Readers list storage as soon as the properties name no partition, even if the folder still exists; a default writer of Apache Hudi
-builds the metadata table again, even over a stale folder (docs/format.md §9.6). So a crash at any point leaves a correct table.
+builds the metadata table again, even over a stale folder (docs/format §9.6). So a crash at any point leaves a correct table.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Index build as a table service: fill, announce, catch up, list.
 
-Source: RFC-45; docs/protocol.md §14, §18.
+Source: RFC-45; docs/protocol §14, §18.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Compact the metadata table: merge its log files into base files, beside ongoing writes.
 
 Base files are put first, invisible to readers; then, under the table's lock and after a check, one timeline file completes them.
-The metadata table stays correct beside other compactions and writes. Source: docs/protocol.md §18.
+The metadata table stays correct beside other compactions and writes. Source: docs/protocol §18.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Change recorded settings of a table: limits of hash rings, cleans and archives.
 
-Source: docs/protocol.md §2, §25.
+Source: docs/protocol §2, §25.
 """
 
 from __future__ import annotations

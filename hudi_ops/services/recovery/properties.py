@@ -1,6 +1,6 @@
 """Resolve a contradiction of `hoodie.properties` and the commit log, as the user chooses.
 
-Source: docs/protocol.md §6.
+Source: docs/protocol §6.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def delete_inflight(session: Session, where: str, abandoned: bool) -> str:
     """Roll back an instant that has an inflight file alone; return what was done.
 
     Its data files go before the inflight file: a base file without an instant on the timeline would hide the log files that
-    Apache Hudi writes later (docs/format.md §9.2).
+    Apache Hudi writes later (docs/format §9.2).
 
     Raises:
         Left: its writer may be alive, another process rolls it back, or the instant has changed since.

@@ -1,4 +1,4 @@
-"""Repair the findings of a verification (docs/protocol.md §24).
+"""Repair the findings of a verification (docs/protocol §24).
 
 An instant is cancelled in a slot before a file of it is deleted, so that its writer cannot complete it later. What a live process
 works on, or one that may be alive, stays and is named.

@@ -1,4 +1,4 @@
-"""Repair hash rings that lead to no visible file group (docs/protocol.md §27)."""
+"""Repair hash rings that lead to no visible file group (docs/protocol §27)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Choose the buckets that a resize splits and merges, with a reason for each.
 
-Source: docs/protocol.md §27; docs/format.md §10.3.
+Source: docs/protocol §27; docs/format §10.3.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Log files that completed since the buckets were chosen join the plan. Groups that others rewrote or planned leave the
 plan, as do all groups of a partition whose ring may have changed.
 
-Source: docs/protocol.md §27; docs/format.md §6.12, §10.3.
+Source: docs/protocol §27; docs/format §6.12, §10.3.
 """
 
 from __future__ import annotations

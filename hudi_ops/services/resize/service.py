@@ -1,6 +1,6 @@
 """Resize as a table service: split and merge the buckets of hash rings.
 
-Source: docs/protocol.md §14, §27, §29; docs/format.md §10.3.
+Source: docs/protocol §14, §27, §29; docs/format §10.3.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Delete the writes that a restore undoes (docs/protocol.md §23).
+"""Delete the writes that a restore undoes (docs/protocol §23).
 
 For each write, the completed file is deleted first, then its data files, inflight and requested file.
 """

@@ -1,4 +1,4 @@
-"""Return a table to a savepoint (docs/protocol.md §23).
+"""Return a table to a savepoint (docs/protocol §23).
 
 One RESTORE names every later write, then their files are deleted. If the process dies after that slot, the same call by any
 process finds the pending restore and finishes it.

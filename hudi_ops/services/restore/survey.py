@@ -1,4 +1,4 @@
-"""Find what a restore would undo, and what prevents the restore (docs/protocol.md §23)."""
+"""Find what a restore would undo, and what prevents the restore (docs/protocol §23)."""
 
 from __future__ import annotations
 

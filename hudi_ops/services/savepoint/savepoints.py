@@ -1,4 +1,4 @@
-"""Make, list and delete savepoints (docs/protocol.md §21).
+"""Make, list and delete savepoints (docs/protocol §21).
 
 A savepoint and a clean's plan are both decided in slots: the clean plans around the savepoint, or the savepoint is refused.
 """

@@ -1,6 +1,6 @@
 """Clean and archive a table after a commit, where the table or the settings ask for it.
 
-Source: docs/protocol.md §25.
+Source: docs/protocol §25.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def keep_small(session: Session) -> tuple[str, ...]:
 
 
 def _seal_rings(session: Session, state: TableState) -> None:
-    """Put the `.commit` files of rings that others may archive (docs/protocol.md §27)."""
+    """Put the `.commit` files of rings that others may archive (docs/protocol §27)."""
     old = state.timeline.newest_first[EVERY:] if state.log.properties.facts.has_ring else ()
     made = {write.time for write in old if write.kind == "replacecommit"} - session.sealed_rings
     if made and has_foreign_write(session, state):

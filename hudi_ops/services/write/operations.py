@@ -32,7 +32,7 @@ class WriteOperation:
         kernel: its work on the rows of a bucket; None for operations without rows.
         replaces: the file groups that its completion hides.
 
-    Source: docs/format.md §3.1.
+    Source: docs/format §3.1.
     """
 
     name: str
@@ -52,7 +52,7 @@ class WriteOperation:
     def requested(self) -> bytes:
         """Return the requested file, as Apache Hudi writes it: a replace commit has an empty plan.
 
-        Source: docs/format.md §2.4.
+        Source: docs/format §2.4.
         """
         if self.replaces is Replaces.NOTHING:
             return b""
@@ -66,7 +66,7 @@ class WriteOperation:
 
         Apache Hudi archives it in the place of the plan.
 
-        Source: docs/format.md §2.4, §5.1.
+        Source: docs/format §2.4, §5.1.
         """
         return inflight_body(self.hudi_name, intent)
 

@@ -1,6 +1,6 @@
 """File groups that an overwrite or a removal replaces: all groups of whole partitions.
 
-They are listed before the decision, outside the lock; groups that others create after that are conflicts (docs/protocol.md §5).
+They are listed before the decision, outside the lock; groups that others create after that are conflicts (docs/protocol §5).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """History of aborted plans: Parquet files in a folder of their own, `.hoodie/.aborted`.
 
-Apache Hudi takes each record of its own history for a completed instant (docs/format.md §5.1), so records of aborted plans are
+Apache Hudi takes each record of its own history for a completed instant (docs/format §5.1), so records of aborted plans are
 kept outside it. The files need no manifest and no lock. A file never changes, and its name contains a hash of its records: equal
 records have one name. A file is deleted only after a file with all its records, and more, was put. So each record stays in some
 file, even if several archivers work at the same time.
 
-Source: docs/protocol.md §26.
+Source: docs/protocol §26.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Archived timeline: the LSM history of layout 2 (docs/format.md §5.1)."""
+"""Archived timeline: the LSM history of layout 2 (docs/format §5.1)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def load_history(
     only: frozenset[str] | None = None,
     actions: frozenset[str] | None = None,
 ) -> ArchivedHistory:
-    """Read the archived timeline (docs/format.md §5.1, §5.2).
+    """Read the archived timeline (docs/format §5.1, §5.2).
 
     `only` limits the request times, `actions` the completed words; None: all. `with_content` also reads the bytes of plans and
     completed files. The archive of layout 1 is named in `note` and not read.
@@ -142,7 +142,7 @@ class ArchivedTimes:
     _known: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def completion_times(self, folder: str, times: Iterable[str]) -> dict[str, str]:
-        """Look up completion times of writes that left a timeline of layout 2 (docs/format.md §5.1).
+        """Look up completion times of writes that left a timeline of layout 2 (docs/format §5.1).
 
         The result has an empty text for a write that the history lacks, too.
 

@@ -1,6 +1,6 @@
 """Encode plans and results of cleans, as `timeline.content.plans` decodes them.
 
-Source: docs/format.md §3.2.
+Source: docs/format §3.2.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Metadata of a completed commit: write statistics, replaced file groups, extra metadata.
 
-Source: docs/format.md §2.4, §3.1, §4.
+Source: docs/format §2.4, §3.1, §4.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class WriteStat:
     """Data file that a commit wrote; names are those of the format, in snake case.
 
     Sizes are in bytes. This library sets every number: Apache Hudi's incremental queries skip a file without its size
-    (docs/format.md §3.1).
+    (docs/format §3.1).
     """
 
     file_id: str

@@ -12,7 +12,7 @@ from hudi_ops.timeline.content.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.content.plans import CompactionPlan, Plan, ReplacePlan
 
 BUCKET_DIGITS = 8
-"""A bucket's file ids begin with its number in eight digits (docs/format.md §10.1)."""
+"""A bucket's file ids begin with its number in eight digits (docs/format §10.1)."""
 
 TAKEN_KEY = "hudi_ops.source"
 """Extra metadata of a commit that took files: the id of the source, which belongs to the commit's footprint."""
@@ -113,7 +113,7 @@ class Intent:
 
 
 def intent_of(data: bytes) -> Intent | None:
-    """Return the announcement of an inflight file (docs/format.md §2.4).
+    """Return the announcement of an inflight file (docs/format §2.4).
 
     None if the file is empty, half-written or names nothing: then the write may touch anything.
     """

@@ -1,6 +1,6 @@
 """Encoding of history files and their manifests: the reverse of `timeline.content.archived`.
 
-Source: docs/format.md §5.1.
+Source: docs/format §5.1.
 """
 
 from __future__ import annotations

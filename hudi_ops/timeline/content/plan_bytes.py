@@ -1,6 +1,6 @@
 """Encode plans, savepoints and results of index builds for `timeline.content.plans`.
 
-Source: docs/format.md §2.4, §3.2, §14.10.
+Source: docs/format §2.4, §3.2, §14.10.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Plans and results of table services, as typed values (docs/format.md §3.2).
+"""Plans and results of table services, as typed values (docs/format §3.2).
 
 Plans are requested files, results completed ones. Both are Avro in every table version; JSON is read, too, as in commits of layout
 1. Depending on action and version, the files hold bare names, absolute paths or URIs: here they are always bare file names.
@@ -44,7 +44,7 @@ class CompactionPlan:
     """Slices to merge, each into a new base file of its group.
 
     Log compactions plan the same way. `unplanned` are the partitions with log files that the plan leaves out. Apache Hudi 1.1
-    looks for the next plan's slices only in these and in the partitions that were written since (docs/format.md §3.2).
+    looks for the next plan's slices only in these and in the partitions that were written since (docs/format §3.2).
     """
 
     slices: tuple[PlannedSlice, ...]
@@ -70,7 +70,7 @@ class ReplacePlan:
     """Groups of slices to be replaced together by a clustering; none for overwrites.
 
     `children` are (partition path, first part of the file id) of the groups that a resize of consistent hashing makes: while
-    it is pending, writers put their rows into these as well, under the plan's instant (docs/format.md §6.1). `unplanned` are the
+    it is pending, writers put their rows into these as well, under the plan's instant (docs/format §6.1). `unplanned` are the
     partitions in which Apache Hudi 1.1 has to look for its next plan, as in `CompactionPlan`.
     """
 

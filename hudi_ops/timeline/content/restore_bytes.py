@@ -1,4 +1,4 @@
-"""Encode plan and result of a restore, as Apache Hudi writes them (docs/format.md §3.2)."""
+"""Encode plan and result of a restore, as Apache Hudi writes them (docs/format §3.2)."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def fate_of(storage: Storage, state: TableState, instant: str) -> tuple[int, Ent
 def refuse_uncancelled(storage: Storage, state: TableState, instant: str) -> int:
     """Refuse to delete files of an instant unless a CANCEL names it; return that slot.
 
-    Source: docs/protocol.md §7.
+    Source: docs/protocol §7.
 
     Raises:
         Internal: no CANCEL names it.

@@ -1,7 +1,7 @@
 """Commit log: numbered slots, each created once, never changed, never deleted.
 
 A slot decides. A committer validates against everything up to the head, then claims the next slot; a committer with an outdated
-view finds that slot taken. This holds even if the lock fails (docs/protocol.md §1). Slots are found by probing, never by listing.
+view finds that slot taken. This holds even if the lock fails (docs/protocol §1). Slots are found by probing, never by listing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Entries of the commit log: their kinds and bytes (docs/protocol.md §2).
+"""Entries of the commit log: their kinds and bytes (docs/protocol §2).
 
 Source: RFC-79 (decide once), RFC-22 (order of completion); the log replaces their lock-guarded files.
 """
@@ -75,7 +75,7 @@ class Complete(_Entry):
     """Completion of an instant.
 
     `payload` is the path of the exact bytes of its completed file. `metadata` is the path of its delta of the metadata table, empty
-    if the table has none. `metadata_seen` is a digest of the metadata table's timeline as its decider read it (docs/protocol.md
+    if the table has none. `metadata_seen` is a digest of the metadata table's timeline as its decider read it (docs/protocol
     §18), empty without a delta.
 
     `seen` holds request times that its decider found on the timeline: of pending plans, and of completed writes that are not in the

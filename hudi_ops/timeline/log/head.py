@@ -5,7 +5,7 @@ This probes slots and never lists.
 Only the newest entry that is not a VOID may be unapplied: every process applies all decided entries before it claims a slot. A VOID
 is the exception: it is claimed in the slot after the COMPLETE that it names, and nothing else is applied first. The part that
 `newest_log` reads begins at or below that newest entry, and reaches down to the newest COMPLETE that counts, so that the next
-completion time is above all earlier ones. Source: docs/protocol.md §1.
+completion time is above all earlier ones. Source: docs/protocol §1.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A record index holds one location for each key. A key may be in two file groups after inserts of Apache Hudi, which do no look-up.
 Then a reader that uses the index finds one of its rows, and a reader that lists finds both. So a read uses the index only if no
 write without a look-up has added keys since the doubled keys were counted. A table of this library begins with a count of zero
-(docs/protocol.md §18).
+(docs/protocol §18).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reader and writer of `hoodie.properties`, with recovery from a half-done update.
 
-Source: docs/format.md §1.4.
+Source: docs/format §1.4.
 """
 
 from __future__ import annotations

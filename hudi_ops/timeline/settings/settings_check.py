@@ -4,7 +4,7 @@ A damaged or edited file is refused, and never repaired automatically. A reader 
 costs one read for a session; a writer has loaded the log. Only if both disagree, more is read: the newest slots, decided entries
 that are not folded yet, and the file once more. Apache Hudi rewrites the file by deletion and creation, with a backup in between.
 
-Source: docs/protocol.md §6; docs/format.md §1.4.
+Source: docs/protocol §6; docs/format §1.4.
 """
 
 from __future__ import annotations

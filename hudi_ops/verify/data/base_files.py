@@ -2,7 +2,7 @@
 
 A plain verification reads all footers of visible files, and the key columns of a sample; `deep` reads all key columns.
 
-Source: docs/format.md §6, §7.
+Source: docs/format §6, §7.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Invariants of data files: existence, sizes, names, partitions (docs/format.md §6)."""
+"""Invariants of data files: existence, sizes, names, partitions (docs/format §6)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A plain verification opens a sample of the files that writes name; `deep` opens all of them.
 
-Source: docs/format.md §6.8.
+Source: docs/format §6.8.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Find leftovers of resizes: log files of buckets that were never made, and unused rings.
 
-Source: docs/protocol.md §27, §29.
+Source: docs/protocol §27, §29.
 """
 
 from __future__ import annotations

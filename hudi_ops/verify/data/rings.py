@@ -1,6 +1,6 @@
 """Check hash rings: whole files, a node for each hash and group, leftovers of resizes.
 
-Source: docs/protocol.md §27.
+Source: docs/protocol §27.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ _COLUMNS, _PARTITIONS, _FILTERS = (
 def check_column_stats(subject: IndexSubject, findings: Findings) -> None:
     """Check the range of each column of each visible file.
 
-    A missing range reads as null (docs/format.md §14.7), so a file with nulls only, such as one older than the column, needs none.
+    A missing range reads as null (docs/format §14.7), so a file with nulls only, such as one older than the column, needs none.
     """
     wanted = {
         column_stats_key(each.column, fact.partition_path, fact.name): (fact, each)
@@ -127,7 +127,7 @@ def _plain(ends: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
 
 
 def _written(end: object) -> object:
-    """Return a bound as stored: NaN, the greatest value, as infinity (docs/format.md §14.7)."""
+    """Return a bound as stored: NaN, the greatest value, as infinity (docs/format §14.7)."""
     return math.inf if isinstance(end, float) and math.isnan(end) else end
 
 
@@ -166,7 +166,7 @@ def _check_range(
 def _as_java_orders(end: object) -> bytes | None:
     """Return the bytes by which Java orders texts and bytes in ranges; None for other types.
 
-    Source: docs/format.md §14.9.
+    Source: docs/format §14.9.
     """
     if isinstance(end, bytes):
         return bytes(byte ^ 0x80 for byte in end)

@@ -1,4 +1,4 @@
-"""Check the metadata table against its data table (docs/format.md §9.6)."""
+"""Check the metadata table against its data table (docs/format §9.6)."""
 
 from __future__ import annotations
 

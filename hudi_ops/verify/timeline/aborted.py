@@ -1,4 +1,4 @@
-"""Invariants of cancelled plans: records and queue (docs/protocol.md §26)."""
+"""Invariants of cancelled plans: records and queue (docs/protocol §26)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Agreement with the commit log: slot pointers, `hoodie.properties` and source ledgers.
 
-Source: docs/protocol.md §1.
+Source: docs/protocol §1.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Check compactions: none left out a log file, and all inputs of pending ones exist.
 
-Also report log files whose slice follows from the archived timeline alone (docs/format.md §9.2).
+Also report log files whose slice follows from the archived timeline alone (docs/format §9.2).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Signs of foreign writers with conflicting settings (docs/protocol.md §10).
+"""Signs of foreign writers with conflicting settings (docs/protocol §10).
 
 No sign proves damage, but so far a wrong setting was the cause each time.
 """

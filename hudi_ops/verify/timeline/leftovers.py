@@ -1,7 +1,7 @@
 """Leftovers of unfinished work: unnamed data files, markers, leases, ledgers and payloads.
 
 Readers that list storage show the rows of a data file once its instant is completed or is older than the start of the timeline
-(docs/format.md §9.1).
+(docs/format §9.1).
 """
 
 from __future__ import annotations

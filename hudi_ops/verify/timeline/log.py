@@ -1,6 +1,6 @@
 """Invariants of the commit log: readable slots, no gaps, decisions applied to the timeline.
 
-Source: docs/protocol.md §1.
+Source: docs/protocol §1.
 """
 
 from __future__ import annotations

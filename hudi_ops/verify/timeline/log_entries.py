@@ -1,6 +1,6 @@
 """Invariants between log entries: one fate per instant, rising epochs, boundaries and plans.
 
-Source: docs/protocol.md §2, §14.
+Source: docs/protocol §2, §14.
 """
 
 from __future__ import annotations

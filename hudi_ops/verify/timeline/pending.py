@@ -118,7 +118,7 @@ def _check_owner(subject: Subject, instant: Instant, findings: Findings) -> None
 
 
 def _check_start(subject: Subject, findings: Findings) -> None:
-    """Report pending writes that are older than the first completed write (docs/format.md §9.1)."""
+    """Report pending writes that are older than the first completed write (docs/format §9.1)."""
     start = subject.later.start
     if not start or subject.has_metadata_table:
         return

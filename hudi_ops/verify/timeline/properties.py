@@ -1,4 +1,4 @@
-"""Invariants of `hoodie.properties` (docs/format.md §1.3 to §1.5)."""
+"""Invariants of `hoodie.properties` (docs/format §1.3 to §1.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Invariants of timeline files: names, states, contents and times (docs/format.md §2)."""
+"""Invariants of timeline files: names, states, contents and times (docs/format §2)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hudi_ops.verify.subject import Subject
 _LIKE_TIMELINE = re.compile(r"\d{14,}[._].*")
 _LEGACY = re.compile(r"\d+\.([a-z]+)")
 _TEMPORARY = re.compile(r"\d+(_\d+)?\.[a-z.]+\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-"""Name of a file that Apache Hudi renames to a timeline file; source: docs/format.md §2.2."""
+"""Name of a file that Apache Hudi renames to a timeline file; source: docs/format §2.2."""
 
 
 def check_timeline(subject: Subject, findings: Findings) -> None:

@@ -1,4 +1,4 @@
-"""Parse the names of data files as a column (docs/format.md §6.1)."""
+"""Parse the names of data files as a column (docs/format §6.1)."""
 
 from __future__ import annotations
 

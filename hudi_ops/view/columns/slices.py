@@ -1,4 +1,4 @@
-"""Find the newest visible slice of each file group on columns (docs/format.md §9.1, §9.2)."""
+"""Find the newest visible slice of each file group on columns (docs/format §9.1, §9.2)."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ def with_all_columns(config: TableConfig, slices: SliceColumns) -> SliceColumns:
     Raises:
         Unsupported: a base file is the skeleton of a bootstrap, which has the meta columns alone.
 
-    Source: docs/format.md §6.1.
+    Source: docs/format §6.1.
     """
     words, places = slices.files.instants
     bases = slices.bases[slices.bases != NO_BASE]

@@ -10,7 +10,7 @@ Nothing is listed: the metadata of each new instant is read once. A view that ca
 | an instant below the start is gone | nothing: it was archived |
 | an instant at or above the start is gone, or a restore completed | the view is built anew |
 
-Source: docs/protocol.md §30.
+Source: docs/protocol §30.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Decide which files count at a reading of the timeline (docs/format.md §9.1, §9.3)."""
+"""Decide which files count at a reading of the timeline (docs/format §9.1, §9.3)."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ OF_LOCKS: frozenset[Trouble] = frozenset({Event.LOCK_LOST, Event.LOCK_LOST_NOTIC
 OF_CLOCKS: frozenset[Trouble] = frozenset({Event.CLOCK_FORWARD, Event.CLOCK_BACK})
 EVERYTHING = OF_PROCESSES | OF_STORAGE | OF_LOCKS | OF_CLOCKS
 BESIDE_HUDI = OF_PROCESSES | OF_STORAGE - {Fault.LANDS_LATER}
-"""A mixed fleet is as safe as its lock and its clocks, which Apache Hudi does not check again (docs/protocol.md §11). A put of its
+"""A mixed fleet is as safe as its lock and its clocks, which Apache Hudi does not check again (docs/protocol §11). A put of its
 that lands once its lock is free is as bad as a lost lock.
 """
 

@@ -1,8 +1,8 @@
 """A writer of Apache Hudi as an actor: it takes the table's lock, knows no slots, and rolls back what it takes for dead.
 
-Optimistic concurrency with the LAZY policy, as docs/protocol.md §10 asks of writers beside ours: instant and completion time are
+Optimistic concurrency with the LAZY policy, as docs/protocol §10 asks of writers beside ours: instant and completion time are
 taken under the lock, file groups are compared with what completed since the start and with planned clusterings, heartbeats are
-empty files, and failed writes are judged *before* the lock is taken (docs/format.md §8.3, §9.4, §9.5).
+empty files, and failed writes are judged *before* the lock is taken (docs/format §8.3, §9.4, §9.5).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What readers see that list the table and know no commit log: Apache Hudi's rules alone, written a second time.
 
-Source: docs/format.md §9.1. Rows of a base file are kept by its bytes: thousands of runs read the same few files.
+Source: docs/format §9.1. Rows of a base file are kept by its bytes: thousands of runs read the same few files.
 """
 
 from __future__ import annotations

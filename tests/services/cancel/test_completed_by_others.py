@@ -1,4 +1,4 @@
-"""Cancelled plans that Apache Hudi completed after all: they count (docs/protocol.md §26, step 10); no second look undoes them."""
+"""Cancelled plans that Apache Hudi completed after all: they count (docs/protocol §26, step 10); no second look undoes them."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 As in `tests/protocol/test_simulated_pairs.py`. The plan gives way to ingestion. On a table that Apache Hudi writes to as well, its
 executor may begin the plan at any moment, but not stall between its look at the requested file and its inflight file for longer
-than a withdrawal waits: that takes two preemptions, and loses the write (docs/protocol.md §26, step 10). That the search finds lost
+than a withdrawal waits: that takes two preemptions, and loses the write (docs/protocol §26, step 10). That the search finds lost
 rows is shown by taking away what prevents them.
 
 | bounds | plain run | soak |

@@ -1,6 +1,6 @@
 """The interleavings of index builds with other actors, one test each: no row is lost for an index, and no write fails.
 
-The numbers are those of the protocol's list of index builds (docs/protocol.md §18).
+The numbers are those of the protocol's list of index builds (docs/protocol §18).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Java hashes and buckets against answers of Apache Hudi 1.1.1 (BucketVectors.java) and those in docs/format.md §10.1."""
+"""Java hashes and buckets against answers of Apache Hudi 1.1.1 (BucketVectors.java) and those in docs/format §10.1."""
 
 import json
 from pathlib import Path

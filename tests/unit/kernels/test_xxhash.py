@@ -10,7 +10,7 @@ from hudi_ops.errors import InvalidRequest
 from hudi_ops.kernels.keys import xxhash
 from hudi_ops.kernels.keys.xxhash import ring_hashes
 
-VECTORS = {  # of Apache Hudi 1.1.1: docs/format.md §10.3
+VECTORS = {  # of Apache Hudi 1.1.1: docs/format §10.3
     "TXN-001": 849299051,
     "abc": 852579327,
     "ab": 1234828371,

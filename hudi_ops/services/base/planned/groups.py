@@ -1,6 +1,6 @@
 """Make the plan groups of a plan that replaces file groups.
 
-Source: docs/format.md §6.12.
+Source: docs/format §6.12.
 """
 
 from __future__ import annotations

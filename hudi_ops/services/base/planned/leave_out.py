@@ -3,7 +3,7 @@
 The tasks of such a plan are independent. A task is left out whole: its files are deleted before the decision, and neither the
 commit nor the metadata delta names them. When none remains, the plan is cancelled: it could never complete.
 
-Source: docs/protocol.md §28; RFC-22 (ingestion comes first).
+Source: docs/protocol §28; RFC-22 (ingestion comes first).
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def outranked(session: Session, state: TableState, action: str, *, reach_back: b
     """Return the pending plans that a plan of `action` may cancel, by instant.
 
     They are cancellable, and of services with a lower priority (RFC-79). With `reach_back`, older slots are read, too, to find the
-    publishers of plans. Call it so before the lock is taken; under the lock the publishers are then known. Source: docs/protocol.md
+    publishers of plans. Call it so before the lock is taken; under the lock the publishers are then known. Source: docs/protocol
     §26, step 11.
     """
     settings = session.conflicts

@@ -1,4 +1,4 @@
-"""Check that hash rings lead to the file groups of a table (docs/protocol.md §27)."""
+"""Check that hash rings lead to the file groups of a table (docs/protocol §27)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Find the files of a plan on storage: those that it names, and those of its instant.
 
-Source: docs/format.md §3.2, §9.2.
+Source: docs/format §3.2, §9.2.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The records of cancelled plans on the timeline say which file groups were in them. Groups of which writes cancelled enough plans
 are planned by halves, only in colder partitions, or with a window in which writes wait.
 
-Source: docs/protocol.md §26, step 12.
+Source: docs/protocol §26, step 12.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Base of the services that rewrite file groups and complete as a replace commit.
 
-Source: docs/protocol.md §14, §28.
+Source: docs/protocol §14, §28.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Files are written at an instant of the metadata table that no write ever gets. Once the partitions are announced, writers add to
 them, so that only completions between the last snapshot and the announcement are missing; `catch_up.py` adds those.
 
-Source: RFC-45; docs/protocol.md §18.
+Source: RFC-45; docs/protocol §18.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ existence proves nothing: a writer with an older configuration has one for `file
 What is missing is put at an instant of the metadata table just above the newest instant whose records it must replace, so that the
 records of writers that began later stay above it. Ranges of partitions, which Apache Hudi replaces, are put above all.
 
-Source: RFC-45; docs/protocol.md §18.
+Source: RFC-45; docs/protocol §18.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reserve an instant of the metadata table for a build, and remove the files of dead builds.
 
 The instant joins the metadata table's timeline when the build is announced. Apache Hudi 1.0.2 rolls back every pending instant
-there before each write, and deletes its files (docs/format.md §14.10). Until then the build's checkpoint names the instant.
+there before each write, and deletes its files (docs/format §14.10). Until then the build's checkpoint names the instant.
 
 A build is alive as long as the executor of its plan, which the plan's lease names; the build's checkpoint leads from the build to
 the plan. A dead build is cancelled by a slot before its files are removed: if its process wakes up, it finds the slot before it can

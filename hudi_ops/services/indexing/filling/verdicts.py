@@ -87,7 +87,7 @@ def is_rolled_back(own: Timeline, instant: str) -> bool:
     """Return whether another program rolled back a pending instant, or has begun any rollback.
 
     Then the log files of the instant in the metadata table are gone, or may be deleted at any moment. Apache Hudi 1.0.2 rolls back
-    pending instants before each write (docs/format.md §14.10).
+    pending instants before each write (docs/format §14.10).
     """
     return own.find(instant) is None or any(one.kind == "rollback" and not one.is_completed for one in own)
 

@@ -3,7 +3,7 @@
 Where a resize was pending before a write put its rows into the parent, the same task puts them into the children. For a resize that
 was planned later, a task of its own reads the parent's log file again. Both put equal rows into files of equal names, in each try.
 
-Source: docs/protocol.md §29; docs/format.md §10.3.
+Source: docs/protocol §29; docs/format §10.3.
 """
 
 from __future__ import annotations

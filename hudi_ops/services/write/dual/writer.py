@@ -4,7 +4,7 @@ A write needs them for each resize that is pending in the state in which it comp
 pending as it begins, and `made` puts them for others, without the lock. Under the lock the write checks that they still fit; if
 not, it releases the lock, corrects them and decides again. So neither the resize nor the write waits for the other.
 
-Source: docs/protocol.md §29.
+Source: docs/protocol §29.
 """
 
 from __future__ import annotations

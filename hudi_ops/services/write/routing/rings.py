@@ -1,4 +1,4 @@
-"""Route rows by the hash rings of their partitions (docs/protocol.md §27).
+"""Route rows by the hash rings of their partitions (docs/protocol §27).
 
 The first step has split the rows of each partition by ranges of hashes: by the nodes of its ring if that was known, else by lanes,
 the nodes of the initial ring. If a range is a node of the ring that counts, its chunks are those of the node. Other ranges are

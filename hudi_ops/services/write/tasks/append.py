@@ -42,7 +42,7 @@ _DECIMAL_PLACES = 15
 """Digits on either side of the point of a decimal in a DELETE block."""
 
 FIRST_VERSION = 1
-"""Version of each log file: a writer appends to no file, so each one is the first of its instant (docs/format.md §6.1)."""
+"""Version of each log file: a writer appends to no file, so each one is the first of its instant (docs/format §6.1)."""
 
 
 def write_bucket(task: BucketTask, tables: list[pa.Table], puts: FilePuts | None = None) -> BucketResult:
@@ -64,7 +64,7 @@ def append_and_write(task: BucketTask, tables: list[pa.Table], puts: FilePuts | 
     Raises:
         Conflict: another writer inserted a key of an insert, or a file of the group is gone.
 
-    Source: docs/format.md §6.1, §11.1.
+    Source: docs/format §6.1, §11.1.
     """
     try:
         return _append_and_write(task, concat_tables(tables), puts)
@@ -166,14 +166,14 @@ def _resolved(task: BucketTask, incoming: pa.Table) -> tuple[pa.Table, Deletes |
 
 
 def _is_carried(kind: pa.DataType) -> bool:
-    """Return whether DELETE blocks can hold ordering values of a type (docs/format.md §6.9)."""
+    """Return whether DELETE blocks can hold ordering values of a type (docs/format §6.9)."""
     if pa.types.is_decimal(kind):
         return bool(kind.scale <= _DECIMAL_PLACES and kind.precision - kind.scale <= _DECIMAL_PLACES)
     return kind in {pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.timestamp("us", "UTC")}
 
 
 def _stat(task: BucketTask, path: str, rows: int, deletes: int, size_bytes: int) -> WriteStat:
-    """Return write statistics; each row of a log file counts as an update (docs/format.md §3.1)."""
+    """Return write statistics; each row of a log file counts as an update (docs/format §3.1)."""
     return WriteStat(
         file_id=task.file_id,
         path=path,

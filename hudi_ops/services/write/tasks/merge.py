@@ -226,7 +226,7 @@ def _resolve(task: BucketTask, incoming: pa.Table, heads: pa.Table | None) -> tu
 def fresh_rows(task: BucketTask, rows: pa.Table, file_name: str) -> pa.Table:
     """Return incoming rows as they are stored.
 
-    In log files `file_name` is the group's id (docs/format.md §6.1).
+    In log files `file_name` is the group's id (docs/format §6.1).
     """
     if rows.num_rows == 0:
         return task.stored.empty_table()
