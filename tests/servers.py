@@ -22,7 +22,7 @@ from hudi_ops.config.tables_file import TableLocation
 from hudi_ops.config.write_settings import ViewServer, ViewSettings
 from hudi_ops.server.app import Server
 from hudi_ops.server.limits import Limits
-from hudi_ops.server.run import Door
+from hudi_ops.server.run import Listener
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.timeline.active import Timeline, load_timeline
@@ -82,7 +82,7 @@ def serving(
     server = Server.of(places, limits or Limits(deadline_s=WAIT_S, deadline_max_s=WAIT_S), token)
     for name, storage in storages.items():
         keep_views(storage, ViewSettings())
-        server.tables[name].source._storage = storage
+        server.tables[name].reader._storage = storage
     with running(server) as url:
         yield Served(server, url)
 
@@ -90,7 +90,7 @@ def serving(
 @contextmanager
 def running(server: Server) -> Iterator[str]:
     """Run a server in a thread; yield its URL."""
-    bound = Door(port=0).bind()
+    bound = Listener(port=0).bind()
     config = uvicorn.Config(
         server.app(), http="httptools", loop="uvloop", log_config=None, access_log=False, timeout_graceful_shutdown=1
     )
@@ -138,9 +138,10 @@ class ServerProcess:
 
     process: subprocess.Popen[str]
     url: str
+    pool: urllib3.PoolManager
 
     @classmethod
-    def start(cls, tables: Path, *options: str, log: Path | None = None) -> ServerProcess:
+    def start(cls, tables: Path, *options: str, log: Path | None = None, ca_file: str | None = None) -> ServerProcess:
         """Start the command, and wait until it has looked at all tables."""
         errors = open(log, "a", encoding="utf-8") if log is not None else None  # noqa: SIM115
         command = [sys.executable, "-m", "hudi_ops.cli.main", "timeline-server", *options]
@@ -151,14 +152,14 @@ class ServerProcess:
         assert process.stdout is not None
         said = process.stdout.readline()
         assert " at http" in said, f"the server did not start: {said}"
-        found = cls(process, said.rpartition(" at ")[2].strip())
+        found = cls(process, said.rpartition(" at ")[2].strip(), urllib3.PoolManager(retries=False, ca_certs=ca_file))
         wait_for(lambda: found.get("/ready")[0] == 200)
         return found
 
     def get(self, path: str, **headers: str) -> tuple[int, bytes]:
         """Send a GET request."""
         try:
-            found = urllib3.request("GET", self.url + path, headers=headers, timeout=WAIT_S, retries=False)
+            found = self.pool.request("GET", self.url + path, headers=headers, timeout=WAIT_S)
         except urllib3.exceptions.HTTPError:
             return 0, b""
         return found.status, found.data

@@ -78,7 +78,7 @@ def current_view(
         Unavailable: a file was removed while the table was listed.
         Conflict: the same, if it is for a write.
     """
-    if (view := kept_view(storage, config, timeline, commits, may_be_told=not is_writing)) is not None:
+    if (view := kept_view(storage, config, timeline, commits, may_be_served=not is_writing)) is not None:
         return view
     if not is_writing and (view := served_view(storage, config, timeline, commits)) is not None:
         return view
@@ -125,7 +125,7 @@ def view_or_folders(
         asks = kept_settings(storage).server is not None
     if asks and may_prune_folders and may_walk and (walked := WalkedListing.of(*of, may_be_far=True)) is not None:
         return None, walked
-    if asks and (view := _told_view(moment)) is not None:
+    if asks and (view := _view_of_server(moment)) is not None:
         return view, None
     return None, WalkedListing.of(*of) if may_walk else None
 
@@ -139,7 +139,7 @@ def _may_view(moment: Moment, listing: ListingChoice) -> bool:
     return listing == "auto" and (moment.as_of is None or all(one.is_completed for one in cleans))
 
 
-def _told_view(moment: Moment) -> View | None:
+def _view_of_server(moment: Moment) -> View | None:
     """Return the view that a server tells, of the wanted partitions alone.
 
     Of the newest state it leaves out files of older slices, and may be of a later state than that of the moment.

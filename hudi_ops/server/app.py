@@ -31,11 +31,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hudi_ops.config.tables_file import TableLocation
-from hudi_ops.server.asking import Address, Flights, Refused, Wanted, deadline_s
 from hudi_ops.server.encoding import Cache
 from hudi_ops.server.limits import Limits
-from hudi_ops.server.source import Source
+from hudi_ops.server.questions import Address, FilesQuestion, OpenAnswers, Refused, deadline_s
 from hudi_ops.server.table import ServedTable
+from hudi_ops.server.table_reader import TableReader
 from hudi_ops.view.remote.wire import DEADLINE_HEADER, MEDIA_TYPE
 
 logger = logging.getLogger(__name__)
@@ -58,13 +58,13 @@ class Server:
     limits: Limits
     cache: Cache
     token: str = ""
-    flights: Flights = field(init=False)
+    open_answers: OpenAnswers = field(init=False)
     began_s: float = field(default_factory=time.monotonic)
     open: int = 0
     answers: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self.flights = Flights(self.limits.flight_bytes)
+        self.open_answers = OpenAnswers(self.limits.open_answers_bytes)
 
     @classmethod
     def of(cls, locations: Mapping[str, TableLocation], limits: Limits, token: str = "") -> Server:
@@ -75,7 +75,7 @@ class Server:
         encoders = ThreadPoolExecutor(ENCODERS, "encoder of the timeline server")
         tables = {
             name: ServedTable(
-                Source(location, limits, half // max(1, len(locations))), limits, cache, readers, encoders
+                TableReader(location, limits, half // max(1, len(locations))), limits, cache, readers, encoders
             )
             for name, location in locations.items()
         }
@@ -95,7 +95,7 @@ class Server:
         handlers: dict[Any, Any] = {Refused: _refused, HTTPException: _http_error}
         inner = Starlette(routes=routes, exception_handlers=handlers, lifespan=self.lifespan)
         inner.router.redirect_slashes = False
-        return _Door(self, inner)
+        return _Gate(self, inner)
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -120,7 +120,7 @@ class Server:
         return JSONResponse({
             "seconds": round(time.monotonic() - self.began_s, 1),
             "open_requests": self.open - 1,
-            "answers_bytes": self.flights.bytes,
+            "answers_bytes": self.open_answers.bytes,
             "answers": dict(self.answers),
             "cache": cached | {"misses": self.cache.misses, "limit_bytes": self.cache.limit_bytes},
             "tables": {name: table.status() for name, table in self.tables.items()},
@@ -147,10 +147,10 @@ class Server:
     async def files(self, request: Request) -> Response:
         """Return the files of partitions of a state."""
         table, address, until_s = self._table(request), Address.of(request.path_params), self._until_s(request)
-        wanted = Wanted.of(await self._body(request, until_s), self.limits)
+        wanted = FilesQuestion.of(await self._body(request, until_s), self.limits)
 
         def take(size_bytes: int) -> None:
-            request.scope[_HELD].enter_context(self.flights.taking(size_bytes))  # until the answer was sent
+            request.scope[_HELD].enter_context(self.open_answers.taking(size_bytes))  # until the answer was sent
 
         return _Sent(await table.files(address, wanted, until_s, take), media_type=MEDIA_TYPE)
 
@@ -219,7 +219,7 @@ def _http_error(request: Request, error: HTTPException) -> Response:
 
 
 @dataclass
-class _Door:
+class _Gate:
     """The edge of the server: the token, the number of open requests, and errors that are left."""
 
     server: Server

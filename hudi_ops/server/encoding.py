@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hudi_ops.server.states import State
+from hudi_ops.server.states import HeldState
 from hudi_ops.view.columns.files import FileColumns
 from hudi_ops.view.columns.slices import newest_slices
 from hudi_ops.view.remote.wire import Head, Part, encode
@@ -61,7 +61,7 @@ def _bytes_of(key: Key, part: Part) -> int:
     return len(part.message) + len(key[1]) + _OVERHEAD_BYTES
 
 
-def encode_parts(state: State, partitions: Sequence[str], *, is_newest: bool) -> dict[str, Part]:
+def encode_parts(state: HeldState, partitions: Sequence[str], *, is_newest: bool) -> dict[str, Part]:
     """Encode partitions of a state; one that it does not have has no rows.
 
     Raises:
@@ -97,7 +97,7 @@ def size_of(parts: Sequence[Part]) -> int:
 
 
 def files_answer(
-    state: State, about: tuple[str, str, str], parts: dict[str, Part], *, is_newest: bool, is_whole: bool
+    state: HeldState, about: tuple[str, str, str], parts: dict[str, Part], *, is_newest: bool, is_whole: bool
 ) -> bytes:
     """Return the answer to a question for files.
 
@@ -119,7 +119,7 @@ def files_answer(
     return encode(head, (parts[path] for path in paths), (aheads[path] for path in sorted(aheads)))
 
 
-def partitions_answer(state: State, about: tuple[str, str, str]) -> bytes:
+def partitions_answer(state: HeldState, about: tuple[str, str, str]) -> bytes:
     """Return the names of all partitions and their numbers of files."""
     files = state.view.files
     counts = zip(files.partitions, np.diff(files.offsets).tolist(), strict=True)

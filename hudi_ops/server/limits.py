@@ -22,7 +22,7 @@ class Limits:
         body_bytes: of a request.
         batch: partitions that a request names.
         answer_bytes: of an answer.
-        flight_bytes: of the answers that are being made or sent, roughly; further requests are refused with 429.
+        open_answers_bytes: of the answers that are being made or sent, roughly; further requests are refused with 429.
         deadline_s: time in which a request is answered, where it does not name one.
         deadline_max_s: longest time that a request may name.
         unknown_s: time in which a state that was not found is not looked for again.
@@ -34,7 +34,7 @@ class Limits:
     body_bytes: int = 4 << 20
     batch: int = 10_000
     answer_bytes: int = 256 << 20
-    flight_bytes: int = 1 << 30
+    open_answers_bytes: int = 1 << 30
     deadline_s: float = 1.0
     deadline_max_s: float = 10.0
     unknown_s: float = 1.0

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import ssl
-import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -14,9 +12,9 @@ import uvicorn
 from hudi_ops.config.tables_file import TableLocation
 from hudi_ops.config.write_settings import is_loopback
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.redaction import remember_secret
 from hudi_ops.server.app import Server
 from hudi_ops.server.limits import Limits
+from hudi_ops.view.remote.token_file import read_token
 
 GRACE_S = 3
 """Time that open requests get after a signal."""
@@ -26,7 +24,7 @@ BACKLOG = 2048
 
 
 @dataclass(frozen=True)
-class Door:
+class Listener:
     """Address of the server, and the files that protect it.
 
     Attributes:
@@ -56,23 +54,7 @@ class Door:
                     next_step="write a token into a file with mode 600, and pass --token-file",
                 )
             return ""
-        path = self.token_file
-        facts = {"expected": "a file with the token, for this user alone", "next_step": f"chmod 600 {path}"}
-        try:
-            with open(path, encoding="utf-8") as file:
-                if os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-                    raise InvalidRequest(f"other users can read the token in {path}", **facts)
-                found = file.read().strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidRequest(f"the token in {path} cannot be read: {error}", **facts) from error
-        if len(found) < 16 or not found.isascii() or not found.isprintable() or " " in found:
-            raise InvalidRequest(
-                f"{path} holds no token",
-                expected="16 or more printable ASCII characters without blanks",
-                next_step=f"openssl rand -hex 32 > {path}",
-            )
-        remember_secret(found)
-        return found
+        return read_token(self.token_file)
 
     def check_tls(self) -> None:
         """Refuse a certificate without a key, and files that do not fit each other.
@@ -109,7 +91,9 @@ class Door:
             ) from error
 
 
-def serve(locations: Mapping[str, TableLocation], door: Door, limits: Limits, started: Callable[[str], None]) -> None:
+def serve(
+    locations: Mapping[str, TableLocation], listener: Listener, limits: Limits, started: Callable[[str], None]
+) -> None:
     """Serve tables until a signal ends the process.
 
     `started` gets the URL once the port is bound.
@@ -117,9 +101,9 @@ def serve(locations: Mapping[str, TableLocation], door: Door, limits: Limits, st
     Raises:
         InvalidRequest: the token, the files for TLS, or the address cannot be used.
     """
-    token = door.token()
-    door.check_tls()
-    bound = door.bind()
+    token = listener.token()
+    listener.check_tls()
+    bound = listener.bind()
     server = Server.of(locations, limits, token)
     config = uvicorn.Config(
         server.app(),
@@ -133,10 +117,10 @@ def serve(locations: Mapping[str, TableLocation], door: Door, limits: Limits, st
         date_header=False,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=GRACE_S,
-        ssl_certfile=door.tls_cert,
-        ssl_keyfile=door.tls_key,
+        ssl_certfile=listener.tls_cert,
+        ssl_keyfile=listener.tls_key,
     )
-    scheme = "http" if door.tls_cert is None else "https"
-    host = f"[{door.host}]" if ":" in door.host else door.host
+    scheme = "http" if listener.tls_cert is None else "https"
+    host = f"[{listener.host}]" if ":" in listener.host else listener.host
     started(f"{scheme}://{host}:{bound.getsockname()[1]}")
     uvicorn.Server(config).run(sockets=[bound])

@@ -15,14 +15,14 @@ from itertools import count
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.completed import changing, digest_above
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.names import State as InstantState
+from hudi_ops.timeline.names import State
 from hudi_ops.view.columns.table_view import View
 
 _serials = count(1)
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class HeldState:
     """A view, and the completed instants that may have changed its files.
 
     Attributes:
@@ -70,14 +70,14 @@ class States:
 
     table_id: str
     limit: int
-    held: tuple[State, ...] = ()
+    held: tuple[HeldState, ...] = ()
 
     @property
-    def newest(self) -> State:
+    def newest(self) -> HeldState:
         """The newest state."""
         return self.held[-1]
 
-    def find(self, start: str, digest: str) -> State | None:
+    def find(self, start: str, digest: str) -> HeldState | None:
         """Return the state that a caller names by start and digest; None: it is not held.
 
         Below the caller's start all instants were archived, so the state must have all that are known there. Instants above the
@@ -94,7 +94,7 @@ class States:
 
     def began(self, view: View) -> None:
         """Hold one state alone: that of a view which was built."""
-        self.held = (State(view, changing(view.timeline)),)
+        self.held = (HeldState(view, changing(view.timeline)),)
 
     def continued(self, views: Sequence[View]) -> None:
         """Add the states of views, each continued from the one before; the oldest states go."""
@@ -105,7 +105,7 @@ class States:
                 held[-1] = replace(held[-1], view=view, serial=held[-1].serial)  # archived or pending instants alone
                 continue
             known |= changing(view.timeline)
-            held.append(State(view, known))
+            held.append(HeldState(view, known))
         while len(held) > self.limit:
             held.popleft()
         first = held[0].start
@@ -136,8 +136,8 @@ def readings(before: Timeline, now: Timeline, limit: int) -> Iterator[Timeline]:
 def _pending(one: Instant) -> Instant:
     return replace(
         one,
-        state=InstantState.INFLIGHT,
+        state=State.INFLIGHT,
         completion_time="",
         file_name="",
-        states=one.states - {InstantState.COMPLETED},
+        states=one.states - {State.COMPLETED},
     )

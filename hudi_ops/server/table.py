@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from hudi_ops.errors import HudiOpsError
-from hudi_ops.server.asking import Address, Refused, Wanted
 from hudi_ops.server.encoding import Cache, Key, encode_parts, estimated_bytes, files_answer, partitions_answer, size_of
 from hudi_ops.server.limits import Limits
-from hudi_ops.server.source import NotServed, Source
-from hudi_ops.server.states import State
+from hudi_ops.server.questions import Address, FilesQuestion, Refused
+from hudi_ops.server.states import HeldState
+from hudi_ops.server.table_reader import NotServed, TableReader
 from hudi_ops.view.remote.wire import UNKNOWN_STATE, Part
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class ServedTable:
         looked: the first look at the table has ended.
     """
 
-    source: Source
+    reader: TableReader
     limits: Limits
     cache: Cache
     readers: Executor
@@ -55,11 +55,13 @@ class ServedTable:
     _sync: asyncio.Future[None] | None = None
     _begun: int = 0
     _ended: int = 0
-    _flights: dict[tuple[str, str, str], asyncio.Future[None]] = field(default_factory=dict)
+    _lookups: dict[tuple[str, str, str], asyncio.Future[None]] = field(default_factory=dict)
     _encoding: dict[Key, asyncio.Future[Part]] = field(default_factory=dict)
     _unknown: dict[tuple[str, str, str], float] = field(default_factory=dict)
 
-    async def files(self, address: Address, wanted: Wanted, until_s: float, take: Callable[[int], None]) -> bytes:
+    async def files(
+        self, address: Address, wanted: FilesQuestion, until_s: float, take: Callable[[int], None]
+    ) -> bytes:
         """Return the answer with files; `take` is called before, with its estimated bytes.
 
         Raises:
@@ -83,7 +85,7 @@ class ServedTable:
         state = await self.state(address, until_s)
         return await self._within(self._run(self.encoders, lambda: partitions_answer(state, address.about)), until_s)
 
-    async def state(self, address: Address, until_s: float) -> State:
+    async def state(self, address: Address, until_s: float) -> HeldState:
         """Return the state that a request names.
 
         Requests for an unknown state share one sync.
@@ -96,24 +98,24 @@ class ServedTable:
             return state
         key = address.about
         if time.monotonic() - self._unknown.get(key, -math.inf) > self.limits.unknown_s:
-            flight = self._flights.get(key)
-            if flight is None:
-                flight = self._flights[key] = asyncio.ensure_future(self._found_out(address))
-                flight.add_done_callback(_retrieved)
-            await self._within(flight, until_s)
+            lookup = self._lookups.get(key)
+            if lookup is None:
+                lookup = self._lookups[key] = asyncio.ensure_future(self._found_out(address))
+                lookup.add_done_callback(_retrieved)
+            await self._within(lookup, until_s)
             if (state := self._held(address)) is not None:
                 self._count("synced")
                 return state
         if self.why_not:
             raise Refused(404, self.why_not)
-        states = self.source.states
+        states = self.reader.states
         if states is not None and states.table_id != address.table_id:
             raise Refused(409, "the table has another id")
         self._count("unknown")
         raise Refused(404, UNKNOWN_STATE)
 
-    def _held(self, address: Address) -> State | None:
-        states = self.source.states
+    def _held(self, address: Address) -> HeldState | None:
+        states = self.reader.states
         if states is None or states.table_id != address.table_id:
             return None
         return states.find(address.start, address.digest)
@@ -139,7 +141,7 @@ class ServedTable:
             if self._held(address) is None:
                 self._remember(address.about)
         finally:
-            del self._flights[address.about]
+            del self._lookups[address.about]
 
     def _synced(self) -> asyncio.Future[None]:
         """Return the sync that runs, or begin one."""
@@ -151,15 +153,15 @@ class ServedTable:
 
     async def _synced_now(self) -> None:
         try:
-            await self._run(self.readers, self.source.sync)
+            await self._run(self.readers, self.reader.sync)
             self.why_not = ""
         except NotServed as error:
             self.why_not = str(error)
         except HudiOpsError as error:
-            logger.warning("table %s cannot be read: %s", self.source.location.name, error)
+            logger.warning("table %s cannot be read: %s", self.reader.location.name, error)
             raise Refused(503, "the table cannot be read now", 1) from error
         except Exception as error:
-            logger.exception("a sync of table %s failed", self.source.location.name)
+            logger.exception("a sync of table %s failed", self.reader.location.name)
             raise Refused(503, "the table cannot be read now", 1) from error
         finally:
             self._sync, self._ended, self.synced_s = None, self._begun, time.monotonic()
@@ -169,12 +171,14 @@ class ServedTable:
         try:
             await self._synced()
         except Refused:
-            logger.warning("table %s is not served yet", self.source.location.name)
+            logger.warning("table %s is not served yet", self.reader.location.name)
         if self.why_not:
-            logger.warning("table %s is not served: %s", self.source.location.name, self.why_not)
+            logger.warning("table %s is not served: %s", self.reader.location.name, self.why_not)
         self.looked = True
 
-    async def _parts(self, state: State, paths: Sequence[str], *, is_newest: bool, until_s: float) -> dict[str, Part]:
+    async def _parts(
+        self, state: HeldState, paths: Sequence[str], *, is_newest: bool, until_s: float
+    ) -> dict[str, Part]:
         """Return encoded partitions: cached ones, those being encoded, and the others."""
         found: dict[str, Part] = {}
         waiting: dict[str, asyncio.Future[Part]] = {}
@@ -199,13 +203,13 @@ class ServedTable:
             found |= {path: future.result() for path, future in waiting.items()}
         return found
 
-    async def _encode(self, state: State, paths: Sequence[str], *, is_newest: bool) -> None:
+    async def _encode(self, state: HeldState, paths: Sequence[str], *, is_newest: bool) -> None:
         """Encode partitions in a thread, and hand them to all that wait for them."""
         futures = {path: self._encoding[state.serial, path, is_newest] for path in paths}
         try:
             parts = await self._run(self.encoders, lambda: encode_parts(state, paths, is_newest=is_newest))
         except Exception as error:  # noqa: BLE001 - those that wait raise it
-            logger.warning("partitions of %s cannot be encoded: %s", self.source.location.name, error)
+            logger.warning("partitions of %s cannot be encoded: %s", self.reader.location.name, error)
             for future in futures.values():
                 future.set_exception(Refused(503, "the partitions cannot be encoded now", 1))
         else:
@@ -238,21 +242,21 @@ class ServedTable:
 
     def status(self) -> dict[str, Any]:
         """Return counts, ages and bytes."""
-        states = self.source.states
+        states = self.reader.states
         found: dict[str, Any] = {
             "not_served": self.why_not,
             "states": len(states.held) if states is not None else 0,
-            "syncs": self.source.syncs,
-            "builds": self.source.builds,
+            "syncs": self.reader.syncs,
+            "builds": self.reader.builds,
             "requests": dict(self.counts),
-            "heap_bytes": self.source.heap_bytes,
+            "heap_bytes": self.reader.heap_bytes,
             "synced_s_ago": round(time.monotonic() - self.synced_s, 1) if self.synced_s else None,
         }
         return found | self.newest()
 
     def newest(self) -> dict[str, Any]:
         """Return id, start and digest of the newest state; nothing if none is held."""
-        states = self.source.states
+        states = self.reader.states
         if states is None or not states.held:
             return {}
         newest = states.newest

@@ -12,6 +12,11 @@ from hudi_ops.view.slices import is_partitioned
 NAMES_SHOWN_MAX = 20
 
 
+def is_below_table(path: str) -> bool:
+    """Return whether a path of a partition leads to no folder outside of its table."""
+    return not (path.startswith("/") or "\0" in path or ".." in path.split("/"))
+
+
 def choose(held: Mapping[str, object], wanted: Sequence[str], config: TableConfig) -> list[str]:
     """Return the sorted paths of partitions that names and patterns select.
 

@@ -49,7 +49,7 @@ def timeline_server(
 
     try:
         from hudi_ops.server.limits import Limits
-        from hudi_ops.server.run import Door, serve
+        from hudi_ops.server.run import Listener, serve
     except ImportError as error:
         raise Unsupported(
             f"the timeline server needs packages that are not installed: {error.name}",
@@ -62,6 +62,6 @@ def timeline_server(
     for name in names:
         declared.get(name)
     locations = {name: locate_table(name, declared) for name in names}
-    door = Door(host, port, token_file, tls_cert, tls_key)
+    listener = Listener(host, port, token_file, tls_cert, tls_key)
     limits = Limits(states=states, memory_bytes=memory_mb << 20)
-    serve(locations, door, limits, lambda url: write(f"serving {', '.join(names)} at {url}"))
+    serve(locations, listener, limits, lambda url: write(f"serving {', '.join(names)} at {url}"))

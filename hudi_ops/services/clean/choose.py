@@ -2,7 +2,7 @@
 
 Only partitions in which a slice may have been superseded since the last clean are looked at, outside the lock.
 
-Source: docs/protocol.md §20, steps 2, 3, 8 and 9.
+Source: docs/protocol §20, steps 2, 3, 8 and 9.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class CleanChoice(Choice):
     def leave_unfit_to_wait(self) -> None:
         """Leave out a clean without files.
 
-        Apache Hudi 1.1.1 fails on its pending plan (docs/format.md §3.2).
+        Apache Hudi 1.1.1 fails on its pending plan (docs/format §3.2).
         """
         self.moves = False
 
@@ -261,7 +261,7 @@ def _kept_view(session: Session, state: TableState, partitions: Collection[str] 
         return current_view(ctx.storage, config, timeline, session.commits, ctx.local_engine, is_writing=True)
     if not partitions:
         return None
-    view = kept_view(ctx.storage, config, timeline, session.commits, may_be_told=False)
+    view = kept_view(ctx.storage, config, timeline, session.commits, may_be_served=False)
     return view.of_partitions(partitions) if view is not None else None
 
 

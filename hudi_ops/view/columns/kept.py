@@ -77,7 +77,7 @@ class _Keeper:
         file: what the last view is mapped from; None: it lies on the heap.
         written: reading of the timeline at which the file was written.
         source: how the last view was found: `kept`, `stored`, `built` or `server`; empty: nothing asked since `clear_view_source`.
-        is_told: a server told the last view, or the one from which it was continued.
+        is_served: a server told the last view, or the one from which it was continued.
         since: reading of the timeline from which it was continued.
         why: why the next view must be built; empty: there was none.
         refused: stored files that could not be continued; others are tried.
@@ -91,7 +91,7 @@ class _Keeper:
     file: MappedFile | None = None
     written: Timeline | None = None
     source: str = ""
-    is_told: bool = False
+    is_served: bool = False
     since: Timeline | None = None
     why: str = ""
     refused: frozenset[Path] = frozenset()
@@ -100,7 +100,7 @@ class _Keeper:
     unserved: str = ""
 
     def set(self, view: View, source: str, since: Timeline) -> None:
-        self.is_told = source == "server" or (source == "kept" and self.is_told)
+        self.is_served = source == "server" or (source == "kept" and self.is_served)
         self.last, self.source, self.since, self.why = _Kept.of(view), source, since, ""
 
     def clear(self, why: str) -> None:
@@ -128,17 +128,17 @@ def kept_settings(storage: Storage) -> ViewSettings:
 
 
 def kept_view(
-    storage: Storage, config: TableConfig, timeline: Timeline, commits: CommitReader, *, may_be_told: bool = True
+    storage: Storage, config: TableConfig, timeline: Timeline, commits: CommitReader, *, may_be_served: bool = True
 ) -> View | None:
     """Return the view at a reading of the timeline; None: it must be built.
 
-    `may_be_told`: it may be one that a timeline server told. It may not where it decides what is written or deleted.
+    `may_be_served`: it may be one that a timeline server told. It may not where it decides what is written or deleted.
 
     Raises:
         Corrupt: commit metadata or the result of a clean cannot be read.
     """
     keeper = _keeper(storage)
-    if (last := keeper.last) is not None and (may_be_told or not keeper.is_told):
+    if (last := keeper.last) is not None and (may_be_served or not keeper.is_served):
         found = synced(last.view(commits), storage, config, timeline)
         if isinstance(found, View):
             keeper.set(found, "kept", last.timeline)
@@ -280,7 +280,7 @@ def _is_due(keeper: _Keeper, view: View) -> bool:
         return False
     if settings.store == "spill":
         return (file.overlay_bytes(view.files) if file is not None else view.files.bytes) > settings.memory_mb << 20
-    if keeper.is_told:
+    if keeper.is_served:
         return False
     if file is None or keeper.written is None:
         return True

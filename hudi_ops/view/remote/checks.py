@@ -25,6 +25,7 @@ from hudi_ops.view.columns.files import ROWS, FileColumns, Flags, none_of
 from hudi_ops.view.columns.names import BASE, LOG
 from hudi_ops.view.columns.slices import NO_BASE, hidden, newest_slices
 from hudi_ops.view.columns.table_view import View
+from hudi_ops.view.partitions import is_below_table
 from hudi_ops.view.remote.wire import Answer, BadAnswer
 
 STATS_MAX = 4096
@@ -152,7 +153,7 @@ def partitions(one: Checked) -> str:
     paths = one.paths
     if list(paths) != sorted(set(paths)):
         return "its partitions are not sorted"
-    if any(path.startswith("/") or "\0" in path or ".." in path.split("/") for path in paths):
+    if not all(map(is_below_table, paths)):
         return "a partition lies outside of the table"
     if one.question.partitions is not None and one.question.partitions != paths:
         return "it is of other partitions"

@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import socket
-import stat
 import threading
 import time
 from collections import Counter
@@ -21,7 +20,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hudi_ops.config.write_settings import ViewServer
-from hudi_ops.redaction import remember_secret
+from hudi_ops.errors import InvalidRequest
+from hudi_ops.view.remote.token_file import read_token
 from hudi_ops.view.remote.wire import DEADLINE_HEADER
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ ANSWER_MAX_BYTES = 256 << 20
 """Largest answer that is read."""
 
 _CHUNK_BYTES = 1 << 18
-_PROTECTED = stat.S_IRWXG | stat.S_IRWXO
 
 
 class NoAnswer(Exception):
@@ -155,7 +154,10 @@ class Client:
         """
         found = {DEADLINE_HEADER: str(max(1, int((deadline_s - self.now_s()) * 1000)))}
         if (path := self.settings.token_file) is not None:
-            found["authorization"] = f"Bearer {read_token(path)}"
+            try:
+                found["authorization"] = f"Bearer {read_token(path)}"
+            except InvalidRequest as error:
+                raise NoAnswer(str(error)) from error
         return found
 
 
@@ -209,7 +211,9 @@ class _Exchange:
             _shut(thread.ident)
         if self.reply is not None:
             return self.reply
-        raise NoAnswer(f"{type(self.error).__name__}: {self.error}" if self.error is not None else "it took too long")
+        if self.error is None or self._left_s() <= 0:  # what a shut connection raises is no reason
+            raise NoAnswer("it took too long")
+        raise NoAnswer(f"{type(self.error).__name__}: {self.error}")
 
     def _work(self) -> None:
         try:
@@ -300,25 +304,6 @@ def _shut(thread: int | None) -> None:
     if opened is not None:
         with suppress(OSError):
             socket.socket.shutdown(opened, socket.SHUT_RDWR)
-
-
-def read_token(path: str) -> str:
-    """Return the token in a file.
-
-    Raises:
-        NoAnswer: it cannot be read, is empty, or other users can read it.
-    """
-    try:
-        with open(os.path.expanduser(path), encoding="utf-8") as file:  # noqa: PTH111
-            if os.fstat(file.fileno()).st_mode & _PROTECTED:
-                raise NoAnswer(f"other users can read the token in {path}: chmod 600 {path}")
-            token = file.read().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise NoAnswer(f"the token in {path} cannot be read: {error}") from error
-    if not token or not token.isascii() or not token.isprintable():
-        raise NoAnswer(f"{path} holds no token of printable ASCII characters")
-    remember_secret(token)
-    return token
 
 
 _clients: dict[tuple[int, Any], Client] = {}

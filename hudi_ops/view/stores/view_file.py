@@ -28,6 +28,7 @@ from hudi_ops.timeline.names import State
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.columns.files import ROWS, FileColumns, offsets_of
 from hudi_ops.view.columns.table_view import View
+from hudi_ops.view.partitions import is_below_table
 
 VERSION = 1
 """Version of the format; a file of another version is not used."""
@@ -61,9 +62,10 @@ class MappedFile:
 
     def overlay_bytes(self, files: FileColumns) -> int:
         """Return the bytes of later columns that lie on the heap."""
-        return sum(chunk.nbytes for chunk in files.chunks if not self._has(chunk))
+        return sum(chunk.nbytes for chunk in files.chunks if not self.holds(chunk))
 
-    def _has(self, chunk: pa.RecordBatch) -> bool:
+    def holds(self, chunk: pa.RecordBatch) -> bool:
+        """Return whether columns lie in the file."""
         values = chunk.column("name").buffers()[2]
         return values is None or self.start <= values.address < self.start + self.length_bytes
 
@@ -212,7 +214,7 @@ def _files_of(chunks: list[pa.RecordBatch], partitions: pa.RecordBatch) -> FileC
     offsets = offsets_of(partitions["files"].to_numpy())
     if offsets[-1] != sum(chunk.num_rows for chunk in chunks) or list(paths) != sorted(set(paths)):
         raise ValueError("partitions do not fit the files")
-    if any(path.startswith("/") or ".." in path.split("/") for path in paths):
+    if not all(map(is_below_table, paths)):
         raise ValueError("a partition lies outside of the table")
     for chunk in chunks:
         chunk.validate(full=True)

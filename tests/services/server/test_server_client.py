@@ -293,7 +293,7 @@ def test_writes_and_plans_of_services_use_no_view_of_a_server(played: Played, se
     assert view_source(told) == "server"
     played.write()
     assert kept_view(told, *opened(told)) is not None, "the view that was told is continued"
-    assert kept_view(told, *opened(told), may_be_told=False) is None
+    assert kept_view(told, *opened(told), may_be_served=False) is None
     assert table.clustering.plan(dry_run=True, rewrite=True, sort_by="value").view == "built"
 
 

@@ -94,7 +94,7 @@ def test_each_answer_equals_a_view_built_anew(kind: str, tmp_path: Path) -> None
             except Exception as error:
                 error.add_note(f"kind {kind}, seed {seed}")
                 raise
-            syncs = world.served.server.tables[TABLE].source
+            syncs = world.served.server.tables[TABLE].reader
             asked["builds"] += syncs.builds
             asked["syncs"] += syncs.syncs
     print(f"{kind}: {dict(asked)}")

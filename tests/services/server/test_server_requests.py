@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from hudi_ops.server import table
 from hudi_ops.server.limits import Limits
-from hudi_ops.server.source import NO_LOG
+from hudi_ops.server.table_reader import NO_LOG
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.testing.faults import FaultyStorage
@@ -69,7 +69,7 @@ class Asked:
 
     @property
     def syncs(self) -> int:
-        return self.served.server.tables[TABLE].source.syncs
+        return self.served.server.tables[TABLE].reader.syncs
 
     def together(self, count: int, ask: Callable[[int], Any]) -> list[Any]:
         """Ask from many threads at once."""
@@ -118,9 +118,9 @@ def test_2_two_syncs_are_never_made_at_a_time(asked: Asked) -> None:
     assert asked.syncs == before + 2
     asked.gate.gate.clear()
     with ThreadPoolExecutor(8) as pool:
-        paths = [path.replace(path.split("/")[-2], f"{number:064}") for number in range(8)]
+        paths = [path.replace(path.split("/")[-2], f"{number:064}") for number in range(1, 9)]
         all_of_them = [pool.submit(asked.served.request, "POST", one, b"{}") for one in paths]
-        wait_for(lambda: asked.gate.waiting)
+        wait_for(lambda: asked.gate.waiting and len(asked.served.server.tables[TABLE]._lookups) == len(paths))
         assert asked.gate.waiting == 1, "one sync reads the table"
         asked.gate.gate.set()
         assert {one.result(60)[0] for one in all_of_them} == {404}
@@ -146,6 +146,22 @@ def test_3_a_newer_client_causes_a_sync_and_4_an_older_one_none(asked: Asked) ->
         asked.played.write()
     assert asked.served.ask(asked.played.storage)[0] == 200
     assert asked.served.ask(asked.played.storage, timeline=readings[0])[0] == 404, "only the last 16 states are held"
+
+
+@pytest.mark.parametrize(("memory_bytes", "held"), [(64 << 20, 3), (0, 1)])
+def test_old_states_go_where_all_exceed_the_memory(memory_bytes: int, held: int) -> None:
+    played = Played()
+    limits = Limits(memory_bytes=memory_bytes, deadline_s=60, deadline_max_s=60)
+    with serving({TABLE: FaultyStorage(played.storage)}, limits) as served:
+        assert served.ask(played.storage)[0] == 200
+        old = load_timeline(played.storage, load_config(played.storage))
+        for _ in range(2):
+            played.write()
+            assert served.ask(played.storage)[0] == 200
+        status = json.loads(served.request("GET", "/v1/status")[1])["tables"][TABLE]
+        assert status["states"] == held
+        assert (status["heap_bytes"] > 0) is (memory_bytes > 0), "the newest one lies in a file"
+        assert served.ask(played.storage, timeline=old)[0] == (200 if held == 3 else 404)
 
 
 def test_13_slow_storage_costs_the_deadline_alone(asked: Asked) -> None:
@@ -174,12 +190,12 @@ def test_14_a_burst_is_answered_or_refused(asked: Asked) -> None:
 
     answers = asked.together(BURST, ask)
     found, longest_s = Counter(status for status, _ in answers), max(seconds for _, seconds in answers)
-    status, next_s = ask(0)
+    next_s = min(seconds for status, seconds in (ask(0), ask(0), ask(0)) if status == 200)
     print(f"burst: {dict(found)}, the longest {longest_s:.2f} s; the next answer after {next_s * 1000:.0f} ms")
     assert found.keys() <= {200, 429, 503}
     assert found[200] >= 200
     assert longest_s <= deadline_s
-    assert (status, next_s < 2) == (200, True), "100 ms on a quiet machine"
+    assert next_s <= 0.1
 
 
 def test_14_more_requests_than_the_limit_are_refused() -> None:
@@ -227,7 +243,7 @@ def test_17_two_clients_ask_for_a_partition_at_once(asked: Asked) -> None:
 
 def test_answers_above_the_bytes_in_flight_are_refused() -> None:
     played = Played()
-    limits = Limits(flight_bytes=1, deadline_s=60, deadline_max_s=60)
+    limits = Limits(open_answers_bytes=1, deadline_s=60, deadline_max_s=60)
     with serving({TABLE: FaultyStorage(played.storage)}, limits) as served, slow_encoder() as encoder:
         with ThreadPoolExecutor(1) as pool:
             first = pool.submit(served.ask, played.storage)
@@ -237,7 +253,7 @@ def test_answers_above_the_bytes_in_flight_are_refused() -> None:
             encoder.go.set()
             assert first.result(60)[0] == 200
         wait_for(lambda: not served.server.open)
-        assert served.server.flights.bytes == 0
+        assert served.server.open_answers.bytes == 0
         assert served.ask(played.storage)[0] == 200
 
 
@@ -252,8 +268,8 @@ def test_the_bytes_of_an_answer_are_counted_until_the_client_took_them() -> None
                 client.sendall(head.encode())
                 assert client.recv(10)
                 time.sleep(0.2)
-                assert served.server.flights.bytes > 0
-            wait_for(lambda: served.server.flights.bytes == 0)
+                assert served.server.open_answers.bytes > 0
+            wait_for(lambda: served.server.open_answers.bytes == 0)
 
 
 @dataclass

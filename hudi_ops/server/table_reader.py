@@ -36,7 +36,7 @@ class NotServed(Exception):
 
 
 @dataclass
-class Source:
+class TableReader:
     """A table of `tables.yaml`, and its states.
 
     Attributes:
@@ -121,6 +121,7 @@ class Source:
             found.append(view)
         found[-1] = self._spilled(found[-1])
         states.continued(found)
+        self._trim(states)
         if self.location.view.store == "disk":  # a server that starts again continues the stored view
             kept_view(self.storage, opened.config, opened.timeline, opened.commits)
         return ""
@@ -148,10 +149,19 @@ class Source:
         self._mapped = stored.file
         return replace(view, files=stored.view.files, ahead=stored.view.ahead, computed={})
 
+    def _trim(self, states: States) -> None:
+        """Let the oldest states go while all take more than the table's share; the newest stays."""
+        while len(states.held) > 1 and self._bytes_of(states) > self.share_bytes:
+            states.held = states.held[1:]
+
+    def _bytes_of(self, states: States) -> int:
+        """Return the bytes of states on the heap, which share most columns."""
+        chunks = (chunk for held in states.held for chunk in held.view.files.chunks)
+        columns = (one for chunk in chunks if not (self._mapped and self._mapped.holds(chunk)) for one in chunk.columns)
+        sizes = {buffer.address: buffer.size for one in columns for buffer in one.buffers() if buffer is not None}
+        return sum(sizes.values())
+
     @property
     def heap_bytes(self) -> int:
-        """Bytes of the newest view on the heap."""
-        if self.states is None or not self.states.held:
-            return 0
-        files = self.states.newest.view.files
-        return self._mapped.overlay_bytes(files) if self._mapped is not None else files.bytes
+        """Bytes of all states on the heap."""
+        return self._bytes_of(self.states) if self.states is not None else 0

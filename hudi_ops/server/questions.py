@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hudi_ops.server.limits import Limits
+from hudi_ops.view.partitions import is_below_table
 
 _INSTANT = re.compile(r"[0-9]{1,20}", re.ASCII)
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -30,7 +31,7 @@ class Refused(Exception):
 
 
 @dataclass
-class Flights:
+class OpenAnswers:
     """Memory of the answers that are being made or sent; only the event loop uses it."""
 
     limit_bytes: int
@@ -83,14 +84,14 @@ class Address:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class FilesQuestion:
     """What a request for files asks for; no partitions: all."""
 
     partitions: tuple[str, ...]
     is_newest: bool
 
     @classmethod
-    def of(cls, body: bytes, limits: Limits) -> Wanted:
+    def of(cls, body: bytes, limits: Limits) -> FilesQuestion:
         """Return the content of a body.
 
         Raises:
@@ -120,7 +121,7 @@ def _check_path(path: object) -> None:
     """
     if not isinstance(path, str) or len(path) > PATH_MAX_CHARS:
         raise Refused(400, "a partition is no text, or too long")
-    if path.startswith("/") or "\0" in path or ".." in path.split("/"):
+    if not is_below_table(path):
         raise Refused(400, "a partition lies outside of the table")
     if not path.isprintable() and any("\ud800" <= char <= "\udfff" for char in path):
         raise Refused(400, "a partition is no text of UTF-8")
