@@ -34,6 +34,9 @@ COMMITS, WARM = 40, 5
 
 SYNCED_FILES = 16
 
+ONE = "part = 'p00003'"
+"""Condition on one partition."""
+
 Figures = dict[str, float]
 
 
@@ -65,14 +68,13 @@ def read(path: str) -> Figures:
     first_ms, peak_mb = cpu_ms(plan), _resident_mb("VmHWM") - before
     gc.collect()
     kept_mb = _resident_mb("VmRSS") - before
-    one = "part = 'p00003'"
-    plan(one)
+    plan(ONE)
     return {
         "first_ms": first_ms,
         "peak_mb": peak_mb,
         "kept_mb": kept_mb,
         "again_ms": median(cpu_ms(plan) for _ in range(AGAIN)),
-        "one_ms": median(cpu_ms(lambda: plan(one)) for _ in range(AGAIN)),
+        "one_ms": median(cpu_ms(lambda: plan(ONE)) for _ in range(AGAIN)),
     }
 
 
@@ -136,13 +138,13 @@ CALL_S = 0.02
 """Time that is added to each storage call, as if storage were far away."""
 
 
-def far_plan(path: str, *, is_served: bool) -> Figures:
-    """Plan a read of the whole table, where each storage call takes `CALL_S` longer; return wall milliseconds.
+def far_plan(path: str, *, has_server: bool, where: str | None = None) -> Figures:
+    """Plan a read, where each storage call takes `CALL_S` longer; return wall milliseconds.
 
-    A condition on one partition, which names its folder, lists that folder alone: a server saves nothing there.
+    The server is asked for the whole table, and not where the condition names the folder that is listed.
 
     Raises:
-        RuntimeError: the server was not used.
+        RuntimeError: the server was not used for the whole table.
     """
     from hudi_ops.config.write_settings import ViewServer, ViewSettings
     from hudi_ops.storage.local import LocalStorage
@@ -160,13 +162,14 @@ def far_plan(path: str, *, is_served: bool) -> Figures:
 
     for name in ("get", "head", "list", "list_folder", "list_new", "open_input"):
         setattr(LocalStorage, name, far(getattr(LocalStorage, name)))
-    server = ViewServer(url=os.environ[SERVER_VARIABLE], table="many") if is_served else None
+    server = ViewServer(url=os.environ[SERVER_VARIABLE], table="many") if has_server else None
     began_s = time.perf_counter()
     table = Table.open(path, view=ViewSettings(server=server))
-    plan = plan_read(table.context.storage, ReadRequest(), table._session.commits)
+    request = ReadRequest(where=parse_where(where) if where is not None else None)
+    plan = plan_read(table.context.storage, request, table._session.commits)
     wall_ms = (time.perf_counter() - began_s) * 1000
     source = view_source(table.context.storage)
-    if not len(plan.tasks) or (source == "server") is not is_served:
+    if not len(plan.tasks) or (source == "server") is not (has_server and where is None):
         raise RuntimeError(f"{len(plan.tasks)} files, by {source or 'a listing'}")
     return {"wall_ms": wall_ms, "calls": calls[0]}
 
@@ -181,8 +184,10 @@ JOBS: dict[str, Callable[[str], Figures]] = {
     "sync": sync,
     "built": partial(view, "memory"),
     "stored": partial(view, "disk"),
-    "listed": partial(far_plan, is_served=False),
-    "served": partial(far_plan, is_served=True),
+    "listed": partial(far_plan, has_server=False),
+    "served": partial(far_plan, has_server=True),
+    "listed-one": partial(far_plan, has_server=False, where=ONE),
+    "served-one": partial(far_plan, has_server=True, where=ONE),
 }
 
 
