@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from hudi_ops.formats.parquet.encoded_columns import decoded_pieces, encoded_columns
 from hudi_ops.formats.parquet.pages import large_value
 from hudi_ops.sources.limits import ReadLimits, too_large
 from hudi_ops.sources.runs import Run, runs_of
@@ -19,9 +18,6 @@ INT96_UNIT = "us"
 _BATCH_ROWS_MAX = 1 << 16
 _BATCH_BYTES = 4 << 20
 _READ_BYTES = 1 << 20
-_DICTIONARY_BYTES = 4 << 20
-_INDEX_BYTES = 4
-"""A chunk of at most `_DICTIONARY_BYTES`, and `_INDEX_BYTES` for each row, may hold its values once, as a dictionary."""
 _SAMPLED_ROWS = 16
 
 
@@ -62,9 +58,9 @@ def parquet_runs(source: pa.NativeFile, part: tuple[int, int], limits: ReadLimit
     if rows:
         size_bytes = sum(file.metadata.row_group(group).total_byte_size for group in groups)
         batch_rows = min(_BATCH_ROWS_MAX, rows * _BATCH_BYTES // max(1, size_bytes), _nested_rows(file, groups, limits))
-        encoded = open_parquet(source, file.metadata, _encoded_columns(file, groups))
+        encoded = open_parquet(source, file.metadata, encoded_columns(file, groups))
         found = encoded.iter_batches(batch_size=max(1, batch_rows), row_groups=groups)
-        batches = (piece for batch in found for piece in _decoded(batch, schema, limits.run_bytes))
+        batches = (piece for batch in found for piece in decoded_pieces(batch, schema, limits.run_bytes))
     for offset, run in runs_of(batches, schema, limits.run_bytes):
         yield first + offset, run
 
@@ -86,22 +82,6 @@ def _refuse_large_value(
         first += chunks.num_rows
 
 
-def _encoded_columns(file: pq.ParquetFile, groups: Sequence[int]) -> list[str]:
-    """Return the text columns that may hold many equal values once, as a dictionary."""
-    texts = {field.name for field in file.schema_arrow if field.type in {pa.string(), pa.binary()}}
-    found = set()
-    for group in groups:
-        chunks = file.metadata.row_group(group)
-        limit_bytes = _DICTIONARY_BYTES + _INDEX_BYTES * chunks.num_rows
-        columns = (chunks.column(place) for place in range(chunks.num_columns))
-        found |= {
-            column.path_in_schema
-            for column in columns
-            if column.has_dictionary_page and column.total_uncompressed_size <= limit_bytes
-        }
-    return sorted(found & texts)
-
-
 def _nested_rows(file: pq.ParquetFile, groups: Sequence[int], limits: ReadLimits) -> int:
     """Return how many rows of nested columns fit into a run, by samples."""
     names = [field.name for field in file.schema_arrow if pa.types.is_nested(field.type)]
@@ -113,29 +93,10 @@ def _nested_rows(file: pq.ParquetFile, groups: Sequence[int], limits: ReadLimits
     return most
 
 
-def _decoded(batch: pa.RecordBatch, schema: pa.Schema, size_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows with plain columns, in pieces of about a size."""
-    if batch.schema.types == schema.types:
-        yield batch
-        return
-    widths = np.zeros(batch.num_rows, np.int64)
-    for column, field in zip(batch.columns, schema, strict=True):
-        if column.type != field.type:
-            lengths = pc.binary_length(column.dictionary).take(column.indices)
-            widths += np.asarray(pc.fill_null(lengths, 0))
-    ends = np.cumsum(widths)
-    begin = 0
-    while begin < batch.num_rows:
-        before = int(ends[begin - 1]) if begin else 0
-        end = max(begin + 1, int(np.searchsorted(ends, before + size_bytes, side="right")))
-        yield batch.slice(begin, end - begin).cast(schema)
-        begin = end
-
-
 def damaged_column(source: pa.NativeFile) -> tuple[str, int] | None:
     """Return the first column that cannot be decoded, and the first row of its row group."""
     file, first = open_parquet(source), 0
-    encoded = open_parquet(source, file.metadata, _encoded_columns(file, range(file.num_row_groups)))
+    encoded = open_parquet(source, file.metadata, encoded_columns(file, range(file.num_row_groups)))
     for group in range(file.num_row_groups):
         for name in file.schema_arrow.names:
             try:
