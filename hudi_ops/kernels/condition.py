@@ -209,6 +209,28 @@ def possible_units(condition: Condition, bounds: pa.Table) -> npt.NDArray[np.boo
     return answer
 
 
+def passing_units(condition: Condition, bounds: pa.Table) -> npt.NDArray[np.bool_]:
+    """Return n booleans for n units of `bounds_table`: True where certainly every row passes.
+
+    That is known of units in which each column of the condition has one value, such as the files of a partition.
+    """
+    passing = np.zeros(bounds.num_rows, np.bool_)
+    values: dict[str, pa.Array | pa.ChunkedArray] = {}
+    try:
+        for name in condition.columns:
+            low, high = bounds[LOW + name], bounds[HIGH + name]
+            other = pc.or_(pc.or_(bounds[NULLS + name], bounds[NANS + name]), pc.not_equal(low, high))
+            values[name] = pc.if_else(pc.fill_null(other, True), pa.scalar(None, low.type), low)
+        is_one = np.all([np.asarray(one.is_valid(), bool) for one in values.values()], axis=0)
+        if values and is_one.any():
+            places = pa.array(np.flatnonzero(is_one))
+            rows = pa.table(values).take(places).append_column("place.", places).filter(condition.rows)
+            passing[np.asarray(rows["place."])] = True
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        pass  # types of which no bounds are known, or a row that raises its own error
+    return passing
+
+
 def _possible(column: str, operator: str, value: Any) -> pc.Expression:
     """Return an expression that is true where a value of the unit, except NaN, may pass."""
     low, high, has = pc.field(LOW + column), pc.field(HIGH + column), pc.field(VALUES + column)

@@ -28,7 +28,7 @@ from hudi_ops.metadata.reader.listing import ListingChoice, listing_choice, open
 from hudi_ops.metadata.reader.table import MetadataTable
 from hudi_ops.read.as_of import as_of_restore, refuse_before_start, refuse_future
 from hudi_ops.read.current_view import ViewListing, built_view, view_or_folders
-from hudi_ops.read.fixed_keys import fixed_keys, values_by_index
+from hudi_ops.read.fixed_keys import buckets_of, fixed_keys, values_by_index
 from hudi_ops.read.prune import Chosen, choose_slices, with_metadata
 from hudi_ops.read.where import Filter, parse_where
 from hudi_ops.storage.protocol import Storage
@@ -202,10 +202,14 @@ class Wanted:
         condition = self.condition
         if condition is None or not set(condition.columns) & set(config.partition_fields):
             return None, False
-        reader, columns = PartitionPaths.of(config, self.schema), condition.columns
+        reader, columns, known = PartitionPaths.of(config, self.schema), condition.columns, dict[str, bool]()
 
         def keep(paths: Sequence[str]) -> list[bool]:
-            return [bool(one) for one in possible_units(condition, reader.bounds(paths, columns, self.schema))]
+            new = [path for path in paths if path not in known]
+            if new:
+                may_hold = possible_units(condition, reader.bounds(new, columns, self.schema))
+                known.update(zip(new, may_hold.tolist(), strict=True))
+            return [known[path] for path in paths]
 
         return keep, reader.may_prune_folders
 
@@ -261,6 +265,8 @@ def _planned(
             logger.info("secondary indexes of %s are not asked: %s", config.name, why)
             values = {}
         sought = replace(sought, values=values)
+    if sought.is_newest and wanted.keys is not None and request.listing != "storage":
+        sought = replace(sought, buckets=buckets_of(wanted.keys, storage, config, opened.timeline, opened.commits))
 
     of, with_logs = (opened.timeline, opened.commits, request.as_of), request.query == "snapshot"
     moment = Moment(storage, config, *of, sought.by_path, is_whole=True, with_logs=with_logs)

@@ -6,7 +6,7 @@ An index may exclude a file group or a partition only if its entry is certainly 
   metadata table is not newer than the timeline that was read.
 - The record index is complete only if writers find keys by it: if a table uses another index, Apache Hudi's writers leave keys out.
 
-Source: docs/format.md §14.7.
+Source: docs/format §14.7.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from hudi_ops.metadata.prune.worth import Worth
 from hudi_ops.metadata.reader.listing import ListingChoice
 from hudi_ops.metadata.reader.table import MetadataTable, open_metadata
 from hudi_ops.metadata.records.partitions import MetadataPartition
+from hudi_ops.read.fixed_keys import in_buckets
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.content.archived import ArchivedTimes
@@ -80,10 +81,10 @@ def choose_slices(
     it can exclude. A listing that is whole is taken first, so that this is known. `why_unused` returns why the record index may
     lack rows of a key; empty: it lacks none.
     """
-    walked, slices = None, None
+    walked, slices, others = None, None, None
     if listing.is_whole:
         walked = listing.walk(sought.by_path, may_prune_folders=sought.may_prune_folders)
-        slices = visible(walked.files)
+        slices, others = _of_buckets(visible(walked.files), sought)
     worth = Worth(metadata, sought, slices) if metadata is not None and sought.asks_indexes else None
     current = worth if worth is not None and sought.is_newest and worth.metadata.is_current else None
     located, unused, located_by = _located(worth, current, why_unused)
@@ -92,7 +93,7 @@ def choose_slices(
     if walked is None or slices is None:
         keep = partitions.keep if partitions.asks else None
         walked = listing.walk(keep, may_prune_folders=sought.may_prune_folders)
-        slices = visible(walked.files)
+        slices, others = _of_buckets(visible(walked.files), sought)
     else:
         walked, slices = partitions.left(walked, slices)
     left_out = LeftOut(
@@ -101,6 +102,8 @@ def choose_slices(
         partitions_by_record_index=len(partitions.by_record_index & set(walked.skipped)),
         record_index_unused=unused,
         located_by=located_by,
+        groups_by_bucket=len(others) if others is not None else 0,
+        base_files=others.base_count if others is not None else 0,
     )
     if located is not None:
         are_located, missing = slices.are_of(located)
@@ -109,11 +112,14 @@ def choose_slices(
             logger.warning(
                 "the record index names file groups that are not there, the first %s: it is not used", strange[0]
             )
-            chosen = choose_slices(listing, visible, replace(sought, keys=None, values={}), metadata, why_unused)
+            chosen = choose_slices(
+                listing, visible, replace(sought, keys=None, values={}, buckets=None), metadata, why_unused
+            )
             why = f"it names file group {strange[0][1]} of partition {strange[0][0] or '.'}, which is not there"
             return replace(chosen, left_out=replace(chosen.left_out, record_index_unused=why))
         slices, dropped = _split(slices, are_located)
-        left_out = replace(left_out, groups_by_record_index=len(dropped), base_files=dropped.base_count)
+        base_files = left_out.base_files + dropped.base_count
+        left_out = replace(left_out, groups_by_record_index=len(dropped), base_files=base_files)
     elif worth is not None and sought.keys is not None:
         slices, left_out = _by_bloom_filters(worth.of(slices), slices, sought.keys, left_out)
     if metadata is not None and asks_statistics:
@@ -295,7 +301,16 @@ def _by_bloom_filters(
     is_kept = np.ones(len(slices), bool)
     is_kept[alone] = files_for_keys(worth.metadata, slices.files.named(slices.bases[alone]), keys)
     kept, dropped = _split(slices, is_kept)
-    return kept, replace(left_out, groups_by_bloom_filters=len(dropped), base_files=dropped.base_count)
+    base_files = left_out.base_files + dropped.base_count
+    return kept, replace(left_out, groups_by_bloom_filters=len(dropped), base_files=base_files)
+
+
+def _of_buckets(slices: SliceColumns, sought: Sought) -> tuple[SliceColumns, SliceColumns | None]:
+    """Return the slices whose bucket can hold a wanted key, and the others.
+
+    None: there are no others.
+    """
+    return _split(slices, in_buckets(slices, sought.buckets)) if sought.buckets is not None else (slices, None)
 
 
 def _split(slices: SliceColumns, is_kept: Flags) -> tuple[SliceColumns, SliceColumns]:

@@ -42,6 +42,7 @@ class Explanation:
         partitions_skipped_by_record_index: of those, partitions without a wanted key.
         groups_skipped_by_statistics: file groups that the metadata table's `column_stats` exclude; their files are not opened.
         groups_skipped_by_record_index: file groups without a wanted key, by the record index; not opened either.
+        groups_skipped_by_bucket: file groups whose bucket has none of the wanted keys; not opened either.
         groups_skipped_by_bloom_filters: file groups that the metadata table's `bloom_filters` exclude; not opened either.
         files_read: base files from which rows are read.
         files_skipped: base files of the listed partitions that cannot hold a matching row, by indexes or footers.
@@ -73,6 +74,7 @@ class Explanation:
     rows_at_most: int
     record_index_unused: str = ""
     located_by: str = ""
+    groups_skipped_by_bucket: int = 0
 
     def as_dict(self) -> dict[str, int | str]:
         """Return the fields by name."""
@@ -86,6 +88,7 @@ class Explanation:
         groups = {
             "column_stats": self.groups_skipped_by_statistics,
             self.located_by or "record_index": self.groups_skipped_by_record_index,
+            "bucket": self.groups_skipped_by_bucket,
             "bloom_filters": self.groups_skipped_by_bloom_filters,
         }
         by = "by the metadata table" if self.listing == "metadata" else "of folders"
@@ -245,6 +248,7 @@ class Scan:
             rows_at_most=sum(one.rows for one in files),
             record_index_unused=left_out.record_index_unused,
             located_by=left_out.located_by,
+            groups_skipped_by_bucket=left_out.groups_by_bucket,
         )
 
     @property

@@ -353,8 +353,8 @@ class LocalStorage:
                 "repeated)",
             ) from error
 
-    def _scan(self, folder: str) -> _FilesAndFolders:
-        # Files directly in a folder, and the paths of its folders; those that vanish concurrently are left out.
+    def _scan(self, folder: str, *, first: bool = False) -> _FilesAndFolders:
+        # Files directly in a folder and paths of its folders, up to the `first` file; those that vanish meanwhile are left out.
         lead = f"{folder}/" if folder else ""
         files, folders, path = [], [], folder
         try:
@@ -368,6 +368,8 @@ class LocalStorage:
                             folders.append(path)
                     elif (info := disk.entry_info(path, entry)) is not None:
                         files.append(info)
+                        if first:
+                            break
         except OSError as error:
             if error.errno not in disk.ABSENT:
                 disk.fail_listing(error, self._root / path)
@@ -391,10 +393,8 @@ class LocalStorage:
             above = above.parent
 
     def _holds_file(self, folder: str) -> bool:
-        pending = [folder]
-        while pending:
-            files, folders = self._scan(pending.pop())
-            if files:
-                return True
+        files, pending = list[FileInfo](), [folder]
+        while pending and not files:
+            files, folders = self._scan(pending.pop(), first=True)
             pending += folders
-        return False
+        return bool(files)

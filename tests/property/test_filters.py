@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.kernels.bounds import ColumnBounds, bounds_table
-from hudi_ops.kernels.condition import COMPARISONS, Condition, negated, possible_units
+from hudi_ops.kernels.condition import COMPARISONS, Condition, negated, passing_units, possible_units
 from hudi_ops.read.literals import Number, fit, values_of
 from hudi_ops.read.where import parse_where
 from tests.bounds import bound
@@ -83,6 +83,8 @@ def check(rows: pa.Table, drawn: Drawn) -> None:
     for one, sought in ((condition, True), (negated(condition), False)):
         may = possible_units(one, bounds)
         assert all(may[at // UNIT_ROWS] for at, result in enumerate(wanted) if result is sought), drawn
+        passing = passing_units(one, bounds)
+        assert not any(passing[at // UNIT_ROWS] for at, result in enumerate(wanted) if result is not sought), drawn
     for name, values in condition.fixed.items():
         held = rows[name].to_pylist()
         assert {held[at] for at, result in enumerate(wanted) if result} <= set(values), drawn

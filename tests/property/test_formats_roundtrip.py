@@ -12,8 +12,8 @@ from hypothesis import given, settings, strategies as st
 from hudi_ops.formats import partition_metadata, properties
 from hudi_ops.formats.avro import container as avro
 from hudi_ops.formats.avro.schema import normalise, to_arrow, to_avro
-from hudi_ops.formats.parquet import bloom, footer as parquet_footer
-from hudi_ops.formats.parquet.bloom import DYNAMIC_V0, BloomFilter
+from hudi_ops.formats.parquet import bloom, bloom_probe, footer as parquet_footer
+from hudi_ops.formats.parquet.bloom import DYNAMIC_V0, SIMPLE, BloomFilter
 from hudi_ops.formats.timeline import timeline_schemas as schemas
 from tests.bounds import examples
 
@@ -138,6 +138,23 @@ def test_bloom_bits_are_the_models(keys, bits, hashes):
     built = empty.with_keys(pa.array(keys, pa.string()))
     assert built.rows[0].tolist() == expected.tolist()
     assert built.might_contain(pa.array(keys, pa.string())).all()
+
+
+@given(
+    st.lists(TEXT, max_size=20),
+    st.lists(TEXT, min_size=1, max_size=20),
+    st.integers(1, 300),
+    st.integers(1, 30),
+    st.sampled_from([(SIMPLE, 0), (DYNAMIC_V0, 3)]),
+)
+def test_probe_of_the_text_answers_as_the_filter_does(keys, others, bits, hashes, kind):
+    held = BloomFilter(bits, hashes, (np.zeros((bits + 7) // 8, np.uint8),), *kind).with_keys(
+        pa.array(keys, pa.string())
+    )
+    type_code, text = held.encode()
+    asked = (*keys, *others)
+    found = bloom_probe.may_contain(type_code, text.encode(), asked)
+    assert found.tolist() == held.might_contain(pa.array(asked)).tolist()
 
 
 @given(st.lists(TEXT, max_size=60), st.integers(1, 20), st.integers(0, 60))

@@ -31,7 +31,7 @@ def row_group_bounds(
         columns: names in `schema`; one that the file lacks is null in all its rows.
         constants: columns with one value, which replaces that of the file.
 
-    Source: docs/format.md §6.3.
+    Source: docs/format §6.3.
     """
     units = file.metadata.num_row_groups
     made = {}
@@ -55,15 +55,14 @@ def row_group_bounds(
     return bounds_table(made, units)
 
 
-def may_hold_keys(file: pq.ParquetFile, keys: pa.Array, path: str) -> bool:
-    """Return whether a key may be in the file, by key range and filter (docs/format.md §7)."""
+def may_hold_keys(file: pq.ParquetFile, keys: tuple[str, ...], path: str) -> bool:
+    """Return whether a key may be in the file, by key range and filter (docs/format §7)."""
     try:
-        footer = parquet_footer.decode_footer(file.metadata.metadata, path)
+        return parquet_footer.may_hold(file.metadata.metadata, keys, path)
     except Corrupt as error:
         # The rows can be read without the filter; `verify` reports that it is broken.
         logger.warning("%s is read in full: %s", path, error)
         return True
-    return footer.might_hold(keys)
 
 
 def leaf_numbers(file: pq.ParquetFile) -> dict[str, int | None]:

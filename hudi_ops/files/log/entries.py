@@ -19,7 +19,18 @@ _OPERATION_DELETE = "D"
 
 
 def entries_of_rows(heads: pa.Table, rules: MergeRules, reader: LogFileReader, block: LogBlock) -> LogEntries:
-    """Return the entries of a data block with the columns `rules.of_log` (docs/format.md §11.3).
+    """Return the entries of a data block with the columns `rules.of_log` (docs/format §11.3).
+
+    Raises:
+        Corrupt: a row has no record key.
+    """
+    return _of_rows(heads, keys_of_rows(heads, rules, reader, block), rules)
+
+
+def keys_of_rows(heads: pa.Table, rules: MergeRules, reader: LogFileReader, block: LogBlock) -> pa.Array:
+    """Return the record keys of rows of a data block.
+
+    `heads` has the columns `rules.key_columns`.
 
     Raises:
         Corrupt: a row has no record key.
@@ -34,7 +45,7 @@ def entries_of_rows(heads: pa.Table, rules: MergeRules, reader: LogFileReader, b
             found=f"{keys.null_count} of {len(keys)} rows without one",
             next_step="run `hudi-ops verify`; restore the file from a copy",
         )
-    return _of_rows(heads, keys, rules)
+    return keys
 
 
 def entries_as_written(

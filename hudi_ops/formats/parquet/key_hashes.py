@@ -57,7 +57,17 @@ def text_chunks(keys: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
 def positions(keys: pa.Array, bits: int, hashes: int) -> Iterator[tuple[npt.NDArray[Any], list[U32]]]:
     """Yield row numbers of a cache-sized chunk and, per hash, the bit of each of those rows.
 
-    `keys` is a large_string array without nulls. Source: docs/format.md §7; org.apache.hadoop.util.hash.MurmurHash.
+    `keys` is a large_string array without nulls. Source: docs/format §7; org.apache.hadoop.util.hash.MurmurHash.
+    """
+    divisor = np.uint32(bits)
+    for numbers, found in hashed(keys, hashes):
+        yield numbers, [size - size // divisor * divisor for size in found]
+
+
+def hashed(keys: pa.Array, hashes: int) -> Iterator[tuple[npt.NDArray[Any], list[U32]]]:
+    """Yield row numbers of a cache-sized chunk and the hashes of each of those rows.
+
+    Positions of bits are the remainders of the hashes. `keys` is as in `positions`.
     """
     lengths = pc.binary_length(keys).to_numpy().astype(np.uint32)
     order, keys, lengths = _longest_first(keys, lengths)
@@ -69,7 +79,7 @@ def positions(keys: pa.Array, bits: int, hashes: int) -> Iterator[tuple[npt.NDAr
         row_bytes = max(int(lengths[start]), 1)
         stop = min(start + min(max(_CHUNK_BYTES // row_bytes, _MIN_ROWS), _MAX_ROWS), len(keys))
         words, counts, tail, factor = _prepare(data, offsets[start:stop], lengths[start:stop])
-        yield order[start:stop], _chain(words, counts, tail, factor, lengths[start:stop], bits, hashes)
+        yield order[start:stop], _chain(words, counts, tail, factor, lengths[start:stop], hashes)
         start = stop
 
 
@@ -117,10 +127,9 @@ def _prepare(
     return words, counts, tail, np.where(lengths % 4, _M, np.uint32(1))
 
 
-def _chain(words: U32, counts: list[int], tail: U32, factor: U32, lengths: U32, bits: int, hashes: int) -> list[U32]:
+def _chain(words: U32, counts: list[int], tail: U32, factor: U32, lengths: U32, hashes: int) -> list[U32]:
     is_uniform = not counts or counts[-1] == len(lengths)
     has_tail = bool((lengths % 4).any())
-    divisor = np.uint32(bits)
     shifted = np.empty_like(lengths)
     seed = np.zeros_like(lengths)
     found: list[U32] = []
@@ -139,7 +148,6 @@ def _chain(words: U32, counts: list[int], tail: U32, factor: U32, lengths: U32, 
         np.right_shift(h, np.uint32(15), out=shifted)
         np.bitwise_xor(h, shifted, out=h)
         # Java takes |h % bits| of the signed hash, which is |h| % bits; numpy's |-2**31| wraps to the right unsigned.
-        size = np.abs(h.view(np.int32)).view(np.uint32)
-        found.append(size - size // divisor * divisor)
+        found.append(np.abs(h.view(np.int32)).view(np.uint32))
         seed = h
     return found

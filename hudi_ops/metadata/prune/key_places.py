@@ -1,4 +1,4 @@
-"""Location of record keys by the record index and by bloom filters (docs/format.md §14.7)."""
+"""Location of record keys by the record index and by bloom filters (docs/format §14.7)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hudi_ops.errors import Corrupt
-from hudi_ops.formats.parquet import bloom
+from hudi_ops.formats.parquet.bloom_probe import may_contain
 from hudi_ops.metadata.reader.table import MetadataTable
 from hudi_ops.metadata.records.bloom_filters import decoded_filters
 from hudi_ops.metadata.records.keys import bloom_filter_key, record_keys_of
@@ -52,9 +52,8 @@ def files_for_keys(
     where = f"{FOLDER}/{partition.value}"
     wanted = pa.array([bloom_filter_key(*file) for file in files], pa.string())
     found = decoded_filters(metadata.lookup(partition, wanted), where)
-    asked = pa.array(keys, pa.string())
     answers = [
-        _may_hold(code, text, asked, where)
+        _may_hold(code, text.encode(), tuple(keys), where)
         for code, text in zip(found["type"].to_pylist(), found["filter"].to_pylist(), strict=True)
     ]
     at = pc.index_in(wanted, found["key"])
@@ -64,9 +63,9 @@ def files_for_keys(
     return may
 
 
-def _may_hold(code: str, text: str, keys: pa.Array, where: str) -> bool:
+def _may_hold(code: str, text: bytes, keys: tuple[str, ...], where: str) -> bool:
     try:
-        return bool(bloom.decode_filter(code, text, where).might_contain(keys).any())
+        return bool(may_contain(code, text, keys, where).any())
     except Corrupt as error:
         # The file's own footer is checked when it is opened; `verify` reports that this filter is broken.
         logger.warning("a bloom filter is ignored: %s", error)

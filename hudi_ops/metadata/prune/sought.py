@@ -30,6 +30,7 @@ class Sought:
         told_by_path: columns that files may lack, since paths hold their values: statistics of these columns are ignored.
         is_decided: whether the paths of partitions decide the condition, so that statistics exclude nothing more.
         decision: when indexes are asked.
+        buckets: the only buckets that can hold one of the keys; None: any file group can.
     """
 
     schema: pa.Schema
@@ -42,6 +43,7 @@ class Sought:
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     is_decided: bool = False
     decision: Decision = "estimate"
+    buckets: tuple[int, ...] | None = None
 
     @property
     def asks(self) -> bool:
@@ -65,7 +67,7 @@ class Sought:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Counts of what the metadata table excluded, and the source of the listing.
+    """Counts of what indexes excluded, and the source of the listing.
 
     Attributes:
         listing: source of the file listing: `storage`, `metadata`, or `view`.
@@ -73,6 +75,7 @@ class LeftOut:
         partitions_by_record_index: partitions without one of the record keys.
         groups_by_statistics: file groups whose files' statistics exclude every row.
         groups_by_record_index: file groups without one of the record keys.
+        groups_by_bucket: file groups of buckets that hold none of the record keys.
         groups_by_bloom_filters: file groups whose base file has none of the record keys, and no log files.
         base_files: base files of the file groups that were left out.
         record_index_unused: why the table's record index was not used for the record keys; empty: it was, or the read does not
@@ -85,6 +88,7 @@ class LeftOut:
     partitions_by_record_index: int = 0
     groups_by_statistics: int = 0
     groups_by_record_index: int = 0
+    groups_by_bucket: int = 0
     groups_by_bloom_filters: int = 0
     base_files: int = 0
     record_index_unused: str = ""

@@ -15,6 +15,7 @@ from hudi_ops.config.columns import RECORD_KEY
 from hudi_ops.errors import Corrupt, InvalidRequest
 from hudi_ops.formats.parquet import footer as parquet_footer
 from hudi_ops.formats.parquet.bloom import DYNAMIC_V0, SIMPLE, BloomFilter, decode_filter
+from hudi_ops.formats.parquet.bloom_probe import may_contain
 
 KEYS = [
     "a",
@@ -182,3 +183,12 @@ def test_every_real_file_answers_for_its_keys(hudi_fixtures, hudi_fixture_names)
 def test_other_bytes_are_corrupt(type_code, data):
     with pytest.raises(Corrupt, match=r"f\.parquet"):
         decode_filter(type_code, base64.b64encode(data).decode(), "f.parquet")
+    with pytest.raises(Corrupt, match=r"f\.parquet"):
+        may_contain(type_code, base64.b64encode(data), ("a",), "f.parquet")
+
+
+def test_probe_reports_damage_where_it_looks():
+    type_code, text = BloomFilter(8, 1, (np.full(1, 255, np.uint8),)).encode()
+    for damaged in (b"?" + text.encode()[1:], text.encode()[:-4] + b"?===", text.encode()[:-1]):
+        with pytest.raises(Corrupt, match=r"f\.parquet"):
+            may_contain(type_code, damaged, ("a",), "f.parquet")
