@@ -137,8 +137,8 @@ def tag_spec(state: TableState, batch: Batch, schema: pa.Schema) -> TagSpec:
     facts = state.log.properties.facts
     looks_up: tuple[str, ...] = () if facts.has_buckets or not batch.operation.looks_keys_up else (RECORD_KEY,)
     ordering = next(iter(state.config.ordering_fields), None)
-    # A lookup of keys numbers all rows, and an insert refuses keys that the input holds twice.
-    keeps_all = looks_up or batch.operation is INSERT or batch.operation.kernel is Operation.APPEND
+    # A lookup of keys numbers all rows.
+    keeps_all = looks_up or batch.operation.kernel is Operation.APPEND
     folds = None if keeps_all else Ordering(state.config.merge_mode)
     if batch.operation.kernel is Operation.DELETE:
         # Only columns that route a row are required; others are checked and ignored.
@@ -152,7 +152,15 @@ def tag_spec(state: TableState, batch: Batch, schema: pa.Schema) -> TagSpec:
     if batch.evolve:
         required = tuple(field.name for field in schema if not field.nullable or field.name in roles(state.config))
     return TagSpec(
-        tagger, schema, required, ordering, fill=batch.evolve, looks_up=looks_up, folds=folds, unstored=unstored
+        tagger,
+        schema,
+        required,
+        ordering,
+        fill=batch.evolve,
+        looks_up=looks_up,
+        folds=folds,
+        keeps_second=batch.operation is INSERT,
+        unstored=unstored,
     )
 
 

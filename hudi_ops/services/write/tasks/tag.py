@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -44,6 +45,7 @@ class TagSpec:
         fill: columns that are not required may be missing, and are null then.
         looks_up: columns in further chunks for the lookup of keys, the record key first; empty: no lookup.
         folds: rule by which the newest of equal keys is kept before rows are merged; None: all rows are kept.
+        keeps_second: a second row of each key is kept too: an insert refuses the key later, when it can name the partition.
         unstored: partition columns, which route rows and are in no file.
         rings: hash rings that are known before the split. They are not compared: chunks that were split by an older ring can be
             used, and are split again.
@@ -57,6 +59,7 @@ class TagSpec:
     fill: bool = False
     looks_up: tuple[str, ...] = ()
     folds: Ordering | None = None
+    keeps_second: bool = False
     unstored: tuple[str, ...] = ()
     rings: KnownRings | None = field(default=None, compare=False)
 
@@ -188,17 +191,23 @@ def _tag(run: Run, spec: TagSpec, where: str) -> Produced:
 def _folded(rows: pa.Table, spec: TagSpec, mode: Ordering) -> pa.Table:
     """Return the newest row of each key if a sample shows that keys repeat, else all rows.
 
-    A merge of the winners has the same outcome. Without this, many rows of one key would be in memory together.
+    A merge of the winners has the same outcome. Without this, many rows of one key would be in memory together. With
+    `keeps_second` a second row of each key stays.
     """
     if rows.num_rows < _FOLDED_ROWS_MIN:
         return rows
-    keys = rows.column(RECORD_KEY)
-    sample = keys.take(pa.array(range(0, rows.num_rows, max(1, rows.num_rows // _SAMPLED_KEYS))))
+    column = rows.column(RECORD_KEY)
+    sample = column.take(pa.array(range(0, rows.num_rows, max(1, rows.num_rows // _SAMPLED_KEYS))))
     if pc.count_distinct(sample).as_py() * 2 > len(sample):
         return rows
+    keys = joined([column], column.type)
     ordering = rows.column(spec.ordering) if spec.ordering in rows.column_names else None
-    arrays = [joined([column], column.type) if column is not None else None for column in (keys, ordering)]
-    return picked(rows, combine(arrays[0], arrays[1], mode))
+    winners = combine(keys, joined([ordering], ordering.type) if ordering is not None else None, mode)
+    if spec.keeps_second:
+        others = np.setdiff1d(np.arange(rows.num_rows), winners)
+        second = others[combine(keys.take(pa.array(others)), None, Ordering.COMMIT_TIME)]
+        winners = pa.array(np.union1d(winners, second))
+    return picked(rows, winners)
 
 
 def _chained(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
