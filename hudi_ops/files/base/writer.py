@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hudi_ops.config.columns import META_COLUMNS, RECORD_KEY
+from hudi_ops.engine.memory import release_memory
 from hudi_ops.engine.spilled_bytes import SpilledBytes
 from hudi_ops.engine.stopping import check_stop
-from hudi_ops.errors import Internal, Unavailable
+from hudi_ops.errors import Internal
 from hudi_ops.files.base.base_file import (
     BLOOM_HEADROOM,
     MODERN_CALENDAR,
@@ -29,8 +30,9 @@ from hudi_ops.files.base.base_file import (
 from hudi_ops.files.base.dictionary_columns import dictionary_columns
 from hudi_ops.formats.avro.schema import vector_columns
 from hudi_ops.formats.parquet import footer as parquet_footer
-from hudi_ops.formats.parquet.bloom import BloomFilter
-from hudi_ops.formats.parquet.footer import BaseFileFooter
+from hudi_ops.formats.parquet.bloom import BloomFilter, bits_for
+from hudi_ops.formats.parquet.footer import BLOOM, BaseFileFooter
+from hudi_ops.formats.parquet.large_footer import add_filter
 from hudi_ops.kernels.statistics import holds_nan, key_range
 
 ROW_GROUP_BYTES = 128 * 1024 * 1024
@@ -95,8 +97,7 @@ class BaseFileWriter:
         if self._has_keys and replaced.bloom is not None and keys <= replaced.bloom.count:
             self._bloom = replaced.bloom
         elif self._has_keys:
-            size = max(16, int(keys * BLOOM_HEADROOM))
-            self._bloom = BloomFilter.build(pa.array([], pa.string()), capacity=size, fpp=settings.bloom_fpp)
+            self._bloom = BloomFilter.build(pa.array([], pa.string()), capacity=_capacity(keys), fpp=settings.bloom_fpp)
             self._known_keys = 0
         self._range: tuple[str, str] | None = None
         self.rows = 0
@@ -154,13 +155,27 @@ class BaseFileWriter:
             nan_columns=tuple(name for name, holds in self._holds_nan.items() if holds) if self._holds_nan else None,
             vector_columns=vector_columns(data),
         )
+        values = parquet_footer.encode_footer(footer)
+        # Each form of a large filter takes its size in memory: at most two exist at a time.
+        self._bloom = None
+        del footer
+        text = values.get(BLOOM, "")
         try:
-            added = MODERN_CALENDAR | dict(self._settings.footer)
-            self._writer.add_key_value_metadata(parquet_footer.encode_footer(footer) | added)
+            added = values | ({BLOOM: ""} if text else {}) | MODERN_CALENDAR | dict(self._settings.footer)
+            self._writer.add_key_value_metadata(added)
             self._writer.close()
+            self._writer = None
+            release_memory()
+            if text:
+                self._spilled.change_end(lambda file: add_filter(file, text))
         except OSError as error:
-            raise Unavailable(**_no_room(error)) from error
+            raise self._spilled.failure(error) from error
         return self._spilled.buffer()
+
+    @property
+    def filter_bytes(self) -> int:
+        """Size of the filter over the record keys."""
+        return sum(row.nbytes for row in self._bloom.rows) if self._bloom is not None else 0
 
     @property
     def view(self) -> memoryview:
@@ -174,6 +189,7 @@ class BaseFileWriter:
         self._held_rows = self._held_bytes = 0
         if self._writer is None:
             self._writer = self._open(rows)
+            self._previous = None  # a footer holds the filter of its file
         if not rows.num_rows:
             return
         if self._bloom is not None:
@@ -188,25 +204,26 @@ class BaseFileWriter:
         try:
             self._writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
         except OSError as error:
-            raise Unavailable(**_no_room(error)) from error
+            raise self._spilled.failure(error) from error
         self.rows += rows.num_rows
         del rows
         # Pages that the allocator keeps count as memory of the process.
-        pa.default_memory_pool().release_unused()
+        release_memory()
 
     def _open(self, rows: pa.Table) -> pq.ParquetWriter:
         dictionaries = dictionary_columns(rows, self._settings.without_dictionary, self._previous)
         return parquet_writer(self._spilled.sink, self._schema, self._settings, dictionaries)
 
 
+def new_filter_bytes(keys: int, fpp: float) -> int:
+    """Return the size of the filter of a new file with a number of keys."""
+    return bits_for(_capacity(keys), fpp) // 8
+
+
+def _capacity(keys: int) -> int:
+    return max(16, int(keys * BLOOM_HEADROOM))
+
+
 def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Convert every column to its stored type; dictionaries of batches may differ."""
     return batch if batch.schema.equals(schema) else batch.cast(schema)
-
-
-def _no_room(error: OSError) -> dict[str, str]:
-    return {
-        "what": f"a base file that exceeds its limit of memory could not be written to disk: {error}",
-        "expected": "room for it in the folder for temporary files, compressed",
-        "next_step": "make room there; or set TMPDIR to a larger disk. Nothing was committed",
-    }

@@ -30,6 +30,7 @@ DYNAMIC_V0: Final = "DYNAMIC_V0"
 _SPARSE = 16
 """Bits of a filter for each bit that is set, from which on single bits are set instead of unpacking all."""
 _HEADER: Final = struct.Struct(">iibi")
+HEADER_BYTES: Final = _HEADER.size
 _GROWTH: Final = struct.Struct(">iii")
 _VERSION: Final = -1
 _MURMUR: Final = 1
@@ -51,7 +52,7 @@ class BloomFilter:
         row_capacity: keys a row takes before the filter grows; 0 for SIMPLE.
         last_row_keys: keys in the last row; 0 for SIMPLE.
 
-    Source: docs/format.md §7.
+    Source: docs/format §7.
     """
 
     bits: int
@@ -82,7 +83,7 @@ class BloomFilter:
                 expected="more than 0 and less than 1",
                 next_step="set hoodie.index.bloom.fpp to a rate such as 0.001",
             )
-        bits = min(math.ceil(max(capacity, 1) * -math.log(fpp) / math.log(2) ** 2), _MAX_BITS)
+        bits = bits_for(capacity, fpp)
         hashes = min(math.ceil(-math.log2(fpp)), _MAX_HASHES)
         empty = np.zeros((bits + 7) // 8, np.uint8)
         return cls(bits, hashes, (empty,)).with_keys(keys)
@@ -134,10 +135,10 @@ class BloomFilter:
     def encode(self) -> tuple[str, str]:
         """Encode the two footer values: the type code, and the filter's bytes in base64."""
         header = _HEADER.pack(_VERSION, self.hashes, _MURMUR, self.bits)
-        parts = [header, self.rows[0].tobytes()]
+        parts: list[Any] = [header, self.rows[0]]
         if self.type_code == DYNAMIC_V0:
             growth = _GROWTH.pack(self.row_capacity, self.last_row_keys, len(self.rows))
-            parts = [header, growth, *(part for row in self.rows for part in (header, row.tobytes()))]
+            parts = [header, growth, *(part for row in self.rows for part in (header, row))]
         return self.type_code, base64.b64encode(b"".join(parts)).decode("ascii")
 
     def _sparsely_added(self, row: Bits, chunks: Sequence[pa.Array]) -> Bits:
@@ -175,8 +176,13 @@ class BloomFilter:
         return answer
 
 
-def decode_filter(type_code: str, text: str, path: str = "") -> BloomFilter:
-    """Read a filter from its two footer values, type code and base64 text (docs/format.md §7).
+def bits_for(capacity: int, fpp: float) -> int:
+    """Return the bits of a new filter with false-positive rate `fpp` at `capacity` keys."""
+    return min(math.ceil(max(capacity, 1) * -math.log(fpp) / math.log(2) ** 2), _MAX_BITS)
+
+
+def decode_filter(type_code: str, text: str | bytes, path: str = "") -> BloomFilter:
+    """Read a filter from its two footer values, type code and base64 text (docs/format §7).
 
     `encode` gives the same values again.
 
@@ -188,7 +194,7 @@ def decode_filter(type_code: str, text: str, path: str = "") -> BloomFilter:
     except (binascii.Error, ValueError) as error:
         raise Corrupt(**_damage(path, str(error), "base64")) from error
     if type_code == SIMPLE:
-        bits, hashes = _header(data, 0, path)
+        bits, hashes = read_header(data, 0, path)
         if len(data) != _HEADER.size + _row_bytes(bits):
             raise Corrupt(**_damage(path, f"{len(data)} bytes for {bits} bits", "header and bit array"))
         return BloomFilter(bits, hashes, (np.frombuffer(data, np.uint8, offset=_HEADER.size),))
@@ -198,7 +204,7 @@ def decode_filter(type_code: str, text: str, path: str = "") -> BloomFilter:
 
 
 def _decode_dynamic(data: bytes, path: str) -> BloomFilter:
-    bits, hashes = _header(data, 0, path)
+    bits, hashes = read_header(data, 0, path)
     start = _HEADER.size + _GROWTH.size
     if len(data) < start:
         raise Corrupt(**_damage(path, f"{len(data)} bytes", f"{start} bytes before the first row"))
@@ -210,14 +216,18 @@ def _decode_dynamic(data: bytes, path: str) -> BloomFilter:
         raise Corrupt(**_damage(path, found, "numbers that fit the length"))
     rows: list[Bits] = []
     for at in range(start, len(data), size_bytes):
-        if _header(data, at, path) != (bits, hashes):
+        if read_header(data, at, path) != (bits, hashes):
             raise Corrupt(**_damage(path, f"a row of another size at offset {at}", "rows of one size"))
         rows.append(np.frombuffer(data, np.uint8, _row_bytes(bits), at + _HEADER.size))
     return BloomFilter(bits, hashes, tuple(rows), DYNAMIC_V0, row_capacity, last_row_keys)
 
 
-# Bits and hashes of the filter header at an offset.
-def _header(data: bytes, at: int, path: str) -> tuple[int, int]:
+def read_header(data: bytes, at: int, path: str) -> tuple[int, int]:
+    """Return bits and hashes of the filter header at an offset.
+
+    Raises:
+        Corrupt: no header of a filter.
+    """
     if len(data) - at < _HEADER.size:
         raise Corrupt(**_damage(path, f"{len(data) - at} bytes at offset {at}", f"a header of {_HEADER.size} bytes"))
     version, hashes, hash_type, bits = _HEADER.unpack_from(data, at)

@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hudi_ops.errors import Corrupt
-from hudi_ops.formats.parquet import bloom
+from hudi_ops.formats.parquet import bloom, bloom_probe
 from hudi_ops.formats.parquet.bloom import BloomFilter
 
-_BLOOM: Final = "org.apache.hudi.bloomfilter"
+BLOOM: Final = "org.apache.hudi.bloomfilter"
+"""Key of the bloom filter."""
 _BLOOM_BEFORE_APACHE: Final = "com.uber.hoodie.bloomfilter"
 _BLOOM_TYPE: Final = "hoodie_bloom_filter_type_code"
 _VECTOR_COLUMNS: Final = "hoodie.vector.columns"
@@ -25,7 +26,7 @@ _MAX_KEY: Final = "hoodie_max_record_key"
 _AVRO_SCHEMA: Final = "parquet.avro.schema"
 _WRITER_MODEL: Final = "writer.model.name"
 NAN_COLUMNS_KEY: Final = "hudi_ops.nan_columns"
-"""Our own key: other programs ignore it. Source: docs/format.md §14.7."""
+"""Our own key: other programs ignore it. Source: docs/format §14.7."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class BaseFileFooter:
     vector_columns: str = ""
 
     def might_hold(self, keys: pa.Array | pa.ChunkedArray) -> bool:
-        """Return whether one of these keys may be in the file (docs/format.md §7); False is certain."""
+        """Return whether one of these keys may be in the file (docs/format §7); False is certain."""
         keys = keys.filter(pa.array(self.in_range(keys)))
         if len(keys) == 0 or self.bloom is None:
             return len(keys) > 0
@@ -66,10 +67,10 @@ class BaseFileFooter:
 
 
 def encode_footer(footer: BaseFileFooter) -> dict[str, str]:
-    """Encode the footer as Parquet key-value metadata (docs/format.md §6.3, §7)."""
+    """Encode the footer as Parquet key-value metadata (docs/format §6.3, §7)."""
     values: dict[str, str] = {}
     if footer.bloom is not None:
-        values[_BLOOM_TYPE], values[_BLOOM] = footer.bloom.encode()
+        values[_BLOOM_TYPE], values[BLOOM] = footer.bloom.encode()
     if footer.min_key is not None:
         values[_MIN_KEY] = footer.min_key
     if footer.max_key is not None:
@@ -85,21 +86,36 @@ def encode_footer(footer: BaseFileFooter) -> dict[str, str]:
 
 
 def decode_footer(metadata: Mapping[bytes, bytes] | None, path: str = "") -> BaseFileFooter:
-    """Read Hudi's part of a footer, if any; other keys are ignored (docs/format.md §6.3, §7).
+    """Read Hudi's part of a footer, if any; other keys are ignored (docs/format §6.3, §7).
 
     Raises:
         Corrupt: a value is not UTF-8, or the bloom filter is damaged.
     """
     values = metadata or {}
-    written = filter_text(values, path)
-    bloom_filter = bloom.decode_filter(*written, path) if written is not None else None
     return BaseFileFooter(
-        bloom_filter,
+        bloom_of(values, path),
         _text(values, _MIN_KEY, path),
         _text(values, _MAX_KEY, path),
         _text(values, _AVRO_SCHEMA, path),
         nan_columns(values),
     )
+
+
+def may_hold(metadata: Mapping[bytes, bytes] | None, keys: tuple[str, ...], path: str = "") -> bool:
+    """Return whether one of a few keys may be in the file, by key range and filter.
+
+    False is certain. It is `might_hold` of the decoded footer, in less time.
+
+    Raises:
+        Corrupt: a value is not UTF-8, or the bloom filter is damaged.
+    """
+    values = metadata or {}
+    bounds = BaseFileFooter(None, _text(values, _MIN_KEY, path), _text(values, _MAX_KEY, path), None)
+    found = bounds.in_range(pa.array(keys, pa.string()))
+    text = values.get(_bloom_key(values).encode())
+    if text is not None and found.any():
+        found &= bloom_probe.may_contain(type_code_of(values, path), text, keys, path)
+    return bool(found.any())
 
 
 def nan_columns(metadata: Mapping[bytes, bytes] | None) -> tuple[str, ...] | None:
@@ -118,16 +134,42 @@ def nan_columns(metadata: Mapping[bytes, bytes] | None) -> tuple[str, ...] | Non
     return tuple(names) if is_list else None
 
 
+def bloom_of(metadata: Mapping[bytes, bytes] | None, path: str = "") -> BloomFilter | None:
+    """Return the bloom filter, if there is one.
+
+    Raises:
+        Corrupt: it is damaged.
+    """
+    # Not by `filter_text`: the text is long, and each form of it takes its size in memory.
+    values = metadata or {}
+    text = values.get(_bloom_key(values).encode())
+    return bloom.decode_filter(type_code_of(values, path), text, path) if text is not None else None
+
+
+def type_code_of(metadata: Mapping[bytes, bytes] | None, path: str = "") -> str:
+    """Return the type code of the bloom filter.
+
+    Files that are older than the kinds of filters have none.
+
+    Raises:
+        Corrupt: it is not UTF-8.
+    """
+    return _text(metadata or {}, _BLOOM_TYPE, path) or bloom.SIMPLE
+
+
 def filter_text(metadata: Mapping[bytes, bytes] | None, path: str = "") -> tuple[str, str] | None:
-    """Return type code and undecoded text of the bloom filter, or None (docs/format.md §7).
+    """Return type code and undecoded text of the bloom filter, or None (docs/format §7).
 
     Raises:
         Corrupt: it is not UTF-8.
     """
     values = metadata or {}
-    text = _text(values, _BLOOM if _BLOOM.encode() in values else _BLOOM_BEFORE_APACHE, path)
-    # Files that are older than the kinds of filters have no type code.
-    return None if text is None else (_text(values, _BLOOM_TYPE, path) or bloom.SIMPLE, text)
+    text = _text(values, _bloom_key(values), path)
+    return None if text is None else (type_code_of(values, path), text)
+
+
+def _bloom_key(values: Mapping[bytes, bytes]) -> str:
+    return BLOOM if BLOOM.encode() in values else _BLOOM_BEFORE_APACHE
 
 
 def _text(values: Mapping[bytes, bytes], key: str, path: str) -> str | None:

@@ -210,12 +210,13 @@ def _field(data: bytes, at: int, kind: int) -> tuple[Any, int]:
     if kind in {4, 5, 6}:
         return _zigzag(data, at)
     if kind == 8:
-        length, at = _varint(data, at)
+        length, at = varint(data, at)
         return None, at + length
     return {12: _struct}[kind](data, at)
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return a number of the compact protocol, and where it ends."""
     value = shift = 0
     while True:
         byte, at = data[at], at + 1
@@ -226,5 +227,5 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _zigzag(data: bytes, at: int) -> tuple[int, int]:
-    value, at = _varint(data, at)
+    value, at = varint(data, at)
     return (value >> 1) ^ -(value & 1), at
