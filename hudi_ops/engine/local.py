@@ -57,7 +57,8 @@ class LocalEngine:
                 minimum=least,
             )
         self._given_bytes = memory_bytes
-        self._spill_folder = spill_folder
+        self.spill_folder = os.fspath(spill_folder) if spill_folder is not None else None
+        """Folder for rows beyond the limit; None: the system's."""
 
     @cached_property
     def memory_bytes(self) -> int:
@@ -89,7 +90,7 @@ class LocalEngine:
         They are in memory, or beyond `memory_bytes` (of which `held_bytes` are taken) in a temporary file. `inputs` may be a
         stream.
         """
-        store = ChunkStore(max(0, self.memory_bytes - held_bytes), self._spill_folder)
+        store = ChunkStore(max(0, self.memory_bytes - held_bytes), self.spill_folder)
 
         def run(numbered: tuple[int, I]) -> list[tuple[Place, Any]]:
             number, value = numbered

@@ -1,10 +1,15 @@
-"""Memory limit of this process (machine, container, own limits), and its shares."""
+"""Memory limit of this process, its shares, and the return of freed memory."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
+from functools import cache
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _RUNS_A_THREAD = 4
@@ -21,6 +26,26 @@ def memory_bytes_min(threads: int) -> int:
 def run_bytes_of(memory_bytes: int, threads: int, most_bytes: int) -> int:
     """Return the bytes of one run of rows, so that the runs of all threads fit into a limit."""
     return min(most_bytes, max(RUN_BYTES_MIN, memory_bytes // (threads * _RUNS_A_THREAD)))
+
+
+def release_memory() -> None:
+    """Give freed memory back to the system.
+
+    Allocators keep it for later, and what they keep counts as memory of the process.
+    """
+    pa.default_memory_pool().release_unused()
+    trim = _trim()
+    if trim is not None:
+        trim(0)
+
+
+@cache
+def _trim() -> Any:
+    """Return glibc's `malloc_trim`; None where another C library is in use."""
+    try:
+        return ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):
+        return None
 
 
 def memory_limit_bytes() -> int:

@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from hudi_ops.engine.memory import release_memory
 from hudi_ops.engine.protocol import Chunk
 from hudi_ops.errors import Unavailable
 
@@ -136,7 +137,7 @@ class ChunkStore:
                 for schema, chunks in _by_schema(held.pop(key)):
                     self._streams.setdefault(key, []).append(_write(sink, schema, chunks))
         # The held chunks were in the arenas of many threads, which would keep the memory.
-        pa.default_memory_pool().release_unused()
+        release_memory()
 
     def _open(self) -> pa.NativeFile:
         number, path = tempfile.mkstemp(prefix=f"hudi-ops-{os.getpid()}-", suffix=".arrow", dir=self._folder)

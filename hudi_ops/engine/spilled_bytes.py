@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import tempfile
+from collections.abc import Callable
 from types import TracebackType
 from typing import IO, Self
 
@@ -28,7 +29,7 @@ class SpilledBytes:
         try:
             self._file = tempfile.TemporaryFile(prefix="hudi-ops-", suffix=".parquet", dir=self._folder)
         except OSError as error:
-            raise self._failure(error) from error
+            raise self.failure(error) from error
         self._sink = pa.PythonFile(self._file, "w")
         return self
 
@@ -52,6 +53,20 @@ class SpilledBytes:
             raise Internal("bytes were to be spilled to a file that is not open")
         return self._sink
 
+    def change_end(self, change: Callable[[IO[bytes]], None]) -> None:
+        """Change the end of the written bytes.
+
+        It is called before they are read; nothing is written to the sink afterwards.
+
+        Raises:
+            OSError: the disk did not accept it.
+            Internal: outside of the context.
+        """
+        if self._file is None:
+            raise Internal("spilled bytes were to be changed while their file was not open")
+        self._file.flush()
+        change(self._file)
+
     def buffer(self) -> pa.Buffer:
         """Return all written bytes, mapped into memory and not read into it.
 
@@ -65,7 +80,7 @@ class SpilledBytes:
             self._file.flush()
             self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
         except OSError as error:
-            raise self._failure(error) from error
+            raise self.failure(error) from error
         return pa.py_buffer(self._map)
 
     @property
@@ -79,11 +94,12 @@ class SpilledBytes:
             raise Internal("a view of spilled bytes was requested before they were mapped")
         return memoryview(self._map)
 
-    def _failure(self, error: OSError) -> Unavailable:
-        folder = self._folder or "of the system for temporary files"
+    def failure(self, error: OSError) -> Unavailable:
+        """Return the error for a disk that did not accept the bytes; it names the folder."""
+        folder = self._folder or tempfile.tempdir or "of the system for temporary files"
         return Unavailable(
             f"a base file that exceeds its limit of memory could not be written in the folder {folder}: {error}",
             expected="room for it on that disk, compressed",
-            next_step="make room there; or set TMPDIR to a larger disk. Nothing was committed",
+            next_step="make room there; or set TMPDIR, or the engine's spill_folder, to a larger disk. Nothing was committed",
             folder=folder,
         )

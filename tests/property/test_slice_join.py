@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 from hudi_ops.config.columns import RECORD_KEY
 from hudi_ops.files.log.merge_rules import MergeRules
 from hudi_ops.files.slice import slice_join
-from hudi_ops.files.slice.slice_join import ENTRY_BYTES, SliceSides, join_slice
+from hudi_ops.files.slice.slice_join import ENTRY_BYTES, SliceSides, StreamLimits, join_slice
 from hudi_ops.kernels.merging.log_merge import LogEntries
 from hudi_ops.kernels.merging.merge import Ordering
 from tests.bounds import examples
@@ -65,6 +65,9 @@ class Base:
                 schema.names
             )
 
+    def heads(self, schema: pa.Schema, groups: list[int]) -> pa.Table:
+        return pa.concat_tables([schema.empty_table(), *self.columns(schema, groups, 0)])
+
 
 @settings(max_examples=examples(150))
 @given(
@@ -91,7 +94,7 @@ def test_any_number_of_parts_has_the_outcome_of_memory(
     sides = SliceSides(logs, base, rules, None)
     expected = join_slice(sides, None)
     with mock.patch.object(slice_join, "PARTS", parts):
-        found = join_slice(sides, held * ENTRY_BYTES)
+        found = join_slice(sides, StreamLimits(held * ENTRY_BYTES))
     assert found.taken.tolist() == expected.taken.tolist()
     assert _mask(found.keep) == _mask(expected.keep)
     counts = ("inserted", "updated", "deleted", "ignored")

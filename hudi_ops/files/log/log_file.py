@@ -21,6 +21,7 @@ from hudi_ops.formats.avro.rows import AvroRows, encode_rows
 from hudi_ops.formats.avro.schema import to_arrow
 from hudi_ops.formats.log.blocks import BlockKind, BlockSpan, HeaderKey, encode_block, scan_blocks
 from hudi_ops.formats.log.deletes import Deletes, decode_deletes, encode_deletes
+from hudi_ops.formats.parquet.encoded_columns import decoded_pieces, encoded_columns
 from hudi_ops.storage.protocol import Storage
 
 __all__ = ["BlockKind", "Deletes", "HeaderKey", "LogBlock", "LogFileReader", "encode_log_file"]
@@ -133,10 +134,13 @@ class LogFileReader:
             found = file.read(columns=wanted)
             return found if wanted is None else found.select(wanted)
 
-    def batches(self, block: LogBlock, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, block: LogBlock, columns: Sequence[str] | None = None, batch_bytes: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a data block in batches; columns and errors as in `rows`.
 
-        Memory does not grow with the rows of a Parquet block.
+        Memory does not grow with the rows of a Parquet block. `batch_bytes` is the approximate size of a batch; None:
+        `BATCH_BYTES`. With a size, the calling thread decodes alone, since allocators keep what each thread had.
 
         Raises:
             Corrupt: the content does not follow the format.
@@ -144,17 +148,23 @@ class LogFileReader:
             Unavailable: the storage did not deliver it.
         """
         self._check_rows(block)
+        size_bytes = min(BATCH_BYTES, batch_bytes or BATCH_BYTES)
         if block.kind is BlockKind.AVRO_DATA:
             rows = self._avro(block)
-            yield from rows.batches(_batch_rows(len(rows), block.content_bytes), columns)
+            yield from rows.batches(_batch_rows(len(rows), block.content_bytes, size_bytes), columns)
             return
         with self._reading(block):
             file = self._parquet(block)
             wanted = _wanted(file.schema_arrow, columns)
-            groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
-            size = _batch_rows(file.metadata.num_rows, sum(group.total_byte_size for group in groups))
-            for batch in file.iter_batches(size, columns=wanted):
-                yield batch if wanted is None else batch.select(wanted)
+            schema, groups = file.schema_arrow, range(file.num_row_groups)
+            block_bytes = sum(file.metadata.row_group(group).total_byte_size for group in groups)
+            size = _batch_rows(file.metadata.num_rows, block_bytes, size_bytes)
+            if encoded := encoded_columns(file, groups):
+                file = self._parquet(block, encoded)
+            for batch in file.iter_batches(size, columns=wanted, use_threads=batch_bytes is None):
+                plain = pa.schema([schema.field(name) for name in batch.schema.names])
+                for piece in decoded_pieces(batch, plain, size_bytes):
+                    yield piece if wanted is None else piece.select(wanted)
 
     def parquet(self, block: LogBlock) -> pq.ParquetFile | None:
         """Open a Parquet block as a file, with its footer read; None for a block of another kind.
@@ -191,13 +201,13 @@ class LogFileReader:
             raise self._damage_of(block, "none", "a header SCHEMA, without which Avro cannot be read")
         return block.headers[HeaderKey.SCHEMA]
 
-    def _parquet(self, block: LogBlock) -> pq.ParquetFile:
+    def _parquet(self, block: LogBlock, encoded: Sequence[str] = ()) -> pq.ParquetFile:
         if isinstance(self._source, pa.BufferReader) or block.content_bytes <= WHOLE_BYTES:
             source = pa.BufferReader(self._content(block))
         else:
             source = pa.PythonFile(_Section(self._source, block.content_offset, block.content_bytes), mode="r")
         known = self._footers.get(block.number)
-        file = pq.ParquetFile(source, metadata=known, page_checksum_verification=True)
+        file = pq.ParquetFile(source, metadata=known, read_dictionary=list(encoded), page_checksum_verification=True)
         if known is None:
             self._check_names(block, file.schema_arrow.names)
             self._footers[block.number] = file.metadata
@@ -280,7 +290,7 @@ def encode_log_file(
     settings: WriterSettings,
     dictionaries: Sequence[str] | None = None,
 ) -> pa.Buffer:
-    """Encode a log file (docs/format.md §6.8).
+    """Encode a log file (docs/format §6.8).
 
     It has one data block if there are rows, then a DELETE block for each `Deletes` that has keys.
 
@@ -344,8 +354,8 @@ def _block(number: int, span: BlockSpan) -> LogBlock:
     return LogBlock(number, span.kind, instant, span.headers, span.offset, span.content_offset, span.content_bytes)
 
 
-def _batch_rows(rows: int, size_bytes: int) -> int:
-    return max(1, min(BATCH_ROWS, rows * BATCH_BYTES // max(1, size_bytes)))
+def _batch_rows(rows: int, size_bytes: int, batch_bytes: int) -> int:
+    return max(1, min(BATCH_ROWS, rows * batch_bytes // max(1, size_bytes)))
 
 
 def _wanted(schema: pa.Schema, columns: Sequence[str] | None) -> list[str] | None:

@@ -15,7 +15,7 @@ from hudi_ops.config.columns import COMMIT_TIME
 from hudi_ops.engine.stopping import check_stop
 from hudi_ops.errors import Corrupt
 from hudi_ops.files.base.base_file import conform
-from hudi_ops.files.log.entries import entries_of_deletes, entries_of_rows
+from hudi_ops.files.log.entries import entries_of_deletes, entries_of_rows, keys_of_rows
 from hudi_ops.files.log.log_file import LogBlock, LogFileReader
 from hudi_ops.files.log.merge_rules import MergeRules
 from hudi_ops.files.log.visible_blocks import BlockInstants, visible_blocks
@@ -48,6 +48,7 @@ class MergedLogRecords:
         keys: only records with these keys are wanted; None: all.
         kept: columns to hold in memory from the first reading on, so that each block is decoded once; None: blocks are read
             again for the surviving rows, and only keys, ordering values and positions are held.
+        batch_bytes: approximate size of a batch; see `LogFileReader.batches`.
 
     Raises:
         Corrupt: a log file does not follow the format.
@@ -65,8 +66,11 @@ class MergedLogRecords:
         *,
         keys: Sequence[str] | None = None,
         kept: Sequence[str] | None = None,
+        batch_bytes: int | None = None,
     ) -> None:
-        self._rules, self._keys, self._kept, self._instants = rules, keys, kept, instants
+        self._rules, self._kept, self._instants = rules, kept, instants
+        self._keys = pa.array(keys, pa.string()) if keys is not None else None
+        self._batch_bytes = batch_bytes
         readers = [LogFileReader(storage, path) for path in paths]
         for reader in readers:
             _refuse_other_writers(reader, instants, rules.table)
@@ -111,19 +115,17 @@ class MergedLogRecords:
             if block.kind is BlockKind.DELETE:
                 entries = entries_of_deletes(self._rules, reader, block)
                 self._records += len(entries)
-                wanted = self._wanted(entries, None)
-                yield entries if wanted is None else entries.at(wanted)
-                count += len(entries) if wanted is None else len(wanted)
+                if self._keys is not None:
+                    entries = entries.at(_places_of(entries.keys, self._keys))
+                yield entries
+                count += len(entries)
                 continue
-            first, in_block, found = count, 0, list[Numbers]()
+            first, found = count, list[Numbers]()
             for entries, numbers in self._read_block(place):
-                wanted = self._wanted(entries, numbers)
-                if wanted is not None:
-                    found.append(in_block + wanted)
-                yield entries if wanted is None else entries.at(wanted)
-                in_block += len(entries)
-                count += len(entries) if wanted is None else len(wanted)
-            self._records += in_block
+                if numbers is not None:
+                    found.append(numbers)
+                yield entries
+                count += len(entries)
             self._places.append(_Places(first, count - first, place, np.concatenate(found) if found else None))
 
     @property
@@ -160,7 +162,7 @@ class MergedLogRecords:
         if not {*names} & {*reader.schema(block).names}:
             # The key, which every block has: a batch without columns has no rows.
             names = self._rules.of_base.names[:1]
-        for batch in reader.batches(block, names):
+        for batch in reader.batches(block, names, self._batch_bytes):
             start, end = np.searchsorted(numbers, [first, first + batch.num_rows])
             if start < end:
                 some = picked(pa.Table.from_batches([batch]), pa.array(numbers[start:end] - first))
@@ -168,32 +170,65 @@ class MergedLogRecords:
             first += batch.num_rows
 
     def _read_block(self, place: int) -> Iterator[tuple[LogEntries, Numbers | None]]:
-        """Yield the entries of a data block, and which of them count; None: all."""
+        """Yield the entries of a data block that count.
+
+        With the numbers of their rows; None: all rows.
+        """
         (reader, block), rules, only = self._blocks[place], self._rules, self._instants.only
         # A log compaction's block holds rows of several writers.
         is_mixed = only is not None and HeaderKey.COMPACTED_BLOCK_TIMES in block.headers
         fields = [*rules.of_log, *([pa.field(COMMIT_TIME, pa.string())] if is_mixed else [])]
-        deciding = pa.schema(fields)
+        deciding, first = pa.schema(fields), 0
+        for rows, numbers in self._deciding_rows(place, deciding):
+            entries = entries_of_rows(rows, rules, reader, block)
+            if is_mixed and only is not None:
+                times = pc.is_in(rows.column(COMMIT_TIME), pa.array(sorted(only), pa.string()))
+                own = np.flatnonzero(np.asarray(times))
+                entries, numbers = entries.at(own), first + own if numbers is None else numbers[own]
+            yield entries, numbers
+            first += rows.num_rows
+
+    def _deciding_rows(self, place: int, deciding: pa.Schema) -> Iterator[tuple[pa.Table, Numbers | None]]:
+        """Yield columns of the rows of a data block that have a wanted key.
+
+        With the numbers of these rows; None: all rows.
+        """
+        reader, block = self._blocks[place]
+        if self._keys is not None:
+            numbers = self._rows_with(self._keys, place)
+            for rows in self._picked(place, numbers, deciding) if len(numbers) else ():
+                yield rows, numbers[: rows.num_rows]
+                numbers = numbers[rows.num_rows :]
+            return
         pieces: Iterator[pa.Table]
         if self._kept is None:
-            pieces = (pa.Table.from_batches([batch]) for batch in reader.batches(block, deciding.names))
+            batches = reader.batches(block, deciding.names, self._batch_bytes)
+            pieces = (pa.Table.from_batches([batch]) for batch in batches)
         else:
             self._tables[place] = reader.rows(block, list(dict.fromkeys([*deciding.names, *self._kept])))
             pieces = iter([self._tables[place]])
         for rows in pieces:
-            heads = conform(_some_columns(rows, deciding), deciding, reader.path)
-            entries = entries_of_rows(heads, rules, reader, block)
-            if not is_mixed or only is None:
-                yield entries, None
-                continue
-            times = pc.is_in(heads.column(COMMIT_TIME), pa.array(sorted(only), pa.string()))
-            yield entries, np.flatnonzero(np.asarray(times))
+            self._records += rows.num_rows
+            yield conform(_some_columns(rows, deciding), deciding, reader.path), None
 
-    def _wanted(self, entries: LogEntries, numbers: Numbers | None) -> Numbers | None:
-        if self._keys is None:
-            return numbers
-        of_keys = np.flatnonzero(np.asarray(pc.is_in(entries.keys, pa.array(self._keys, pa.string()))))
-        return of_keys if numbers is None else np.intersect1d(of_keys, numbers)
+    def _rows_with(self, wanted: pa.Array, place: int) -> Numbers:
+        """Return the numbers of a data block's rows with a wanted key.
+
+        Only the key columns are decoded.
+        """
+        (reader, block), named = self._blocks[place], self._rules.key_columns
+        found, first = [np.zeros(0, np.int64)], 0
+        for batch in reader.batches(block, named.names):
+            keys = keys_of_rows(conform(pa.Table.from_batches([batch]), named, reader.path), self._rules, reader, block)
+            found.append(first + _places_of(keys, wanted))
+            first += batch.num_rows
+        self._records += first
+        return np.concatenate(found)
+
+
+def _places_of(keys: pa.Array, wanted: pa.Array) -> Numbers:
+    """Return the numbers of the keys that are wanted."""
+    return np.flatnonzero(np.asarray(pc.is_in(keys, wanted)))
 
 
 def _refuse_other_writers(reader: LogFileReader, instants: BlockInstants, table: str) -> None:

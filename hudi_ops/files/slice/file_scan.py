@@ -17,7 +17,11 @@ from hudi_ops.errors import InvalidRequest
 from hudi_ops.files.base.base_file import BROKEN, conform, raise_read_error
 from hudi_ops.files.base.row_groups import Constants, may_hold_keys, row_group_bounds
 from hudi_ops.formats.arrow_types import type_text
-from hudi_ops.kernels.condition import Condition, possible_units
+from hudi_ops.formats.parquet.bloom import BloomFilter
+from hudi_ops.formats.parquet.encoded_columns import decoded_pieces, encoded_columns
+from hudi_ops.formats.parquet.footer import bloom_of
+from hudi_ops.formats.parquet.large_footer import LargeFooter
+from hudi_ops.kernels.condition import Condition, passing_units, possible_units
 from hudi_ops.sources.parquet_source import INT96_UNIT
 from hudi_ops.sources.runs import picked
 from hudi_ops.storage.protocol import Storage
@@ -46,6 +50,7 @@ _ROW = "row number in the file"
 
 _READ_BUFFER_BYTES = 4 << 20
 """A column chunk is read in steps of this size, so that one row group is never in memory whole, not even compressed."""
+_READ_BUFFER_BYTES_MIN, _BUFFER_SHARE = 64 << 10, 8
 
 
 @dataclass(frozen=True)
@@ -73,27 +78,47 @@ class FileTask:
 class FileScan:
     """Open base file with its footer read.
 
+    Args:
+        streaming: read column chunks in steps, and decode long texts that the file holds once for a few rows at a time.
+        batch_bytes: approximate size of a batch while streaming; None: `BATCH_BYTES`. With a size, the calling thread decodes
+            alone: allocators keep what each thread had.
+
     Raises:
         Corrupt: not a Parquet file.
         NotFound: it is gone: cleaned since it was listed.
     """
 
-    def __init__(self, task: FileTask, *, streaming: bool = False) -> None:
-        self._task = task
+    def __init__(self, task: FileTask, *, streaming: bool = False, batch_bytes: int | None = None) -> None:
+        self._task, self._use_threads = task, batch_bytes is None
+        self._batch_bytes = min(BATCH_BYTES, batch_bytes or BATCH_BYTES)
         try:
             source = task.storage.open_input(task.path)
-            buffer_bytes = _READ_BUFFER_BYTES if streaming else 0
-            self._file = pq.ParquetFile(
-                source, buffer_size=buffer_bytes, pre_buffer=False, coerce_int96_timestamp_unit=INT96_UNIT
-            )
+            options = {
+                "buffer_size": _buffer_bytes(batch_bytes) if streaming else 0,
+                "pre_buffer": False,
+                "coerce_int96_timestamp_unit": INT96_UNIT,
+            }
+            self._large = LargeFooter(source, task.path) if batch_bytes is not None else None
+            self._file = pq.ParquetFile(source, metadata=self._large.parquet if self._large else None, **options)
+            self._file_schema: pa.Schema = self._file.schema_arrow
         except BROKEN as error:
             raise_read_error(task.path, error)
-        keys = pa.array(task.keys, pa.string()) if task.keys is not None else None
-        self._held: list[str] = self._file.schema_arrow.names
-        self.may_hold_keys = keys is None or may_hold_keys(self._file, keys, task.path)
+        self._held: list[str] = self._file_schema.names
+        self._decoded = pa.table({})
+        """Columns of `heads` that rows are made of, too, over all of `_decoded_groups`."""
+        self._decoded_groups: list[int] = []
+        self.may_hold_keys = task.keys is None or may_hold_keys(self._file, task.keys, task.path)
         """Whether one of the wanted record keys may be in it."""
+        self._condition, self._schema = task.condition, task.schema
+        """Condition that rows have to be tested for, and the columns needed for it and for the rows."""
         self.row_groups = self._possible()
         """Numbers of the row groups that may hold wanted rows."""
+        # Statistics of columns that are read as dictionaries are not known.
+        if streaming and (encoded := encoded_columns(self._file, self.row_groups)):
+            try:
+                self._file = pq.ParquetFile(source, metadata=self._file.metadata, read_dictionary=encoded, **options)
+            except BROKEN as error:
+                raise_read_error(task.path, error)
 
     @property
     def row_groups_in_file(self) -> int:
@@ -105,9 +130,23 @@ class FileScan:
         """Rows in the row groups that are read."""
         return sum(int(self._file.metadata.row_group(number).num_rows) for number in self.row_groups)
 
+    @property
+    def parquet(self) -> pq.FileMetaData:
+        """Parquet's own footer."""
+        return self._file.metadata
+
+    @property
+    def bloom(self) -> BloomFilter | None:
+        """Filter over the record keys, if the file has one.
+
+        Raises:
+            Corrupt: it is damaged.
+        """
+        return self._large.bloom() if self._large else bloom_of(self._file.metadata.metadata, self._task.path)
+
     def count(self) -> int:
-        """Count the wanted rows, by the footer if there is no condition; raise as `batches` does."""
-        return self.rows if self._task.condition is None else sum(batch.num_rows for batch in self.batches())
+        """Count the wanted rows, by the footer if it decides; raise as `batches` does."""
+        return self.rows if self._condition is None else sum(batch.num_rows for batch in self.batches())
 
     def table(self, keep: npt.NDArray[np.bool_] | None = None) -> pa.Table:
         """Read the wanted rows at once; `keep` masks the rows of the read row groups.
@@ -119,13 +158,18 @@ class FileScan:
         """
         check_stop()
         groups, keep = self._surviving(keep)
-        names = self._stored()
-        condition = self._task.condition
+        if not groups:
+            return self._output.empty_table()
+        names, condition = self._stored(), self._condition
         deciding = [name for name in names if condition is not None and name in condition.columns]
         if 0 < len(deciding) < len(names):
             return self._decided(groups, keep, deciding, [name for name in names if name not in deciding])
         read = self._groups_of(groups, names)
         return self._wanted(read if keep is None else read.filter(pa.array(keep)))
+
+    @property
+    def _output(self) -> pa.Schema:
+        return pa.schema([self._task.schema.field(name) for name in self._task.columns])
 
     def _surviving(self, keep: npt.NDArray[np.bool_] | None) -> tuple[list[int], npt.NDArray[np.bool_] | None]:
         """Return the read row groups that have a row in a mask, and the mask over their rows."""
@@ -145,21 +189,21 @@ class FileScan:
         first = pa.schema([field for field in schema if field.name not in others])
         heads = with_constants(conform(self._groups_of(groups, deciding), first, task.path), task.constants)
         heads = heads.append_column(_ROW, pa.array(np.arange(heads.num_rows)))
-        passed = selected(heads if keep is None else heads.filter(pa.array(keep)), task.condition)
+        passed = selected(heads if keep is None else heads.filter(pa.array(keep)), self._condition)
         rows = passed.column(_ROW).to_numpy()
         rest = conform(
             self._rows_at(groups, rows, others), pa.schema([schema.field(name) for name in others]), task.path
         )
         columns = [(passed if name in first.names else rest).column(name) for name in task.columns]
-        return pa.table(columns, schema=pa.schema([schema.field(name) for name in task.columns]))
+        return pa.table(columns, schema=self._output)
 
     def _rows_at(self, groups: list[int], rows: npt.NDArray[np.int64], names: list[str]) -> pa.Table:
         """Read columns of some rows of row groups; `rows` are ascending numbers of their rows."""
         starts = np.cumsum([0, *(self.rows_in(group) for group in groups)])
-        which = np.unique(np.searchsorted(starts, rows, side="right") - 1).tolist()
         if len(rows) > _FEW_SHARE * starts[-1]:
             return picked(self._groups_of(groups, names), pa.array(rows))
-        parts = [self._file.schema_arrow.empty_table().select(names)]
+        which = np.unique(np.searchsorted(starts, rows, side="right") - 1).tolist()
+        parts = [self._file_schema.empty_table().select(names)]
         for at in which:
             own = rows[slice(*np.searchsorted(rows, starts[at : at + 2]))] - starts[at]
             first = 0
@@ -173,10 +217,28 @@ class FileScan:
         return pa.concat_tables(parts)
 
     def _groups_of(self, groups: list[int], names: list[str]) -> pa.Table:
+        known = [name for name in names if name in self._decoded.column_names] if groups == self._decoded_groups else []
+        others = [name for name in names if name not in known]
+        if known and not others:
+            return self._decoded.select(known)
         try:
-            return self._file.read_row_groups(groups, columns=names)
+            read = self._file.read_row_groups(groups, columns=others)
         except BROKEN as error:
             raise_read_error(self._task.path, error)
+        for name in known:
+            read = read.append_column(name, self._decoded.column(name))
+        return read
+
+    def heads(self, schema: pa.Schema, row_groups: list[int]) -> pa.Table:
+        """Read columns of all rows of some row groups at once; `table` decodes none of them again.
+
+        Columns that the file lacks are null. It raises as `table` does.
+        """
+        held, wanted = set(self._held), set(self._stored())
+        read = self._groups_of(row_groups, [name for name in schema.names if name in held])
+        self._decoded = read.select([name for name in read.column_names if name in wanted])
+        self._decoded_groups = row_groups
+        return conform(read, schema, self._task.path)
 
     def batches(
         self, batch_rows: int | None = None, keep: npt.NDArray[np.bool_] | None = None
@@ -187,7 +249,7 @@ class FileScan:
         """
         groups, keep = self._surviving(keep)
         names = self._stored()
-        size = min(batch_rows or BATCH_ROWS_MAX, self._rows_of(BATCH_BYTES, names))
+        size = min(batch_rows or BATCH_ROWS_MAX, self._rows_of(self._batch_bytes, names))
         first = 0
         for batch in self._read(size, groups, names):
             read = pa.Table.from_batches([batch])
@@ -213,7 +275,8 @@ class FileScan:
         return int(self._file.metadata.row_group(row_group).num_rows)
 
     def _read(self, batch_rows: int, row_groups: Sequence[int], names: list[str]) -> Iterator[pa.RecordBatch]:
-        source = self._file.iter_batches(batch_rows, row_groups=list(row_groups), columns=names)
+        chosen = {"row_groups": list(row_groups), "columns": names, "use_threads": self._use_threads}
+        source = self._file.iter_batches(batch_rows, **chosen)
         while True:
             check_stop()
             try:
@@ -222,7 +285,8 @@ class FileScan:
                 raise_read_error(self._task.path, error)
             if batch is None:
                 return
-            yield batch
+            plain = pa.schema([self._file_schema.field(name) for name in batch.schema.names])
+            yield from decoded_pieces(batch, plain, self._batch_bytes)
             del batch
 
     def _possible(self) -> list[int]:
@@ -232,12 +296,16 @@ class FileScan:
         if task.condition is None:
             return everything
         bounds = row_group_bounds(self._file, task.condition.columns, task.schema, task.constants)
-        return [int(number) for number in np.flatnonzero(possible_units(task.condition, bounds))]
+        possible = np.flatnonzero(possible_units(task.condition, bounds))
+        if passing_units(task.condition, bounds)[possible].all():
+            self._condition = None
+            self._schema = pa.schema([field for field in task.schema if field.name in task.columns])
+        return [int(number) for number in possible]
 
     def _stored(self) -> list[str]:
         fixed, held = dict(self._task.constants), set(self._held)
         # One column at least: a table without columns has no rows to be counted, kept or filled.
-        return [name for name in self._task.schema.names if name in held and name not in fixed] or self._held[:1]
+        return [name for name in self._schema.names if name in held and name not in fixed] or self._held[:1]
 
     def _rows_of(self, size_bytes: int, names: list[str]) -> int:
         metadata, roots = self._file.metadata, set(names)
@@ -254,8 +322,16 @@ class FileScan:
 
     def _wanted(self, read: pa.Table) -> pa.Table:
         task = self._task
-        rows = with_constants(conform(read, task.schema, task.path), task.constants)
-        return selected(rows, task.condition).select(task.columns)
+        constants = tuple((name, value) for name, value in task.constants if name in self._schema.names)
+        rows = with_constants(conform(read, self._schema, task.path), constants)
+        return selected(rows, self._condition).select(task.columns)
+
+
+def _buffer_bytes(batch_bytes: int | None) -> int:
+    """Return the bytes of a column chunk that are read at a time; each column has such a buffer."""
+    if batch_bytes is None:
+        return _READ_BUFFER_BYTES
+    return min(_READ_BUFFER_BYTES, max(_READ_BUFFER_BYTES_MIN, batch_bytes // _BUFFER_SHARE))
 
 
 def with_constants(rows: pa.Table, constants: Constants) -> pa.Table:

@@ -6,6 +6,7 @@ the parts are joined one after the other. All records of a key are in one part, 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hudi_ops.config.columns import COMMIT_TIME
+from hudi_ops.engine.memory import release_memory
 from hudi_ops.engine.protocol import Chunk
 from hudi_ops.engine.spill import ChunkStore
 from hudi_ops.engine.stopping import check_stop
@@ -38,8 +40,28 @@ _KEY_ROWS = 1 << 20
 """Base rows whose keys are looked up at a time: the table of the log's keys is built once for each such run."""
 _SPLIT_ROWS = 1 << 17
 """Base rows whose keys are split at a time."""
-_SEEN_BITS = 23
+_SPLIT_ROW_BYTES = 64
+"""Memory of such a row: its key, hash, number and part."""
+_SEEN_BITS_MAX = 23
 _DELETE, _OF_BLOCK, _UNCONDITIONAL = 1, 2, 4
+
+
+@dataclass(frozen=True)
+class StreamLimits:
+    """Limits of a slice that is streamed.
+
+    Attributes:
+        join_bytes: memory for keys, ordering values and positions of the logs; what exceeds it goes to disk.
+        batch_bytes: approximate size of a batch of rows; None: the usual one. See `FileScan`.
+        spill_folder: folder on that disk; None: the system's folder for temporary files (`TMPDIR`).
+    """
+
+    join_bytes: int = JOIN_BYTES
+    batch_bytes: int | None = None
+    spill_folder: str | os.PathLike[str] | None = None
+
+
+USUAL_LIMITS = StreamLimits()
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,22 +90,30 @@ class SliceSides:
     only: frozenset[str] | None
 
     def heads(
-        self, groups: list[int], batch_rows: int
+        self, groups: list[int], batch_rows: int | None
     ) -> Iterator[tuple[pa.Array | pa.ChunkedArray, pa.ChunkedArray | None]]:
-        """Yield keys and ordering values of base rows; keys of rows that are not merged are null."""
+        """Yield keys and ordering values of base rows; keys of rows that are not merged are null.
+
+        `batch_rows` limits the rows that are decoded at a time; None: all at once, and what the base file's rows are made of is
+        kept for them.
+        """
         if self.base is None or not groups:
             return
         fields = [*self.rules.of_base, *([pa.field(COMMIT_TIME, pa.string())] if self.only is not None else [])]
-        for heads in self.base.columns(pa.schema(fields), groups, batch_rows):
+        schema = pa.schema(fields)
+        parts = (
+            [self.base.heads(schema, groups)] if batch_rows is None else self.base.columns(schema, groups, batch_rows)
+        )
+        for heads in parts:
             keys = self.rules.keys_of(heads)
             if self.only is not None:
                 of_these = pc.is_in(heads.column(COMMIT_TIME), pa.array(sorted(self.only), pa.string()))
                 keys = pc.if_else(of_these, keys, pa.scalar(None, pa.string()))
             yield keys, self.rules.ordering_of(heads)
 
-    def groups_met(self, *, has_entries: bool) -> list[int]:
+    def groups_met(self) -> list[int]:
         """Return the row groups to join with logs: all where a base row may win, else read ones."""
-        if self.base is None or not has_entries:
+        if self.base is None:
             return []
         # A file without the keys, or without rows of these writers, has no match.
         if self.rules.ordering is None or not self.base.may_hold_keys:
@@ -99,10 +129,10 @@ class SliceSides:
         return np.asarray(keep[is_read], bool)
 
 
-def join_slice(sides: SliceSides, memory_bytes: int | None) -> SliceJoin:
+def join_slice(sides: SliceSides, limits: StreamLimits | None) -> SliceJoin:
     """Join the entries of the log files with each other and with the base rows.
 
-    `memory_bytes` limits the memory for it; beyond, entries and keys go to disk. None: no limit.
+    Beyond the limits, entries and keys go to disk. None: there are none.
 
     Raises:
         Corrupt: a file cannot be read.
@@ -111,16 +141,16 @@ def join_slice(sides: SliceSides, memory_bytes: int | None) -> SliceJoin:
     """
     ordering = sides.rules.ordering
     kind = ordering.type if ordering is not None else None
-    if memory_bytes is None:
-        return _joined(sides, sides.logs.entries)
-    limit, held, count = memory_bytes // ENTRY_BYTES, list[LogEntries](), 0
+    if limits is None:
+        return _joined(sides, sides.logs.entries, None)
+    limit, held, count = limits.join_bytes // ENTRY_BYTES, list[LogEntries](), 0
     rest = sides.logs.entry_parts()
     for entries in rest:
         held.append(entries)
         count += len(entries)
         if count > limit:
-            return _joined_by_parts(sides, chain(_emptied(held), rest), kind, memory_bytes)
-    return _joined(sides, LogEntries.joined(held, kind))
+            return _joined_by_parts(sides, chain(_emptied(held), rest), kind, limits)
+    return _joined(sides, LogEntries.joined(held, kind), _KEY_ROWS)
 
 
 def _emptied(held: list[LogEntries]) -> Iterator[LogEntries]:
@@ -128,24 +158,27 @@ def _emptied(held: list[LogEntries]) -> Iterator[LogEntries]:
         yield held.pop(0)
 
 
-def _joined(sides: SliceSides, entries: LogEntries) -> SliceJoin:
-    meeting, groups = LogBaseJoin(entries, sides.rules.mode), sides.groups_met(has_entries=len(entries) > 0)
-    for keys, ordering in sides.heads(groups, _KEY_ROWS):
+def _joined(sides: SliceSides, entries: LogEntries, batch_rows: int | None) -> SliceJoin:
+    if not len(entries):
+        return SliceJoin(None, np.zeros(0, np.int64), 0, 0, 0, 0)
+    meeting, groups = LogBaseJoin(entries, sides.rules.mode), sides.groups_met()
+    for keys, ordering in sides.heads(groups, batch_rows):
         meeting.add(keys, ordering)
     keep = sides.of_groups_read(meeting.keep_base(), groups)
     return SliceJoin(keep, meeting.taken(), meeting.inserted, meeting.updated, meeting.deleted, meeting.ignored)
 
 
 def _joined_by_parts(
-    sides: SliceSides, entries: Iterable[LogEntries], kind: pa.DataType | None, memory_bytes: int
+    sides: SliceSides, entries: Iterable[LogEntries], kind: pa.DataType | None, limits: StreamLimits
 ) -> SliceJoin:
-    with closing(ChunkStore(memory_bytes // 4, holds="keys of a slice")) as store:
-        parts = _Parts(store, kind)
+    memory_bytes = limits.join_bytes
+    with closing(ChunkStore(memory_bytes // 4, limits.spill_folder, holds="keys of a slice")) as store:
+        parts = _Parts(store, kind, memory_bytes)
         for some in entries:
             check_stop()
             parts.add_entries(some)
-        groups = sides.groups_met(has_entries=True)
-        for keys, ordering in sides.heads(groups, _SPLIT_ROWS):
+        groups = sides.groups_met()
+        for keys, ordering in sides.heads(groups, max(1, min(_SPLIT_ROWS, memory_bytes // _SPLIT_ROW_BYTES))):
             check_stop()
             parts.add_base(keys, ordering)
         store.seal()
@@ -158,7 +191,7 @@ def _joined_by_parts(
                 keep[rows[~kept]] = False
             taken.append(places[meeting.taken()])
             counts += [meeting.inserted, meeting.updated, meeting.deleted, meeting.ignored]
-    pa.default_memory_pool().release_unused()
+    release_memory()
     kept = None if keep.all() else sides.of_groups_read(keep, groups)
     return SliceJoin(kept, np.sort(np.concatenate(taken)), *map(int, counts))
 
@@ -179,9 +212,10 @@ def _grouped(sizes: npt.NDArray[np.int64], limit: int) -> Iterator[list[int]]:
 class _Parts:
     """Entries and base keys, split by a hash of the key and held in a store."""
 
-    def __init__(self, store: ChunkStore, kind: pa.DataType | None) -> None:
+    def __init__(self, store: ChunkStore, kind: pa.DataType | None, memory_bytes: int) -> None:
         self._store, self._kind = store, kind
-        self._seen = np.zeros(1 << _SEEN_BITS, bool)
+        seen_bits = min(_SEEN_BITS_MAX, memory_bytes.bit_length())
+        self._seen, self._shift = np.zeros(1 << seen_bits, bool), np.uint32(32 - seen_bits)
         """Hashes that an entry has: other base keys meet none."""
         self._added = self._entries = self.base_rows = 0
         self.sizes = np.zeros(PARTS, np.int64)
@@ -190,7 +224,7 @@ class _Parts:
     def add_entries(self, entries: LogEntries) -> None:
         """Add the next entries."""
         hashes = _hashes(entries.keys)
-        self._seen[hashes >> (32 - _SEEN_BITS)] = True
+        self._seen[hashes >> self._shift] = True
         flags = _DELETE * entries.is_delete + _OF_BLOCK * entries.of_delete_block
         rows = pa.table({
             "number": np.arange(self._entries, self._entries + len(entries)),
@@ -203,7 +237,7 @@ class _Parts:
     def add_base(self, keys: pa.Array | pa.ChunkedArray, ordering: pa.ChunkedArray | None) -> None:
         """Add the keys of the next base rows that may meet an entry."""
         hashes = _hashes(keys)
-        met = np.flatnonzero(self._seen[hashes >> (32 - _SEEN_BITS)])
+        met = np.flatnonzero(self._seen[hashes >> self._shift])
         places = pa.array(met)
         rows = pa.table({"number": self.base_rows + met, "key": keys.take(places)})
         self.base_rows += len(keys)

@@ -22,7 +22,7 @@ from hudi_ops.files.log.merge_rules import MergeRules
 from hudi_ops.files.log.merged_log import MergedLogRecords
 from hudi_ops.files.log.visible_blocks import BlockInstants
 from hudi_ops.files.slice.file_scan import FileScan, FileTask, selected, with_constants
-from hudi_ops.files.slice.slice_join import JOIN_BYTES, SliceSides, join_slice
+from hudi_ops.files.slice.slice_join import USUAL_LIMITS, SliceSides, StreamLimits, join_slice
 from hudi_ops.files.slice.survivors import SurvivorCache, Survivors, identity_of
 from hudi_ops.kernels.condition import Condition
 from hudi_ops.storage.protocol import Storage
@@ -166,8 +166,7 @@ class SliceScan:
     Args:
         streaming: hold no more than keys, ordering values and positions of the logs, and a few batches; log blocks are then
             decoded twice.
-        memory_bytes: memory for keys, ordering values and positions of the logs while streaming; what exceeds it goes to
-            disk. None: `JOIN_BYTES`.
+        limits: of the memory while streaming.
 
     Raises:
         Corrupt: a file does not follow its format.
@@ -176,14 +175,15 @@ class SliceScan:
         Unavailable: the storage did not deliver it.
     """
 
-    def __init__(self, task: SliceTask, *, streaming: bool = False, memory_bytes: int | None = None) -> None:
+    def __init__(self, task: SliceTask, *, streaming: bool = False, limits: StreamLimits = USUAL_LIMITS) -> None:
         self._task = task
-        self._join_bytes = (JOIN_BYTES if memory_bytes is None else memory_bytes) if streaming else None
+        self._limits = limits if streaming else None
+        batch_bytes = limits.batch_bytes if streaming else None
         self._base: FileScan | None = None
         if task.base is not None:
             wanted = (task.schema, task.columns, task.condition, task.keys, task.constants)
             base = FileTask(task.storage, task.base, task.base_bytes, *wanted)
-            self._base = FileScan(base, streaming=streaming)
+            self._base = FileScan(base, streaming=streaming, batch_bytes=batch_bytes)
         self._logs = MergedLogRecords(
             task.storage,
             [path for path, _ in task.logs],
@@ -192,10 +192,16 @@ class SliceScan:
             keys=task.keys,
             # Few log rows have one of some keys: their other columns are read afterwards.
             kept=None if streaming or task.keys is not None else task.schema.names,
+            batch_bytes=batch_bytes,
         )
         self._identity = self._identified()
         self.row_groups = self._base.row_groups if self._base is not None else []
         """Numbers of the base file's row groups that may hold wanted rows."""
+
+    @property
+    def base(self) -> FileScan | None:
+        """The open base file, if the slice has one."""
+        return self._base
 
     @property
     def row_groups_in_file(self) -> int:
@@ -285,7 +291,7 @@ class SliceScan:
 
     @cached_property
     def _merged(self) -> _Merged:
-        found = join_slice(self._sides, self._join_bytes)
+        found = join_slice(self._sides, self._limits)
         counts = MergeCounts(
             log_records=self._logs.records,
             log_blocks=self._logs.total_blocks,

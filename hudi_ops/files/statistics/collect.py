@@ -1,6 +1,6 @@
 """Statistics of one data file, from its writer or read back from storage.
 
-Source: docs/format.md §14.7.
+Source: docs/format §14.7.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from hudi_ops.files.statistics.column_ranges import Rows, merged_range, ranges_o
 from hudi_ops.files.statistics.statistics import ColumnRange, FileStatistics, StatisticsRequest
 from hudi_ops.formats.log.blocks import BlockKind, scan_blocks
 from hudi_ops.formats.parquet import footer as parquet_footer
+from hudi_ops.formats.parquet.large_footer import LargeFooter
 from hudi_ops.kernels.keys.keys import KeySpec
 from hudi_ops.kernels.merging.log_merge import LogEntries
 from hudi_ops.kernels.merging.merge import existing
@@ -94,7 +95,8 @@ def statistics_of_base(
     """
     if not wanted:
         return None
-    file = pq.ParquetFile(pa.BufferReader(body))
+    source = pa.BufferReader(body)
+    file = pq.ParquetFile(source, metadata=None if wanted.bloom else LargeFooter(source, path).parquet)
     given = None if rows is None else lambda name: [rows]
     return _base_statistics(path, body.size, file, schema, wanted, given, added, removed)
 

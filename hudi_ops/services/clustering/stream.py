@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from hudi_ops.errors import Internal
 from hudi_ops.files.base.base_file import BaseFileReader
-from hudi_ops.files.base.writer import NOTHING_REPLACED, ROW_GROUP_BYTES, BaseFileWriter, ReplacedFile
+from hudi_ops.files.base.writer import NOTHING_REPLACED, ROW_GROUP_BYTES, BaseFileWriter, ReplacedFile, new_filter_bytes
 from hudi_ops.files.slice.slice_scan import NOTHING_MERGED, MergeCounts, SliceScan
 from hudi_ops.formats.large_arrays import joined
 from hudi_ops.kernels.sorting.curves import curve_keys
@@ -83,7 +84,7 @@ def _sorted(
         keyed = _keyed(task.order, sample)
         sample, pieces = keyed(sample), map(keyed, pieces)
         order = SortOrder("linear", (_KEY,))
-    sort = stack.enter_context(DiskSort(order, share_bytes))
+    sort = stack.enter_context(DiskSort(order, share_bytes, task.spill_folder))
     sort.add(pieces, sample, size_bytes)
     found = sort.tables()
     return sort, (piece.drop_columns([_KEY]) for piece in found) if task.order.is_curve else found
@@ -122,6 +123,8 @@ class _Pieces:
 def _written(task: ClusterTask, pieces: _Pieces, ends: list[int], share_bytes: int) -> list[WrittenFile]:
     files: list[WrittenFile] = []
     begin = 0
+    largest = int(np.diff([0, *ends]).max(initial=0))
+    task.refuse_small_limit(new_filter_bytes(largest, task.settings.bloom_fpp))
     for place, end in enumerate(ends):
         output, keys = task.output(place), [pa.array([], pa.string())]
         if end == begin:
@@ -133,6 +136,7 @@ def _written(task: ClusterTask, pieces: _Pieces, ends: list[int], share_bytes: i
             keys=end - begin,
             replaced=_replaced(task),
             row_group_bytes=min(ROW_GROUP_BYTES, share_bytes),
+            folder=task.spill_folder,
         ) as writer:
             for piece in pieces.take(end - begin):
                 rows = output.named(piece, task.stored)

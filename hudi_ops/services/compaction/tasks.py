@@ -3,7 +3,7 @@
 A task runs on any engine. Its input holds everything that it needs, and its result goes back as a value. Name and bytes of the file
 follow from the input, so every attempt of a task writes the same file.
 
-Source: docs/format.md §3.1, §6.2, §9.2; docs/protocol.md §17.
+Source: docs/format §3.1, §6.2, §9.2; docs/protocol §17.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 from hudi_ops.config.columns import RECORD_KEY
 from hudi_ops.files.base.base_file import BaseFileReader, encode_base_file
 from hudi_ops.files.base.output import BaseFileOutput
-from hudi_ops.files.base.writer import ROW_GROUP_BYTES, BaseFileWriter, ReplacedFile
+from hudi_ops.files.base.writer import NOTHING_REPLACED, ROW_GROUP_BYTES, BaseFileWriter, ReplacedFile
 from hudi_ops.files.slice.slice_scan import MergeCounts, SliceScan, SliceTask
 from hudi_ops.files.statistics.collect import statistics_of_base
 from hudi_ops.services.base.cost import COPIES, FOLDED_MAX, memory_of
@@ -58,7 +58,7 @@ def compact_slice(task: CompactTask) -> RewrittenGroup:
     scan = SliceScan(
         SliceTask.of(task.storage, task.source, *task.merging, task.scanned),
         streaming=streaming,
-        memory_bytes=task.join_bytes,
+        limits=task.limits,
     )
     path = task.output.path
     if not streaming:
@@ -68,29 +68,29 @@ def compact_slice(task: CompactTask) -> RewrittenGroup:
         facts = statistics_of_base(path, body, task.stored, task.wanted, rows=rows)
         files = [(_stat(task, rows.num_rows, body.size, scan.counts), facts)]
         return RewrittenGroup.of(files, scan.counts, streamed=False)
-    known_keys = scan.count() - _brought(scan.counts)
+    counts, count = scan.counts, scan.count()
     with BaseFileWriter(
         task.stored,
         task.table_name,
         task.settings,
-        keys=scan.count(),
-        replaced=_replaced(task, known_keys),
+        keys=count,
+        replaced=_replaced(scan, count - _brought(counts)),
         row_group_bytes=min(ROW_GROUP_BYTES, max(1, task.memory_bytes // GROUPS_IN_MEMORY)),
+        folder=task.spill_folder,
     ) as writer:
+        task.refuse_small_limit(writer.filter_bytes)
         for batch in scan.batches():
             writer.write(task.output.named(pa.Table.from_batches([batch]), task.stored))
+        del scan  # its footer holds the filter of the file
         body = writer.finish()
         task.output.put(writer.view)
         facts = statistics_of_base(path, body, task.stored, task.wanted)
-        files = [(_stat(task, writer.rows, body.size, scan.counts), facts)]
-        return RewrittenGroup.of(files, scan.counts, streamed=True)
+        files = [(_stat(task, writer.rows, body.size, counts), facts)]
+        return RewrittenGroup.of(files, counts, streamed=True)
 
 
-def _replaced(task: CompactTask, known_keys: int) -> ReplacedFile:
-    if task.source.base is None:
-        return ReplacedFile()
-    previous = BaseFileReader(task.storage, task.source.base.path)
-    return ReplacedFile(previous.footer.bloom, known_keys, previous.parquet)
+def _replaced(scan: SliceScan, known_keys: int) -> ReplacedFile:
+    return NOTHING_REPLACED if scan.base is None else ReplacedFile(scan.base.bloom, known_keys, scan.base.parquet)
 
 
 def exceeds_memory(task: CompactTask) -> bool:

@@ -1,6 +1,6 @@
 """Merge the slices of a plan group and write their rows into its children, as a task.
 
-Source: docs/format.md §6.2, §9.2, §10.3; docs/protocol.md §29.
+Source: docs/format §6.2, §9.2, §10.3; docs/protocol §29.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hudi_ops.errors import Corrupt, Internal
 from hudi_ops.files.base.base_file import encode_base_file
 from hudi_ops.files.base.output import BaseFileOutput
 from hudi_ops.files.base.repeated_columns import joined_rows
-from hudi_ops.files.base.writer import ROW_GROUP_BYTES, BaseFileWriter
+from hudi_ops.files.base.writer import ROW_GROUP_BYTES, BaseFileWriter, new_filter_bytes
 from hudi_ops.files.slice.slice_scan import NOTHING_MERGED, MergeCounts, SliceScan
 from hudi_ops.formats.large_arrays import joined
 from hudi_ops.index.bucket_engine import RingEngine
@@ -124,6 +124,8 @@ def _streamed(task: ResizeTask) -> tuple[list[WrittenFile], MergeCounts]:
         held += [task.holders(source, pa.Table.from_batches([batch])) for batch in scan.batches()]
         counts += scan.counts if isinstance(scan, SliceScan) else NOTHING_MERGED
     holders = _joined(held)
+    largest = int(np.bincount(holders[holders >= 0], minlength=1).max())
+    task.refuse_small_limit(new_filter_bytes(largest, task.settings.bloom_fpp))
     return [_put_streamed(task, place, holders) for place in range(len(task.children))], counts
 
 
@@ -135,6 +137,7 @@ def _put_streamed(task: ResizeTask, place: int, holders: Holders) -> WrittenFile
         task.settings,
         keys=count,
         row_group_bytes=min(ROW_GROUP_BYTES, max(1, task.memory_bytes // _GROUPS_IN_MEMORY)),
+        folder=task.spill_folder,
     ) as writer:
         for rows in _rows_of(task, place, holders):
             writer.write(output.named(rows, task.stored))

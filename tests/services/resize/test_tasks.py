@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.concurrency.attempt import Attempt
-from hudi_ops.errors import Corrupt
-from hudi_ops.files.base.base_file import BaseFileReader
+from hudi_ops.errors import Corrupt, InvalidRequest
+from hudi_ops.files.base.base_file import BaseFileReader, WriterSettings
 from hudi_ops.index.resizes import holders_of, span_of
 from hudi_ops.index.ring import HASHES, TOP, initial_ring
 from hudi_ops.services.base.service import Execution, Run
@@ -69,6 +69,17 @@ def test_a_group_larger_than_memory_gives_the_same_rows(definition: Any, wanted:
     assert held.counts.deleted > 0
     assert [stat.num_writes for stat in held.stats] == [stat.num_writes for stat in streamed.stats]
     assert min(stat.num_writes for stat in held.stats) > 0
+
+
+def test_a_limit_below_what_a_filter_takes_is_refused_with_the_smallest() -> None:
+    (task,) = tasks_of(logged(), Wanted((0,)))
+    large_filter = replace(task, settings=WriterSettings(bloom_fpp=1e-150), memory_bytes=1_000)
+    with pytest.raises(InvalidRequest, match="memory_bytes") as caught:
+        resize_group(large_filter)
+    least = caught.value.details["minimum"]
+    with pytest.raises(InvalidRequest, match=str(least)):
+        resize_group(replace(large_filter, memory_bytes=least - 1))
+    assert resize_group(replace(large_filter, memory_bytes=least)).rows == resize_group(task).rows
 
 
 def test_a_second_run_of_a_task_writes_the_same_bytes() -> None:

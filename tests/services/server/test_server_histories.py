@@ -47,7 +47,7 @@ class Asked(World):
         self.past_views = [*self.past_views, anew][-EARLIER:]
         if self.chance.random() < 0.5:
             return  # the next sync has more to apply
-        for view in self.past_views[:-1] if self.chance.random() < 0.3 else ():
+        for view in self.past_views[:-1] if self.chance.random() < 0.6 else ():
             self._compare(view, is_newest=False)
         self._compare(anew, is_newest=True)
 

@@ -14,7 +14,10 @@ import pyarrow as pa
 
 from hudi_ops.commit.apply.metadata_delta import wanted_facts
 from hudi_ops.config.columns import FILE_NAME
+from hudi_ops.engine.local import LocalEngine
+from hudi_ops.engine.memory import RUN_BYTES_MIN
 from hudi_ops.engine.stopping import check_stop
+from hudi_ops.errors import InvalidRequest
 from hudi_ops.files.base.base_file import BaseFileReader, WriterSettings, conform, stored_schema
 from hudi_ops.files.base.output import BaseFileOutput
 from hudi_ops.files.base.repeated_columns import decode_columns
@@ -22,6 +25,7 @@ from hudi_ops.files.log.merge_rules import MergeRules
 from hudi_ops.files.log.visible_blocks import BlockInstants
 from hudi_ops.files.names import base_file_name
 from hudi_ops.files.slice.file_scan import FileScan, FileTask
+from hudi_ops.files.slice.slice_join import StreamLimits
 from hudi_ops.files.slice.slice_scan import NOTHING_MERGED, MergeCounts, SliceScan, SliceTask
 from hudi_ops.files.statistics.collect import statistics_of_base
 from hudi_ops.files.statistics.statistics import NO_FACTS, FileStatistics, StatisticsRequest
@@ -36,7 +40,11 @@ from hudi_ops.view.slices import Slice
 
 WrittenFile: TypeAlias = tuple[WriteStat, FileStatistics | None]
 """Statistics of a written file: for the commit, and for the metadata table."""
-_JOIN_SHARE = 4
+FILTER_FORMS = 3
+"""Copies of a filter's size in memory while a file is read or written: its bits, and its text."""
+_FILTER_BYTES_FREE = 32 << 10
+"""A filter of at most this size fits beside any limit."""
+_JOIN_SHARE, _BATCH_SHARE = 4, 16
 _HELD_BYTES_MAX = 2 << 30
 """Most memory of rows that are held whole, with their copy: Arrow's arrays of texts hold 2 GiB."""
 
@@ -52,6 +60,7 @@ class RewriteTask:
         number: place of the group's first output in the plan; part of the file names.
         memory_bytes: memory that the task may take.
         wanted: statistics for the metadata table.
+        spill_folder: folder for what exceeds the memory; None: the system's folder for temporary files (`TMPDIR`).
     """
 
     storage: Storage
@@ -66,6 +75,7 @@ class RewriteTask:
     memory_bytes: int
     settings: WriterSettings = field(default_factory=WriterSettings)
     wanted: StatisticsRequest = NO_FACTS
+    spill_folder: str | None = None
 
     @property
     def bytes_in(self) -> int:
@@ -78,9 +88,29 @@ class RewriteTask:
         return pa.schema([column for column in self.stored if column.name != FILE_NAME])
 
     @property
-    def join_bytes(self) -> int:
-        """Return the memory for the keys of a streamed slice, in bytes."""
-        return self.memory_bytes // _JOIN_SHARE
+    def limits(self) -> StreamLimits:
+        """Return the limits of a slice that is streamed."""
+        batch_bytes = max(RUN_BYTES_MIN, self.memory_bytes // _BATCH_SHARE)
+        return StreamLimits(self.memory_bytes // _JOIN_SHARE, batch_bytes, self.spill_folder)
+
+    def refuse_small_limit(self, filter_bytes: int) -> None:
+        """Refuse a limit that is too small for the filter of a new file, which is never split.
+
+        Raises:
+            InvalidRequest: it is too small; names the smallest one.
+        """
+        least = FILTER_FORMS * filter_bytes
+        if self.memory_bytes < least and filter_bytes > _FILTER_BYTES_FREE:
+            raise InvalidRequest(
+                f"memory_bytes is too small for a base file of {self.table_name} in {self.partition_path or 'its only partition'}",
+                expected=f"at least {least} bytes, {FILTER_FORMS} times the filter over its keys",
+                found=f"{self.memory_bytes}",
+                next_step=f"give {least} or more, or make the file groups smaller",
+                table=self.table_name,
+                instant=self.instant,
+                setting="memory_bytes",
+                minimum=least,
+            )
 
     def read(self, source: Slice) -> tuple[pa.Table, MergeCounts]:
         """Read a slice; a column of few values stays a dictionary if no log files are merged."""
@@ -96,9 +126,9 @@ class RewriteTask:
         """Open a slice whose rows are streamed, with the columns of `schema`."""
         if source.logs or source.base is None:
             wanted = SliceTask.of(self.storage, source, *self.merging, schema)
-            return SliceScan(wanted, streaming=True, memory_bytes=self.join_bytes)
+            return SliceScan(wanted, streaming=True, limits=self.limits)
         base = FileTask(self.storage, source.base.path, source.base.size_bytes, schema, tuple(schema.names))
-        return FileScan(base, streaming=True)
+        return FileScan(base, streaming=True, batch_bytes=self.limits.batch_bytes)
 
     def pieces(self, schema: pa.Schema) -> Iterator[pa.Table]:
         """Yield the rows of all slices piece by piece; their order does not depend on the columns."""
@@ -183,6 +213,7 @@ def task_fields(run: Run[Any, Any, Any, Any], *, keys: bool) -> dict[str, Any]:
         "epoch": run.attempt.epoch,
         "memory_bytes": run.task_bytes,
         "wanted": wanted_of(run, keys=keys),
+        "spill_folder": run.engine.spill_folder if isinstance(run.engine, LocalEngine) else None,
     }
 
 
