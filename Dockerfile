@@ -13,6 +13,9 @@ RUN apt-get update \
 
 WORKDIR /opt/hudi-ops
 
+# The user of the containers may not write what Python compiles: without this, each process compiles all that it imports.
+ENV UV_COMPILE_BYTECODE=1
+
 # Before the code: a change of code then leaves this layer, the big one, as it is.
 COPY requirements-image.lock ./
 RUN python -m venv .tools/venv \
@@ -29,6 +32,7 @@ COPY dags/ dags/
 COPY plugins/ plugins/
 # A volume mounted on one of these folders takes over its owner.
 RUN .tools/venv/bin/uv pip install --no-cache --python .venv/bin/python --no-deps --editable . \
+    && .venv/bin/python -m compileall -q hudi_ops \
     && install -d -o 50000 -g 0 -m 0770 airflow airflow/logs data work
 
 ENV PATH=/opt/hudi-ops/.venv/bin:$PATH \
