@@ -43,6 +43,7 @@ class TableReader:
         states: None: none was read yet.
         builds: views that were built of a listing.
         syncs: readings of the timeline.
+        heap_bytes: bytes of all states on the heap at the last sync.
     """
 
     location: TableLocation
@@ -51,6 +52,7 @@ class TableReader:
     states: States | None = None
     builds: int = 0
     syncs: int = 0
+    heap_bytes: int = 0
     _storage: Storage | None = None
     _commits: CommitReader | None = None
     _mapped: MappedFile | None = None
@@ -96,7 +98,7 @@ class TableReader:
         self.syncs += 1
         opened, table_id = self._opened()
         if any(one.action == "restore" for one in opened.timeline.pending):
-            self.states = None
+            self.states, self.heap_bytes = None, 0
             raise NotServed(RESTORING)
         if not opened.timeline.start:
             raise NotServed(EMPTY)
@@ -134,6 +136,7 @@ class TableReader:
         self._mapped = None
         states = States(table_id, self.limits.states)
         states.began(self._spilled(view.settled()))
+        self._trim(states)
         self.states = states
 
     def _spilled(self, view: View) -> View:
@@ -151,8 +154,11 @@ class TableReader:
 
     def _trim(self, states: States) -> None:
         """Let the oldest states go while all take more than the table's share; the newest stays."""
-        while len(states.held) > 1 and self._bytes_of(states) > self.share_bytes:
+        heap = self._bytes_of(states)
+        while len(states.held) > 1 and heap > self.share_bytes:
             states.held = states.held[1:]
+            heap = self._bytes_of(states)
+        self.heap_bytes = heap
 
     def _bytes_of(self, states: States) -> int:
         """Return the bytes of states on the heap, which share most columns."""
@@ -160,8 +166,3 @@ class TableReader:
         columns = (one for chunk in chunks if not (self._mapped and self._mapped.holds(chunk)) for one in chunk.columns)
         sizes = {buffer.address: buffer.size for one in columns for buffer in one.buffers() if buffer is not None}
         return sum(sizes.values())
-
-    @property
-    def heap_bytes(self) -> int:
-        """Bytes of all states on the heap."""
-        return self._bytes_of(self.states) if self.states is not None else 0
