@@ -61,8 +61,13 @@ def make_streams(folder: Path, scale: float, upserts: int, memory: str) -> Strea
         raise RuntimeError(f"tpchgen-cli made {len(base)} files of lineitem in {folder}, {parts} were expected")
     files = [folder / f"upsert-{number:02d}.parquet" for number in range(1, upserts + 1)]
     with _connected(folder, memory) as duck:
+        # One scan chooses the rows of all streams: it decodes every column, since it finds one row in a hundred.
+        duck.execute(
+            f"CREATE TABLE chosen AS SELECT *, unnest(list_filter(range(1, {upserts + 1}), "
+            f"lambda n: {_hash('n')} % {SHARE} = 0 OR {_hash('n')} % {10 * SHARE} = 1)) AS stream FROM {_lineitem(folder)}"
+        )
         for number, file in enumerate(files, 1):
-            duck.execute(f"COPY ({_stream(folder, number)}) TO '{file}' (FORMAT parquet, COMPRESSION zstd)")
+            duck.execute(f"COPY ({_stream(number)}) TO '{file}' (FORMAT parquet, COMPRESSION zstd)")
     return Streams(base, files)
 
 
@@ -96,17 +101,22 @@ def _lineitem(folder: Path) -> str:
     return f"read_parquet('{folder / 'lineitem'}/*.parquet')"
 
 
-def _stream(folder: Path, number: int) -> str:
+def _hash(stream: str) -> str:
+    return f"hash({', '.join(KEY)}, {stream})"
+
+
+def _stream(number: int) -> str:
     """Return the query of a stream: changed rows, a part of which earlier streams changed, and new keys."""
-    of_stream = f"hash({', '.join(KEY)}, {number})"
+    names = f"* EXCLUDE stream, {_hash('stream')} AS chance, {number}::BIGINT AS {ORDERING}"
+    rows = f"(SELECT {names} FROM chosen WHERE stream = {number})"
     changed = (
-        "* REPLACE (l_quantity + 1 AS l_quantity, "
-        f"(l_comment || ' ' || repeat('v{number} ', (l_linenumber % 5)::INT)) AS l_comment)"
+        "l_quantity + 1 AS l_quantity, "
+        f"(l_comment || ' ' || repeat('v{number} ', (l_linenumber % 5)::INT)) AS l_comment"
     )
     return (
-        f"SELECT {changed}, {number}::BIGINT AS {ORDERING} FROM {_lineitem(folder)} WHERE {of_stream} % {SHARE} = 0 "
-        f"UNION ALL SELECT * REPLACE (l_orderkey + {number} * 1000000000000 AS l_orderkey), {number}::BIGINT "
-        f"FROM {_lineitem(folder)} WHERE {of_stream} % {10 * SHARE} = 1"
+        f"SELECT * EXCLUDE chance REPLACE ({changed}) FROM {rows} WHERE chance % {SHARE} = 0 UNION ALL "
+        f"SELECT * EXCLUDE chance REPLACE (l_orderkey + {number} * 1000000000000 AS l_orderkey) "
+        f"FROM {rows} WHERE chance % {10 * SHARE} = 1"
     )
 
 
