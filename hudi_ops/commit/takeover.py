@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
+from hudi_ops.commit.owned.kinds import Part, Reason, Removal
+from hudi_ops.commit.owned.remove import remove
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.attempt_status import PLAN_AGAIN
@@ -17,8 +19,10 @@ from hudi_ops.concurrency.lease.monitor import refuse_superseded
 from hudi_ops.concurrency.markers import list_markers
 from hudi_ops.errors import Busy, Cancelled, Conflict
 from hudi_ops.metadata.writer.commit import undo_delta
+from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.entries import Entry, Takeover, cancel_of
 from hudi_ops.timeline.log.head import reaching_back
+from hudi_ops.timeline.names import State
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
@@ -109,13 +113,8 @@ def clear_older_epochs(session: Session, attempt: Attempt) -> list[str]:
     Requires the TAKEOVER slot: after it no earlier epoch can complete. The markers of these files stay, for tasks that write even
     later (`commit.recover.sweep`).
     """
-    deleted = []
-    for marker in list_markers(session.ctx.storage, attempt.instant):
-        epoch = epoch_of(marker.data_path)
-        if epoch is not None and epoch < attempt.epoch:
-            session.ctx.storage.delete(marker.data_path)
-            deleted.append(marker.data_path)
-    return deleted
+    older = _announced(session, attempt, lambda epoch: epoch < attempt.epoch)
+    return remove_data_files(session, attempt, older, Reason.TAKEN_OVER)
 
 
 def clear_foreign_attempts(session: Session, attempt: Attempt, found: Collection[str] = ()) -> list[str]:
@@ -131,9 +130,7 @@ def clear_foreign_attempts(session: Session, attempt: Attempt, found: Collection
     announced = {marker.data_path for marker in list_markers(session.ctx.storage, attempt.instant)} | {*found}
     foreign = sorted(path for path in announced if epoch_of(path) not in {attempt.epoch, None})
     refuse_superseded(session.loader.probe(), attempt.instant, attempt.epoch)
-    for path in foreign:
-        session.ctx.storage.delete(path)
-    return foreign
+    return remove_data_files(session, attempt, foreign, Reason.TAKEN_OVER)
 
 
 def clear_foreign_delta(session: Session, attempt: Attempt) -> list[str]:
@@ -159,9 +156,20 @@ def clear_foreign_delta(session: Session, attempt: Attempt) -> list[str]:
 
 def clear_own_epoch(session: Session, attempt: Attempt) -> None:
     """Delete the data files that this attempt announced; markers stay, as for earlier epochs."""
-    for marker in list_markers(session.ctx.storage, attempt.instant):
-        if epoch_of(marker.data_path) == attempt.epoch:
-            session.ctx.storage.delete(marker.data_path)
+    remove_data_files(session, attempt, _announced(session, attempt, lambda epoch: epoch == attempt.epoch))
+
+
+def _announced(session: Session, attempt: Attempt, has_epoch: Callable[[int], bool]) -> list[str]:
+    paths = [marker.data_path for marker in list_markers(session.ctx.storage, attempt.instant)]
+    return [path for path in paths if (epoch := epoch_of(path)) is not None and has_epoch(epoch)]
+
+
+def remove_data_files(
+    session: Session, attempt: Attempt, paths: Sequence[str], reason: Reason = Reason.LEFT_OUT
+) -> list[str]:
+    """Delete data files of an attempt, or of an earlier one, that will not be in the commit; return their paths."""
+    target = Instant(attempt.instant, attempt.action, State.INFLIGHT)
+    return remove(Removal(session, attempt.begun, target, reason, paths), {Part.CONTENT})
 
 
 def epoch_of(path: str) -> int | None:

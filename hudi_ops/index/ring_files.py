@@ -388,8 +388,8 @@ def seal_rings(storage: Storage, instants: Collection[str]) -> None:
             ensure(storage, f"{folder}/{instant}{_COMMITTED}", b"")
 
 
-def delete_rings_of(storage: Storage, instant: str) -> None:
-    """Delete every version of an instant that is undone, first the `.commit` files."""
+def rings_of(storage: Storage, instant: str) -> list[str]:
+    """Return the ring files of an instant in the order of their removal: the `.commit` files first."""
     names = (f"{instant}{_COMMITTED}", f"{instant}{_RING}")
     files = [info for info in storage.list(RINGS_FOLDER) if info.name in names]
-    storage.delete_all([info.path for name in names for info in files if info.name == name], ordered=True)
+    return [info.path for name in names for info in files if info.name == name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hudi_ops.commit.ledger import pointers
+from hudi_ops.commit.owned.kinds import owners_of
 from hudi_ops.commit.recover.recover import recover
 from hudi_ops.commit.recover.sweep import notes_of
 from hudi_ops.concurrency.markers import FOLDER as MARKERS
@@ -162,12 +164,26 @@ def visible(storage: MemoryStorage, clock: ManualClock) -> dict[str, int]:
     return by_key(table_of(storage, clock, "reader"))
 
 
+TABLES_OWN = re.compile(
+    r"\.hoodie/(hoodie\.properties|\.commit_log/(0.*|cancelled/.*)|(\.holds|\.aborted|timeline/history|\.index_defs)/.*"
+    r"|timeline/[^/]*\.(aborted|swept)|metadata/\.hoodie/(hoodie\.properties|timeline/history/.*))"
+    r"|(.*/)?\.hoodie_partition_metadata"
+)
+"""Files that no instant owns."""
+
+
+def misclaimed(storage: Storage) -> list[str]:
+    """Files that are neither the table's own nor claimed by exactly one kind of `commit/owned/kinds.py`."""
+    claims = {info.path: owners_of(info.path) for info in storage.list()}
+    return [f"{path} {owners}" for path, owners in claims.items() if len(owners) + bool(TABLES_OWN.fullmatch(path)) != 1]
+
+
 def unaccounted(storage: Storage) -> list[str]:
     """Files that no completed instant, slot or property accounts for; nothing may be pending.
 
     The markers of rolled back writes stay for the second look at them, and for nothing longer: that look is taken at a copy.
     """
-    left = _unaccounted(storage)
+    left = _unaccounted(storage) + misclaimed(storage)
     if not any(path.startswith(f"{MARKERS}/") for path in left):
         return left
     twin = MemoryStorage("twin")

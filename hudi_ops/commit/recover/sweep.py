@@ -10,26 +10,26 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Collection, Mapping, Sequence, Set as AbstractSet
-from dataclasses import replace
 
+from hudi_ops.commit.owned.find import files_of
+from hudi_ops.commit.owned.kinds import Part, Reason, Removal
+from hudi_ops.commit.owned.remove import remove
 from hudi_ops.commit.recover.dead_writers import is_silent
 from hudi_ops.commit.recover.staging import sweep_staging
 from hudi_ops.commit.session import Session, best_effort
 from hudi_ops.commit.undo.cancel import cancel_write
-from hudi_ops.commit.undo.rollback_files import delete_files, delete_own_notes, delete_pending
-from hudi_ops.commit.undo.unclaimed_files import files_of
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, read_lease
 from hudi_ops.concurrency.lease.own_clock import refuse_ahead
 from hudi_ops.concurrency.markers import FOLDER, delete_markers, list_markers, marker_path
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
-from hudi_ops.metadata.writer.commit import undo_delta
+from hudi_ops.metadata.records.partitions import FOLDER as METADATA
 from hudi_ops.timeline.cancel.aborted import mark_swept
 from hudi_ops.timeline.content.archived import archived_writes
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import fate_of
-from hudi_ops.timeline.log.commit_log import POINTER_KEY, payload_folder, refresh_log
-from hudi_ops.timeline.log.entries import Complete, cancel_of
+from hudi_ops.timeline.log.commit_log import POINTER_KEY
+from hudi_ops.timeline.log.entries import cancel_of
 from hudi_ops.timeline.names import State
 from hudi_ops.timeline.state import TableState
 
@@ -70,12 +70,7 @@ def remove_zombie_files(session: Session, state: TableState, instant: str) -> li
     This needs no new rollback; some of the paths may not exist.
     """
     paths = files_of(session, state, instant)
-    delete_files(session.ctx.storage, paths)
-    delete_own_notes(session, instant)
-    _undo_late_delta(session, state, instant)
-    found = state.timeline.find(instant)
-    if found is not None and not found.is_completed:
-        delete_pending(session, state.timeline.folder, found)
+    _remove_late(session, state, instant, paths)
     release_rolled_back(session, instant)
     return paths
 
@@ -85,9 +80,8 @@ def remove_late_files(session: Session, state: TableState, completed: Instant) -
     metadata = session.commits.metadata(state.timeline, completed)
     if metadata is None or not _is_known_whole(session, state, completed.time, metadata):
         return
-    _delete_late(session, completed.time, _late_files(session, state, completed.time, completed.kind, metadata))
-    _drop_other_payloads(session, state, completed)
-    delete_markers(session.ctx.storage, completed.time)
+    late = _late_files(session, state, completed.time, completed.kind, metadata)
+    _delete_late(session, state, completed, late, {Part.CONTENT, Part.TRACES})
 
 
 def _is_known_whole(session: Session, state: TableState, instant: str, metadata: CommitMetadata) -> bool:
@@ -112,11 +106,13 @@ def _late_files(
     }
 
 
-def _delete_late(session: Session, instant: str, late: Mapping[str, bool]) -> None:
+def _delete_late(
+    session: Session, state: TableState, completed: Instant, late: Mapping[str, bool], parts: Collection[Part]
+) -> None:
     found = [path for path, exists in late.items() if exists]
-    delete_files(session.ctx.storage, found)
+    remove(Removal(session, state, completed, Reason.COMPLETED, found), parts)
     if found:
-        logger.warning("%s completed without these files of a late task; deleted: %s", instant, ", ".join(found))
+        logger.warning("%s completed without these files of a late task; deleted: %s", completed.time, ", ".join(found))
 
 
 def sweep_archived(session: Session, state: TableState, instant: str, until_ms: Sequence[int] = ()) -> int | None:
@@ -137,7 +133,8 @@ def sweep_archived(session: Session, state: TableState, instant: str, until_ms: 
         for archived, metadata in archived_writes(storage, config, frozenset({instant})):
             is_whole = _is_known_whole(session, state, instant, metadata)
             late = _late_files(session, state, instant, archived.action, metadata) if is_whole else {}
-            _delete_late(session, instant, late)
+            action = state.config.completed_write_action
+            _delete_late(session, state, Instant(instant, action, State.COMPLETED), late, {Part.CONTENT})
             looked += len(late)
             if late and not until_ms:
                 storage.put(note_path(instant, session.ctx.clock.now_ms() + EXPIRY_MS), b"")
@@ -149,12 +146,12 @@ def sweep_archived(session: Session, state: TableState, instant: str, until_ms: 
     return looked
 
 
-def release_completed(session: Session, instant: str, named: Collection[str]) -> None:
+def release_completed(session: Session, state: TableState, completed: Instant, named: Collection[str]) -> None:
     """Delete the lease and markers of a completed instant, except markers of earlier epochs.
 
     `named` are the data files in its commit. Other announced files are deleted; their markers stay for the second sweep.
     """
-    own: list[str] | None = None
+    own, instant = None, completed.time
     with best_effort(instant):
         markers = list_markers(session.ctx.storage, instant)
         own = [
@@ -163,9 +160,8 @@ def release_completed(session: Session, instant: str, named: Collection[str]) ->
             if marker.data_path in named
         ]
         late = [marker.data_path for marker in markers if marker.data_path not in named]
-        for path in late:
-            session.ctx.storage.delete(path)
         if late:
+            remove(Removal(session, state, completed, Reason.COMPLETED, late), {Part.CONTENT})
             session.ctx.storage.put(note_path(instant, session.ctx.clock.now_ms() + EXPIRY_MS), b"")
     if own is not None:
         session.release(instant, own)
@@ -176,23 +172,8 @@ def _release_late_workers(session: Session, state: TableState, completed: Instan
     if metadata is None or POINTER_KEY not in metadata.extra:
         session.release(completed.time)
     else:
-        _drop_other_payloads(session, state, completed)
-        release_completed(session, completed.time, [stat.path for stat in metadata.stats])
-
-
-def _drop_other_payloads(session: Session, state: TableState, completed: Instant) -> None:
-    """Delete payloads of a completed instant that its COMPLETE does not name.
-
-    They belong to its plan, to lost slots, and to earlier executors. The process that completes an instant deletes them, unless it
-    dies first. The log is read after the listing: after a VOID of the COMPLETE another executor may need its own payload.
-    """
-    held = session.ctx.storage.list(payload_folder(completed.time))
-    if len(held) < 2:
-        return
-    state = replace(state, log=refresh_log(session.ctx.storage, state.log))
-    fate = fate_of(session.ctx.storage, state, completed.time)
-    if fate is not None and isinstance(fate[1], Complete):
-        delete_files(session.ctx.storage, [info.path for info in held if info.path not in fate[1].notes])
+        remove(Removal(session, state, completed, Reason.COMPLETED, ()), {Part.CONTENT})
+        release_completed(session, state, completed, [stat.path for stat in metadata.stats])
 
 
 def sweep(session: Session, state: TableState, dead: Mapping[str, bool]) -> None:
@@ -231,7 +212,7 @@ def _clear_dead_of_ours(
             _release_late_workers(session, state, instant)
         else:
             with best_effort(time):
-                _drop_other_payloads(session, state, instant)
+                remove(Removal(session, state, instant, Reason.COMPLETED, ()), {Part.CONTENT})
                 session.release(time)
     elif instant is None and is_noted:
         session.drop_name(time)
@@ -304,8 +285,7 @@ def sweep_again(session: Session, state: TableState, instant: str, until_ms: Seq
         late = [path for path in paths if session.ctx.storage.head(path) is not None]
         if late:
             logger.warning("tasks of %s wrote after its rollback; deleted: %s", instant, ", ".join(late))
-        delete_files(session.ctx.storage, late)
-        _undo_late_delta(session, state, instant)
+        _remove_late(session, state, instant, late)
         _mark_swept(session, state, instant)
         delete_markers(session.ctx.storage, instant)
     for note_ms in until_ms:
@@ -328,10 +308,15 @@ def _mark_unmarked(session: Session, state: TableState, begun: Collection[str]) 
             _mark_swept(session, state, plan.time)
 
 
-def _undo_late_delta(session: Session, state: TableState, instant: str) -> None:
-    """Remove the metadata delta of a voided write that a late applier put after its removal."""
-    if state.config.all_metadata_partitions and undo_delta(session.ctx.storage, [instant]):
-        logger.warning("the metadata table's delta of %s was put after its rollback: removed", instant)
+def _remove_late(session: Session, state: TableState, instant: str, paths: Sequence[str]) -> None:
+    """Remove what a resumed process or a late applier put after the removal of an instant."""
+    found = state.timeline.find(instant)
+    is_pending = found is not None and not found.is_completed
+    target = found if found is not None and is_pending else Instant(instant, "", State.INFLIGHT)
+    parts = {Part.CONTENT, Part.TIMELINE} if is_pending else {Part.CONTENT}
+    removed = remove(Removal(session, state, target, Reason.VANISHED, paths), parts)
+    if delta := [path for path in removed if path.startswith(f"{METADATA}/")]:
+        logger.warning("the metadata table's delta of %s was put after its rollback: removed %s", instant, delta)
 
 
 def note_path(instant: str, until_ms: int) -> str:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from hudi_ops.commit.owned.find import resize_of
+from hudi_ops.commit.owned.kinds import Reason, Removal
+from hudi_ops.commit.owned.remove import remove
 from hudi_ops.commit.recover.sweep import release_rolled_back
 from hudi_ops.commit.session import Session, best_effort
 from hudi_ops.commit.undo.index_builds import remove_index_build
-from hudi_ops.commit.undo.rollback_files import delete_own_notes, delete_pending
-from hudi_ops.commit.undo.unclaimed_files import resize_of
 from hudi_ops.concurrency.markers import FOLDER as MARKERS
 from hudi_ops.errors import NotFound
 from hudi_ops.storage.claim import ensure
@@ -55,8 +56,7 @@ def remove_plan(session: Session, state: TableState, plan: Instant) -> None:
     record_aborted(session, state, plan)
     if plan.action == "indexing":
         remove_index_build(session, plan)
-    delete_own_notes(session, plan.time)
-    delete_pending(session, state.timeline.folder, plan)
+    remove(Removal(session, state, plan, Reason.CANCELLED, data_files=()))
     release_aborted(session, state, plan)
     logger.warning("removed the cancelled %s %s from the timeline", plan.action, plan.time)
 

@@ -12,21 +12,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hudi_ops.commit.completion import Body, complete_action
+from hudi_ops.commit.owned.find import files_of
+from hudi_ops.commit.owned.kinds import Part, Reason, Removal
+from hudi_ops.commit.owned.remove import checksum_of, remove
 from hudi_ops.commit.recover.dead_writers import is_foreign
 from hudi_ops.commit.recover.sweep import remove_zombie_files
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.takeover import take_over
 from hudi_ops.commit.undo.abort import may_have_files, record_aborted, release_aborted, remove_plan
 from hudi_ops.commit.undo.cancel import CancelReason, cancel_write
-from hudi_ops.commit.undo.rollback_files import (
+from hudi_ops.commit.undo.rollback_bodies import (
     child_logs,
-    delete_files,
-    delete_own_notes,
-    delete_pending,
     metadata_bytes,
     plan_bytes,
 )
-from hudi_ops.commit.undo.unclaimed_files import files_of
 from hudi_ops.concurrency.attempt import Attempt, begin
 from hudi_ops.concurrency.attempt_status import refuse_taken_over
 from hudi_ops.concurrency.ended import ends_if_it_fails
@@ -34,8 +33,6 @@ from hudi_ops.concurrency.lease.lease import Lease, lease_path, read_lease
 from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.concurrency.transaction import Decided
 from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt, HudiOpsError
-from hudi_ops.index.ring_files import delete_rings_of
-from hudi_ops.metadata.writer.commit import undo_delta
 from hudi_ops.storage.claim import ensure
 from hudi_ops.timeline.cancel.aborted_history import find_aborted
 from hudi_ops.timeline.content.archived import is_archived_write
@@ -85,9 +82,11 @@ def rollback_attempt(
         with ends_if_it_fails(session.ctx, instant):
             if not cancel_write(session, instant, reason or f"{type(error).__name__}: {error.what}"):
                 return
-            delete_files(session.ctx.storage, written)
             state = session.loader.load()
             found = state.timeline.find(instant)
+            if written:
+                target = found or Instant(instant, state.config.completed_write_action, State.INFLIGHT)
+                remove(Removal(session, state, target, Reason.CANCELLED, written), {Part.CONTENT})
             if found is None:
                 remove_zombie_files(session, state, instant)  # another process rolled it back while it still wrote
             else:
@@ -140,17 +139,11 @@ def roll_back(
         return None
     try:
         with session.keep(attempt.instant, "rollback", epoch=attempt.epoch, leased_s=attempt.leased_s) as monitor:
-            delete_files(storage, paths, foreign=foreign, check=monitor.check)
-            if target.kind == "replacecommit" and state.log.properties.facts.has_ring:
-                # Delete rings before the instant: without the instant Apache Hudi would use the ring files (docs/format §10.3).
-                delete_rings_of(storage, target.time)
-            delete_own_notes(session, target.time)
-            if state.config.all_metadata_partitions:
-                # Delete the delta first: readers skip its blocks only while the write is on the timeline as pending.
-                undo_delta(storage, [target.time])
+            removal = Removal(session, state, target, Reason.CANCELLED, paths, is_foreign=foreign)
+            remove(removal, {Part.CONTENT}, check=monitor.check)
             if target.action in SERVICE_ACTIONS:
                 record_aborted(session, state, target, rollback=attempt.instant, files=tuple(paths))
-            delete_pending(session, state.timeline.folder, target, foreign=foreign)
+            remove(removal, {Part.TIMELINE})
             decided = _complete(session, attempt, target, paths)
     except Cancelled as error:
         logger.warning("the rollback of %s is left to another process: %s", target, error)
@@ -161,7 +154,7 @@ def roll_back(
         return None
     release_aborted(session, state, target)
     if foreign:
-        delete_files(storage, [lease_path(target.time)], foreign=True)
+        storage.delete(checksum_of(lease_path(target.time)))
     session.release(attempt.instant)
     logger.log(logging.INFO if is_own else logging.WARNING, "rolled back %s: %s files deleted", target, len(paths))
     return RolledBackWrite(target.time, target.kind, attempt.instant, tuple(paths))
@@ -276,8 +269,8 @@ def _begin(session: Session, target: Instant, paths: Sequence[str]) -> Attempt |
         attempt = begin(ctx, session.loader, "rollback", plan, is_locked=True)
     if not other_rollbacks(session, attempt.instant, target.time):
         return attempt
-    for name in (inflight_name, requested_name):
-        ctx.storage.delete(f"{attempt.begun.config.timeline_folder}/{name(attempt.instant, 'rollback')}")
+    own = Instant(attempt.instant, "rollback", State.INFLIGHT)
+    remove(Removal(session, attempt.begun, own, Reason.VANISHED, ()), {Part.TIMELINE})
     session.drop_name(attempt.instant)
     return None
 

@@ -58,6 +58,19 @@ def undo_delta(
 
     `also_vanished`: look for files of instants that are not on the metadata table's timeline, too.
     """
+    gone = delta_files(storage, instants, also_vanished=also_vanished)
+    if gone:
+        check()
+    for path in gone:
+        storage.delete(path)
+    return gone
+
+
+def delta_files(storage: Storage, instants: Iterable[str], *, also_vanished: bool = False) -> list[str]:
+    """Return the files of instants in a metadata table, in the order of their removal.
+
+    `also_vanished`: also of instants that are not on the metadata table's timeline.
+    """
     undone = frozenset(instants)
     noted = [
         instant for instant in load_metadata_timeline(storage) if instant.time in undone and instant.kind == ACTION
@@ -65,16 +78,12 @@ def undo_delta(
     if not undone or not (noted or also_vanished):
         return []
     # The completed file goes first: after that, readers take the log files for those of an incomplete write.
-    gone = [_path(instant.file_name) for instant in noted if instant.is_completed]
+    found = [_path(instant.file_name) for instant in noted if instant.is_completed]
     for folder in storage.list_folder(FOLDER).folders:
         if not folder.startswith("."):
             files = storage.list_folder(f"{FOLDER}/{folder}").files
-            gone += [info.path for info in files if _instant_of(info.name) in undone]
-    gone += [_path(name_of(instant.time, ACTION)) for instant in noted for name_of in (inflight_name, requested_name)]
-    check()
-    for path in gone:
-        storage.delete(path)
-    return gone
+            found += [info.path for info in files if _instant_of(info.name) in undone]
+    return found + [_path(name_of(one.time, ACTION)) for one in noted for name_of in (inflight_name, requested_name)]
 
 
 def _path(name: str) -> str:

@@ -206,7 +206,8 @@ def _execute_taken(session: Session, service: Service, attempt: Attempt, how: Ex
             release_plan(session, attempt, error)
         raise error.at(table=name, instant=attempt.instant) from error
     # The plan is complete: an error from here on does not release it.
-    release_completed(session, attempt.instant, list(service.files_written(run)))
+    completed = Instant(attempt.instant, attempt.action, State.COMPLETED)
+    release_completed(session, attempt.begun, completed, list(service.files_written(run)))
     try:
         service.settled(session)
     except HudiOpsError as error:

@@ -1,12 +1,15 @@
-"""Delete files, markers, ledgers and payloads, each after a check of its instant."""
+"""Delete files of instants, each after a check of its instant."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
+from hudi_ops.commit.owned.kinds import Part, Reason, Removal
+from hudi_ops.commit.owned.remove import remove
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.undo.rollback import roll_back
-from hudi_ops.commit.undo.rollback_files import delete_files, delete_own_notes, delete_pending
 from hudi_ops.concurrency.lock.locks import hold_lock
-from hudi_ops.concurrency.markers import delete_markers, list_markers
+from hudi_ops.concurrency.markers import list_markers
 from hudi_ops.files.names import parse_data_file, writer_of_child_log
 from hudi_ops.services.recovery.attempts import rollback_write
 from hudi_ops.services.repair.owners import Gone, Left, cancelled, ended
@@ -26,12 +29,12 @@ def delete_inflight(session: Session, where: str, abandoned: bool) -> str:
     Raises:
         Left: its writer may be alive, another process rolls it back, or the instant has changed since.
     """
-    state, found = _instant_at(session, where)
+    _, found = _instant_at(session, where)
     if found.states != {State.INFLIGHT}:
         raise Left(f"{found} has changed since")
     cancelled(session, found.time, abandoned=abandoned)
     if found.kind not in WRITE_ACTIONS:
-        delete_pending(session, state.timeline.folder, found, foreign=True)
+        _remove(session, found.time, (), {Part.TIMELINE}, found)
         return f"cancelled {found.time}, and deleted its inflight file"
     undone = roll_back(session, found)
     if undone is None:
@@ -55,7 +58,7 @@ def delete_rollback(session: Session, where: str, abandoned: bool) -> str:
         savepoint = state.timeline.find(target, "savepoint") if target else None
         if now is None or now.is_completed or savepoint is None or not savepoint.is_completed:
             raise Left(f"rollback {found.time} stays: it ended, or its target has no savepoint any more")
-        delete_pending(session, state.timeline.folder, now, foreign=True)
+        _remove(session, now.time, (), {Part.TIMELINE}, now)
     return f"deleted rollback {found.time}: {target} keeps its savepoint"
 
 
@@ -67,7 +70,7 @@ def delete_orphan(session: Session, where: str, abandoned: bool) -> str:
     """
     instant = _writer_of(where)
     cancelled(session, instant, abandoned=abandoned)
-    delete_files(session.ctx.storage, [where], foreign=True)
+    _remove(session, instant, [where])
     return f"deleted the file of {instant}, which was rolled back"
 
 
@@ -81,7 +84,7 @@ def delete_unknown(session: Session, where: str, abandoned: bool) -> str:
     if session.loader.load().timeline.find(instant) is not None:
         raise Left(f"{instant} is on the timeline by now")
     cancelled(session, instant, abandoned=abandoned)
-    delete_files(session.ctx.storage, [where], foreign=True)
+    _remove(session, instant, [where])
     return f"cancelled {instant}, and deleted its file"
 
 
@@ -106,7 +109,8 @@ def delete_unnamed(session: Session, where: str, abandoned: bool) -> str:
     named = {stat.path.lstrip("/") for stat in metadata.stats} if metadata is not None else {where}
     if where in named:
         raise Left(f"{found or instant} names it")
-    delete_files(session.ctx.storage, [where], foreign=True)
+    completed = found or Instant(instant, state.config.completed_write_action, State.COMPLETED)
+    remove(Removal(session, state, completed, Reason.COMPLETED, [where], is_foreign=True), {Part.CONTENT})
     return f"deleted a file of {instant}, which does not name it"
 
 
@@ -129,16 +133,16 @@ def _refuse_named_beside(session: Session, state: TableState, where: str) -> Non
             raise Left(f"{write} names it, and the resize that made its bucket is archived")
 
 
-def delete_notes(session: Session, where: str, abandoned: bool) -> str:
-    """Delete ledgers and payloads of an instant that never completed; return what was done.
+def delete_owned(session: Session, where: str, abandoned: bool) -> str:
+    """Delete what an instant owns that never completed, data files aside; return what was done.
 
     Raises:
         Left: it completed, or its writer may be alive.
     """
     instant = where.rpartition("/")[2]
     cancelled(session, instant, abandoned=abandoned)
-    delete_own_notes(session, instant)
-    return f"cancelled {instant}, and deleted its ledgers and payloads"
+    _remove(session, instant, ())
+    return f"cancelled {instant}, and deleted its files below .hoodie"
 
 
 def forget_markers(session: Session, where: str, abandoned: bool) -> str:
@@ -150,8 +154,7 @@ def forget_markers(session: Session, where: str, abandoned: bool) -> str:
     instant = where.rpartition("/")[2]
     cancelled(session, instant, abandoned=abandoned)
     paths = [marker.data_path for marker in list_markers(session.ctx.storage, instant)]
-    delete_files(session.ctx.storage, paths, foreign=True)
-    delete_markers(session.ctx.storage, instant)
+    _remove(session, instant, paths, {Part.CONTENT, Part.TRACES})
     return f"cancelled {instant}, and deleted its markers and {len(paths)} files"
 
 
@@ -165,6 +168,19 @@ def undo_unowned(session: Session, where: str, abandoned: bool) -> str:
     ended(session, found.time, abandoned=abandoned)
     undone = rollback_write(session, found.time, abandoned=True)
     return f"rolled back {found.time}, {len(undone.files)} files"
+
+
+def _remove(
+    session: Session,
+    instant: str,
+    data_files: Sequence[str],
+    parts: Collection[Part] = (Part.CONTENT,),
+    target: Instant | None = None,
+) -> None:
+    """Delete data files of an instant that never completed, and its other files."""
+    state = session.loader.load()
+    target = target or Instant(instant, state.config.completed_write_action, State.INFLIGHT)
+    remove(Removal(session, state, target, Reason.REPAIRED, data_files, is_foreign=True), parts)
 
 
 def _writer_of(path: str) -> str:

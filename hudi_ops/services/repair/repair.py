@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
+from hudi_ops.commit.owned import kinds
 from hudi_ops.commit.recover.recover import finish_unfinished
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
@@ -21,8 +22,8 @@ from hudi_ops.services.indexing.run import build_indexes
 from hudi_ops.services.recovery.attempts import RecoverResult, recover_table
 from hudi_ops.services.repair.deletion import (
     delete_inflight,
-    delete_notes,
     delete_orphan,
+    delete_owned,
     delete_rollback,
     delete_unknown,
     delete_unnamed,
@@ -99,12 +100,12 @@ BY_PLACE: Mapping[str, tuple[str, Work]] = {
     "ring-unsealed": ("put the `.commit` file of the hash ring", seal_ring),
     "ring-replaced": ("renew the hash ring of the empty partition", renew_ring),
     "two-base-files": ("delete the file that its instant does not name", delete_unnamed),
-    "ledger-left": ("cancel the instant, and delete its ledgers", delete_notes),
-    "payload-left": ("cancel the instant, and delete its payloads", delete_notes),
     "pending-unowned": ("roll the write back", undo_unowned),
     "markers-unknown": ("cancel the instant, and delete the files that its markers name", forget_markers),
 }
-"""Findings that are repaired one place at a time: the repair in words, and the function that does it."""
+"""Findings that are repaired one place at a time: the repair in words, and the function that does it.
+
+Those of kinds of owned files come from `commit/owned/kinds.py`."""
 
 BY_RECOVERY = frozenset({
     *("pending-dead", "rollback-pending", "rollback-plan-path", "decided-unfinished", "archived-present"),
@@ -120,8 +121,21 @@ REBUILT = frozenset({
 
 BUILT, DROPPED = "metadata-dropped", "metadata-left"
 
-KNOWN = frozenset({*BY_PLACE, *BY_RECOVERY, *REBUILT, BUILT, DROPPED})
-"""Every finding that can be repaired."""
+
+def by_place() -> dict[str, tuple[str, Work]]:
+    """Return the findings that are repaired one place at a time, with those of owned files."""
+    owned = {one.finding: one for one in kinds.KINDS if one.finding}
+    return {
+        **BY_PLACE,
+        **{
+            name: (f"cancel the instant, and delete each {one.name} of it", delete_owned) for name, one in owned.items()
+        },
+    }
+
+
+def repairable() -> frozenset[str]:
+    """Return every finding that can be repaired."""
+    return frozenset({*by_place(), *BY_RECOVERY, *REBUILT, BUILT, DROPPED})
 
 
 def checked_findings(names: Iterable[str]) -> frozenset[str]:
@@ -131,14 +145,15 @@ def checked_findings(names: Iterable[str]) -> frozenset[str]:
         InvalidRequest: a name of no such finding.
     """
     wanted = frozenset(names)
-    for name in sorted(wanted - KNOWN):
+    known = repairable()
+    for name in sorted(wanted - known):
         raise InvalidRequest(
             f"{name!r} is not a finding that can be repaired",
-            expected=", ".join(sorted(KNOWN)),
+            expected=", ".join(sorted(known)),
             found=name,
             next_step="follow what `hudi-ops verify TABLE` advises for it by hand",
         )
-    return wanted or KNOWN
+    return wanted or known
 
 
 def repair_findings(
@@ -175,8 +190,8 @@ def _note(problems: Sequence[Problem]) -> str:
 def _would(problem: Problem) -> Repair:
     """Return what a repair would do about a finding."""
     name = problem.invariant
-    if name in BY_PLACE:
-        note = BY_PLACE[name][0]
+    if name in (places := by_place()):
+        note = places[name][0]
     elif name in BY_RECOVERY:
         note = "recover the table"
     elif name in REBUILT:
@@ -203,7 +218,7 @@ def _grouped(
         return "recovered the table"
 
     def place(problem: Problem) -> str:
-        return BY_PLACE[problem.invariant][1](session, problem.where, abandoned)
+        return places[problem.invariant][1](session, problem.where, abandoned)
 
     def rebuild(problem: Problem) -> str:
         if not rebuilt:
@@ -216,13 +231,13 @@ def _grouped(
     def build(problem: Problem) -> str:
         return f"built: {', '.join(build_indexes(session).partitions)}"
 
-    rebuilt: list[str] = []
+    rebuilt, places = list[str](), by_place()
     by_name: dict[str, list[Problem]] = {}
     for problem in problems:
         by_name.setdefault(problem.invariant, []).append(problem)
     for work, names in (
         (recover, sorted(BY_RECOVERY)),
-        (place, list(BY_PLACE)),
+        (place, list(places)),
         (drop, [DROPPED]),
         (rebuild, sorted(REBUILT)),
         (build, [BUILT]),

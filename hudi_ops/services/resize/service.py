@@ -11,7 +11,7 @@ from typing import Any
 
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
-from hudi_ops.commit.undo.rollback_files import delete_files
+from hudi_ops.commit.takeover import remove_data_files
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import Contender
 from hudi_ops.config.requests import ResizeRequest
@@ -190,8 +190,9 @@ class Resize(ReplaceService[ResizeRequest, ResizeChoice, PlanInputs, ResizeTask,
         run.removed = _named_children(run, run.session.loader.load())
         children = _children(run)
         found = files_of_instant(run.session, {path for path, _ in children}, run.attempt.instant)
-        delete_files(
-            run.session.ctx.storage,
+        remove_data_files(
+            run.session,
+            run.attempt,
             [file.path for file in found if file.is_log and (file.partition_path, file.file_id) in children],
         )
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from hudi_ops.commit.owned.kinds import Reason, Removal
+from hudi_ops.commit.owned.remove import remove
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.rollback_files import absolute_path, delete_files, delete_own_notes, delete_pending
+from hudi_ops.commit.undo.rollback_bodies import absolute_path
 from hudi_ops.engine.progress import Tally
-from hudi_ops.index.ring_files import delete_rings_of, has_rings
 from hudi_ops.services.restore.survey import Survey
 from hudi_ops.timeline.content.plans import RestorePlan
 from hudi_ops.timeline.content.restore_bytes import Undone
@@ -41,24 +42,17 @@ def delete_undone(
 
     A write's completed file goes first, so that readers take its data files for uncommitted ones. `check` may raise.
     """
-    storage, done = session.ctx.storage, list[Undone]()
-    has_ring, deleted = has_rings(storage), set[str]()
+    done, deleted = list[Undone](), set[str]()
     for target in targets:
         check()
-        mark_cancelled(storage, target.time, refuse_uncancelled(storage, state, target.time))
-        if target.is_completed:
-            storage.delete(state.timeline.path(target.file_name))
-        if has_ring:
-            delete_rings_of(storage, target.time)
+        mark_cancelled(session.ctx.storage, target.time, refuse_uncancelled(session.ctx.storage, state, target.time))
+        own = [file for file in files.by_writer.get(target.time, ()) if file.path not in deleted]
+        removal = Removal(session, state, target, Reason.RESTORED, [file.path for file in own], is_foreign=True)
+        remove(removal, check=check)
         by_partition: dict[str, list[str]] = {}
-        for file in files.by_writer.get(target.time, ()):
-            if file.path in deleted:
-                continue
+        for file in own:
             deleted.add(file.path)
-            delete_files(storage, [file.path], foreign=True, check=check)
             tally.add(file.size_bytes)
-            by_partition.setdefault(file.partition_path, []).append(absolute_path(storage, file.path))
-        delete_own_notes(session, target.time)
-        delete_pending(session, state.timeline.folder, target)
+            by_partition.setdefault(file.partition_path, []).append(absolute_path(session.ctx.storage, file.path))
         done.append(Undone(target, by_partition))
     return done

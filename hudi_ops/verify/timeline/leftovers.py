@@ -6,10 +6,10 @@ Readers that list storage show the rows of a data file once its instant is compl
 
 from __future__ import annotations
 
+from hudi_ops.commit.owned import kinds
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, FOLDER as LEASE_FOLDER
 from hudi_ops.concurrency.markers import FOLDER as MARKER_FOLDER
 from hudi_ops.timeline.cancel.aborted import QUEUE
-from hudi_ops.timeline.content.ledger_chain import FOLDER as LEDGER_FOLDER
 from hudi_ops.timeline.log.cancelled import MARKS
 from hudi_ops.timeline.log.commit_log import FOLDER as LOG_FOLDER
 from hudi_ops.verify.report import Findings
@@ -125,10 +125,11 @@ def _check_folders(subject: Subject, findings: Findings) -> None:
     for time in _instants_under(subject, LEASE_FOLDER):
         if _is_settled(subject, time) or _is_abandoned(subject, time):
             findings.info("lease-left", "lease of a completed or unknown instant", f"{LEASE_FOLDER}/{time}", _SWEPT)
-    for folder, invariant in ((LEDGER_FOLDER, "ledger-left"), (f"{LOG_FOLDER}/payload", "payload-left")):
-        for time in _instants_under(subject, folder):
+    for kind in kinds.KINDS:
+        for time in _instants_under(subject, kind.folder) if kind.finding else ():
             if _is_abandoned(subject, time) and not is_withdrawn(subject, time):
-                findings.info(invariant, "written for an instant that never completed", f"{folder}/{time}", "delete it")
+                what = f"{kind.name} of an instant that never completed"
+                findings.info(kind.finding, what, f"{kind.folder}/{time}", "`hudi-ops repair TABLE` deletes it")
 
 
 def _instants_under(subject: Subject, folder: str) -> list[str]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
-from hudi_ops.services.repair.repair import KNOWN
+from hudi_ops.services.repair.repair import repairable
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.testing.clock import ManualClock
@@ -45,7 +45,7 @@ def repair(storage: Storage, clock: ManualClock, actor: str) -> None:
 def left_findings(storage: Storage, clock: ManualClock) -> list[str]:
     """Return the findings that a repair should have ended."""
     found = verify_table(storage, deep=True, index=True, clock=clock).findings
-    return [str(one) for one in found if one.severity == "error" or one.invariant in KNOWN]
+    return [str(one) for one in found if one.severity == "error" or one.invariant in repairable()]
 
 
 def now() -> ManualClock:

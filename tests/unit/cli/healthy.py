@@ -7,14 +7,14 @@ from pathlib import Path
 import pyarrow as pa
 
 from hudi_ops import Table
-from hudi_ops.services.repair.repair import KNOWN
+from hudi_ops.services.repair.repair import repairable
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.verify import verify_table
 from tests.unit.cli.table_damages import DAMAGES, SCHEMA, rows
 
 ROUNDS_MAX = 4
 """Number of repairs that follow each other: one may bring out what another repairs."""
-REPAIRED = {name: damage for name, damage in DAMAGES.items() if set(damage.finds.split()) <= KNOWN}
+REPAIRED = {name: damage for name, damage in DAMAGES.items() if set(damage.finds.split()) <= repairable()}
 
 
 def make_healthy(path: Path) -> Path:
@@ -39,4 +39,4 @@ def sorted_rows(path: Path) -> pa.Table:
 def findings(path: Path) -> set[str]:
     """Return the errors of a whole verification, and what can be repaired."""
     found = verify_table(LocalStorage(str(path)), deep=True, index=True).findings
-    return {one.invariant for one in found if one.severity == "error" or one.invariant in KNOWN}
+    return {one.invariant for one in found if one.severity == "error" or one.invariant in repairable()}

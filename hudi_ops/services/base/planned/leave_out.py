@@ -14,8 +14,8 @@ from dataclasses import replace
 from itertools import compress
 from typing import Any
 
+from hudi_ops.commit.takeover import remove_data_files
 from hudi_ops.commit.undo.plan_cancels import without_waiting
-from hudi_ops.commit.undo.rollback_files import delete_files
 from hudi_ops.concurrency.conflicts import Contender, refuse_completed
 from hudi_ops.concurrency.vain_waits import note_vain_wait, waited_in_vain
 from hudi_ops.context import TableContext
@@ -81,7 +81,7 @@ def leave_out_touched(service: Service, run: AnyRun) -> int:
         return _clear_left_out(service, run)
     is_kept = [not one for one in is_left]
     dropped = replace(run, tasks=[*compress(run.tasks, is_left)], done=[*compress(run.done, is_left)])
-    delete_files(run.session.ctx.storage, service.files_written(dropped))
+    remove_data_files(run.session, run.attempt, service.files_written(dropped))
     run.tasks = [*compress(run.tasks, is_kept)]
     run.done = [*compress(run.done, is_kept)]
     run.left_out = (*run.left_out, *dropped.tasks)

@@ -1,46 +1,18 @@
-"""Delete the files of a rollback, and encode its plan and metadata as Apache Hudi does.
+"""Encode the plan and the metadata of a rollback as Apache Hudi does.
 
 Source: docs/format §8.1, §8.2, §9.5.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from urllib.parse import unquote, urlsplit
 
-from hudi_ops.commit.session import Session
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.formats.avro import container as avro
 from hudi_ops.formats.timeline.service_schemas import ROLLBACK_METADATA, ROLLBACK_PLAN
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.timeline.content.ledger_chain import ledger_folder
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.log.commit_log import payload_folder
-from hudi_ops.timeline.names import inflight_name, requested_name
-
-
-def delete_files(
-    storage: Storage, paths: Iterable[str], *, foreign: bool = False, check: Callable[[], None] = lambda: None
-) -> None:
-    """Delete data files, and the checksum files of foreign ones; `check` may raise to stop."""
-    for path in paths:
-        check()
-        storage.delete(path)
-        if foreign:
-            storage.delete(_checksum_of(path))
-
-
-def delete_own_notes(session: Session, instant: str) -> None:
-    """Delete the ledgers and payloads of a cancelled write."""
-    for folder in (ledger_folder(instant), payload_folder(instant)):
-        for info in session.ctx.storage.list(folder):
-            session.ctx.storage.delete(info.path)
-
-
-def delete_pending(session: Session, folder: str, target: Instant, *, foreign: bool = False) -> None:
-    """Remove a write from the timeline: inflight, then requested (docs/format §2.3)."""
-    for name in (inflight_name(target.time, target.action), requested_name(target.time, target.action)):
-        delete_files(session.ctx.storage, [f"{folder}/{name}"], foreign=foreign)
 
 
 def child_logs(target: Instant, paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -119,8 +91,3 @@ def _requests(target: Instant, paths: Sequence[str]) -> Mapping[tuple[str, str],
         parsed = parse_data_file(name) if target.kind == "deltacommit" else None
         found.setdefault((partition, parsed.file_id if parsed is not None else ""), []).append(path)
     return found
-
-
-def _checksum_of(path: str) -> str:
-    folder, slash, name = path.rpartition("/")
-    return f"{folder}{slash}.{name}.crc"
