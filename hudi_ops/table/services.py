@@ -153,7 +153,7 @@ class ServiceApi(Generic[Q, R]):
 
         Raises:
             InvalidRequest: a wrong request, or a table that the service has no work on.
-            Unsupported: the table cannot be written, or the service cannot work on it; a plan of this call is withdrawn.
+            Unsupported: the table cannot be written, or the service cannot work on it; a plan of this call is cancelled.
             Busy: another process executes the plan.
             Cancelled: it was cancelled, or taken over by another process.
             Conflict: it cannot be completed; the plan stays.

@@ -127,7 +127,7 @@ def plan_and_execute(
     """Execute the named plan, or one without a live executor; else make a plan and execute it.
 
     Raises:
-        Unsupported: as `plan` and `execute`; the plan that this call made is withdrawn.
+        Unsupported: as `plan` and `execute`; the plan that this call made is cancelled.
     """
     instant = instant or left_plan(session, service, abandoned=how.abandoned)
     if instant is not None:
@@ -140,12 +140,12 @@ def plan_and_execute(
         return service.with_cleared_plans(execute(session, service, planned.instant, how), planned.ended_first)
     except Unsupported:
         # A file completed while the plan was made and cannot be worked on here: the plan would fail each time.
-        _withdraw(session, planned.instant)
+        _cancel_unsupported(session, planned.instant)
         raise
 
 
-def _withdraw(session: Session, instant: str) -> None:
-    """Cancel a plan that this call made, unless another process executes it."""
+def _cancel_unsupported(session: Session, instant: str) -> None:
+    """Cancel and remove a plan that this call made, unless another process executes it."""
     try:
         # Without a lease the plan has no executor; the condition is evaluated again under the lock.
         if cancel_write(session, instant, "not supported", lambda: read_lease(session.ctx.storage, instant) is None):

@@ -24,7 +24,7 @@ from hudi_ops.concurrency.attempt_status import refuse_taken_over
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.engine.progress import Progress, Tally
 from hudi_ops.errors import Busy, InvalidRequest
-from hudi_ops.services.archive.withdraw import withdraw
+from hudi_ops.services.archive.take_out import take_out
 from hudi_ops.services.base.execute import execute
 from hudi_ops.services.base.publish import free_instant
 from hudi_ops.services.base.result import Result
@@ -290,7 +290,7 @@ def _execute(session: Session, savepoint: str, progress: Callable[[Progress], No
         if partitions:
             drop_metadata(session, to_build=partitions)
         if state.config.layout == 2:
-            withdraw(session, state.config.history_folder, frozenset(plan.targets))
+            take_out(session, state.config.history_folder, frozenset(plan.targets))
         targets = targets_left(session, session.loader.load(), plan)
         files = survey(session, state)
         found_files = files.files_of(targets)

@@ -140,7 +140,7 @@ def _check_archived(logged: LogSubject, findings: Findings) -> None:
             "archive-begun",
             f"{len(begun)} instants, up to {begun[-1]}, are on the timeline and in its history: an archiver died before its slot",
             folder,
-            "`hudi-ops archive TABLE` finishes the batch; a restore withdraws what it undoes",
+            "`hudi-ops archive TABLE` finishes the batch; a restore takes out what it undoes",
         )
     if gone:
         findings.info(

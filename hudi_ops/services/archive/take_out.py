@@ -1,7 +1,7 @@
-"""Remove instants from a history if no ARCHIVE decided them (docs/protocol §23).
+"""Take instants out of a history if no ARCHIVE decided them (docs/protocol §23).
 
 An archiver that dies between its manifest and its slot leaves instants on the timeline and in the history. A restore that undoes
-them withdraws them, after its slot: an archiver that wakes up then loses its slot, and is refused because of the savepoint.
+them takes them out, after its slot: an archiver that wakes up then loses its slot, and is refused because of the savepoint.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hudi_ops.timeline.content.history_parts import LEVEL_MAX, encode_part, part
 logger = logging.getLogger(__name__)
 
 
-def withdraw(session: Session, folder: str, times: AbstractSet[str]) -> list[str]:
+def take_out(session: Session, folder: str, times: AbstractSet[str]) -> list[str]:
     """Publish a history without these instants; return the request times of those that it had.
 
     Before that, the other instants of the same history files are written again, without the lock.
@@ -42,14 +42,14 @@ def withdraw(session: Session, folder: str, times: AbstractSet[str]) -> list[str
         def change(parts: Parts, gone: frozenset[str] = gone, instead: list[HistoryPart] = instead) -> Parts:
             return without(parts, gone, instead) if gone <= {part.name for part in parts} else parts
 
-        with hold_lock(session.ctx, "withdraw undone instants from the history"):
+        with hold_lock(session.ctx, "take undone instants out of the history"):
             now = publish(storage, folder, change)
         if not gone & now.names:
             found = sorted(one.time for part in read.values() for one in part if one.time in times)
-            logger.warning("withdrew %s undone instants from %s: an archiver died before its slot", len(found), folder)
+            logger.warning("took %s undone instants out of %s: an archiver died before its slot", len(found), folder)
             return found
     raise Conflict(
-        "archivers changed the history each time that undone instants were withdrawn from it",
+        "archivers changed the history each time that undone instants were taken out of it",
         table=storage.uri,
         expected=f"{folder} as it was read",
         next_step="run the same call again",
