@@ -29,10 +29,10 @@ def retried(session: Session, attempt: Callable[[float], R]) -> R:
     """
     started_s = session.ctx.clock.monotonic_s()
     lost: list[Conflict] = []
-    session.ended_plans = ()
+    session.memory.ended_plans = ()
     try:
         while True:
-            session.gives_way = len(lost) < session.conflicts.retries
+            session.memory.gives_way = len(lost) < session.conflicts.retries
             try:
                 return attempt(started_s)
             except Conflict as error:
@@ -49,7 +49,7 @@ def retried(session: Session, attempt: Callable[[float], R]) -> R:
                 )
                 session.ctx.clock.sleep_s(pause_s)
     finally:
-        session.gives_way = False
+        session.memory.gives_way = False
 
 
 def given_up(session: Session, lost: list[Conflict], started_s: float) -> Conflict:

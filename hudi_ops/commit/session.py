@@ -12,6 +12,7 @@ from typing import TypedDict
 
 from hudi_ops.commit.apply.decided import TimelineApplier
 from hudi_ops.commit.ledger import newest_extra
+from hudi_ops.commit.writer_memory import WriterMemory
 from hudi_ops.concurrency.conflicts import ConflictStrategy, Contender, strategy_of
 from hudi_ops.concurrency.contenders import ContenderReader
 from hudi_ops.concurrency.early_conflicts import ConflictWatch
@@ -33,7 +34,6 @@ from hudi_ops.errors import HudiOpsError, Unsupported
 from hudi_ops.index.pending_resizes import ResizeReader
 from hudi_ops.metadata.reader.layout import Basis, group_counts, kept_partitions, refuse_dropped
 from hudi_ops.metadata.writer.delta import MetadataDelta
-from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.footprint import Footprint
 from hudi_ops.timeline.log.cancelled import cancel_slot, fate_of
@@ -65,7 +65,7 @@ class Session:
     `adopter` proposes the commit log of a table that has none; without an adopter such a table is refused.
     `log_format` applies to log files, `file_sizes` to base files that receive new keys. A write compacts the metadata table once
     this has `metadata_compact_after` delta commits. `upkeep`: settings of what cleans and archives keep.
-    `gives_way`: the current write waits for older overlapping ones; true while retries remain.
+    `memory`: what its writes remember.
     """
 
     ctx: TableContext
@@ -75,7 +75,6 @@ class Session:
     file_sizes: FileSizes = field(default_factory=FileSizes)
     metadata_compact_after: int = METADATA_COMPACT_AFTER
     upkeep: UpkeepSettings = field(default_factory=UpkeepSettings)
-    gives_way: bool = field(default=False, init=False)
     strategy: ConflictStrategy = field(init=False)
     contenders: ContenderReader = field(init=False)
     silent: SilentWriters = field(init=False)
@@ -84,26 +83,7 @@ class Session:
     slices: KeptSlices = field(init=False)
     loader: StateLoader = field(init=False)
     applier: TimelineApplier = field(init=False)
-    is_clean: bool = field(default=False, init=False)
-    """Whether the last write of this session ended well and left nothing to recover."""
-    recovered_s: float = field(default=float("-inf"), init=False)
-    """Monotonic time of this session's last recovery."""
-    metadata_deltas: int = field(default=0, init=False)
-    """Delta commits of the metadata table since its last compaction, as of this session's last write."""
-    automatic: tuple[tuple[str, int], Mapping[str, Mapping[str, str | int]]] | None = field(default=None, init=False)
-    """Id of the table and slot of its properties, and the automatic services recorded there; None: not read yet."""
-    sealed_rings: set[str] = field(default_factory=set, init=False)
-    """Instants of replace commits whose rings have their `.commit` files, or need none of this session."""
-    ended_plans: tuple[str, ...] = field(default=(), init=False)
-    """Instants of the plans that this session's last write cancelled."""
-    counted_clean: tuple[str, int] = field(default=("", 0), init=False)
-    """A completed clean, and the number of files that it deleted."""
-    plan_windows: dict[str, float] = field(default_factory=dict, init=False)
-    """Monotonic time until which writes of this session wait for a plan, by the plan's instant."""
-    waits: dict[str, int] = field(default_factory=dict, init=False)
-    """Number of commits of this session until an automatic service is tried again, by service."""
-    metadata_timeline: Timeline | None = field(init=False, default=None)
-    """The metadata table's timeline as the last decision listed it: the next delta is made from it, and checked under the lock."""
+    memory: WriterMemory = field(default_factory=WriterMemory, init=False)
     _monitors: dict[str, LeaseMonitor] = field(init=False, default_factory=dict)
     _payloads: dict[str, list[str]] = field(init=False, default_factory=dict)
     _untidy: set[str] = field(init=False, default_factory=set)
@@ -145,11 +125,6 @@ class Session:
             properties_slot=state.log.properties_slot,
             archive_slot=state.log.archive_slot,
         )
-
-    def is_turn_of(self, service: str) -> bool:
-        """Count one commit; return whether an automatic service may be tried after it."""
-        self.waits[service] = max(0, self.waits.get(service, 0) - 1)
-        return not self.waits[service]
 
     def next_time(self, times: frozenset[str], state: TableState) -> str:
         """Return the next free time above all of `times`.
@@ -207,7 +182,7 @@ class Session:
             self.conflicts.wait_s,
             self.silent,
             minds_completed=is_on,
-            minds_running=is_on and self.gives_way,
+            minds_running=is_on and self.memory.gives_way,
             strategy=self.strategy,
         )
 
@@ -281,7 +256,7 @@ class Session:
             lease = [] if instant in self._untidy else [lease_path(instant)]
             self._untidy.discard(instant)
             self.ctx.storage.delete_all([*(markers or ()), *lease])
-        self.is_clean = True
+        self.memory.is_clean = True
 
     def drop_name(self, instant: str) -> None:
         """Drop the lease of an instant whose name is on the timeline or no longer in use."""

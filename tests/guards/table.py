@@ -690,8 +690,8 @@ GUARDS = [
     _row(
         "only a table that records it is cleaned automatically",
         "services/write/automatic.py",
-        "session.automatic = found, automatic_of(storage, log)",
-        'session.automatic = found, {"clean": {}, "archive": {}}',
+        "session.memory.automatic = found, automatic_of(storage, log)",
+        'session.memory.automatic = found, {"clean": {}, "archive": {}}',
         "services/automatic/test_automatic.py",
     ),
     _row(
@@ -704,8 +704,8 @@ GUARDS = [
     _row(
         "a session reads the record of automatic services anew for a table that was made anew",
         "services/write/automatic.py",
-        "if session.automatic is None or session.automatic[0] != found:",
-        "if session.automatic is None:",
+        "if session.memory.automatic is None or session.memory.automatic[0] != found:",
+        "if session.memory.automatic is None:",
         "services/automatic/test_automatic.py",
     ),
     _row(
@@ -774,7 +774,7 @@ GUARDS = [
     _row(
         "a try after a conflict reads the table again",
         "services/write/ingest.py",
-        "        session.is_clean = False\n        raise",
+        "        session.memory.is_clean = False\n        raise",
         "        raise",
         "services/resize/test_races.py",
     ),

@@ -175,7 +175,9 @@ TABLES_OWN = re.compile(
 def misclaimed(storage: Storage) -> list[str]:
     """Files that are neither the table's own nor claimed by exactly one kind of `commit/owned/kinds.py`."""
     claims = {info.path: owners_of(info.path) for info in storage.list()}
-    return [f"{path} {owners}" for path, owners in claims.items() if len(owners) + bool(TABLES_OWN.fullmatch(path)) != 1]
+    return [
+        f"{path} {owners}" for path, owners in claims.items() if len(owners) + bool(TABLES_OWN.fullmatch(path)) != 1
+    ]
 
 
 def unaccounted(storage: Storage) -> list[str]:

@@ -168,7 +168,7 @@ def begun(table: Table) -> tuple[ConflictWatch, object]:
 def test_of_two_that_began_the_younger_one_stops(storage: MemoryStorage) -> None:
     """Never both: the older one does not look at the younger."""
     table = process(storage, "younger", NOW_MS + 1_000)
-    table._session.gives_way = True
+    table._session.memory.gives_way = True
     older_watch, older = begun(process(storage, "older"))
     with pytest.raises(Conflict) as caught:
         _started(table)

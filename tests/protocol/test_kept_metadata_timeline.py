@@ -45,7 +45,7 @@ def test_a_commit_after_another_process_changed_the_metadata_table(change: Calla
     storage, clock = make_table(), ManualClock(NOW_MS)
     writer = table_of(storage, clock, "writer")
     writer.ingest(LATER)
-    kept = writer._session.metadata_timeline
+    kept = writer._session.memory.metadata_timeline
     assert kept is not None
     change(table_of(storage, clock, "other"))
     assert load_metadata_timeline(storage) != kept

@@ -142,7 +142,7 @@ def test_who_failed_reads_the_table_before_it_writes_again(room: Room, monkeypat
     monkeypatch.setattr(room.storage, "put", refused)
     with pytest.raises(Unavailable):
         room.one.ingest(ALSO_A.rows)
-    assert not room.one._session.is_clean
+    assert not room.one._session.memory.is_clean
 
 
 def test_sweeping_what_others_left_says_nothing_of_ones_own_write(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:

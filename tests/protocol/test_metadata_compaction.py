@@ -261,10 +261,10 @@ def test_base_files_that_never_count_do_not_keep_readers_away() -> None:
 def test_a_write_compacts_once_enough_deltas_lie_there() -> None:
     storage, clock = make_table(), ManualClock(NOW_MS)
     session = table_of(storage, clock, "first", after=4)._session
-    session.metadata_deltas = 3
+    session.memory.metadata_deltas = 3
     metadata_compact.after_write(session)
     assert compactions(load_metadata_timeline(storage)) == frozenset()
-    session.metadata_deltas = 4
+    session.memory.metadata_deltas = 4
     metadata_compact.after_write(session)
     assert len(compactions(load_metadata_timeline(storage))) == 1
 

@@ -75,7 +75,7 @@ class DeltaMaker(ABC):
             return
         storage = self.session.ctx.storage
         # The timeline that the last `fits` listed will do: if it is outdated, the next `fits` returns False and keeps a new one.
-        own = self.session.metadata_timeline or load_metadata_timeline(storage)
+        own = self.session.memory.metadata_timeline or load_metadata_timeline(storage)
         basis = basis_of(storage, state, own)
         self._upon = None
         self._records, self._raised = self.made(state), self.raised(state)
@@ -91,15 +91,15 @@ class DeltaMaker(ABC):
             Conflict: a later request that completed first contradicts it.
         """
         self._own, self._is_overtaken = None, False
-        self.session.metadata_deltas = 0
+        self.session.memory.metadata_deltas = 0
         if not state.config.all_metadata_partitions:
             # The metadata table was dropped: the delta is deleted with those of lost tries.
             self._basis, self._path, self._delta = None, "", None
             return True
         storage = self.session.ctx.storage
         own = load_metadata_timeline(storage)
-        self._own = self.session.metadata_timeline = own
-        self.session.metadata_deltas = deltas_since_compaction(own) + 1
+        self._own = self.session.memory.metadata_timeline = own
+        self.session.memory.metadata_deltas = deltas_since_compaction(own) + 1
         if self._basis != basis_of(storage, state, own):
             return False
         if self._upon is not None and self._upon != completed_of(state):

@@ -41,7 +41,9 @@ def is_due(session: Session) -> bool:
 
     A due recovery also reads the table's state again: after a pause its settings may have changed, or the table may be gone.
     """
-    return not session.is_clean or session.ctx.clock.monotonic_s() - session.recovered_s >= RECOVER_EVERY_S
+    return (
+        not session.memory.is_clean or session.ctx.clock.monotonic_s() - session.memory.recovered_s >= RECOVER_EVERY_S
+    )
 
 
 def ready(session: Session, state: TableState | None = None) -> TableState | None:
@@ -51,12 +53,12 @@ def ready(session: Session, state: TableState | None = None) -> TableState | Non
     """
     now_s = session.ctx.clock.monotonic_s()
     is_skipped = state is not None and not is_due(session) and unfinished(state) is None
-    session.is_clean = False  # until this write has succeeded
+    session.memory.is_clean = False  # until this write has succeeded
     if is_skipped:
         return state
     undone, state = _recover(session, state, is_ingestion=True)
-    session.is_clean = False  # again: the sweep, which releases other writes, may have set it
-    session.recovered_s = now_s
+    session.memory.is_clean = False  # again: the sweep, which releases other writes, may have set it
+    session.memory.recovered_s = now_s
     return None if undone else state
 
 

@@ -67,7 +67,7 @@ class PlanCancels:
     def is_in_window(self, ended: Sequence[Contender]) -> bool:
         """Return whether the write has to wait for a plan that it ends."""
         # Windows are kept in the session: a write that begins again has waited already.
-        clock, windows = self._session.ctx.clock, self._session.plan_windows
+        clock, windows = self._session.ctx.clock, self._session.memory.plan_windows
         for plan in ended:
             if not plan.wait_s or plan.instant in windows:
                 continue
@@ -89,7 +89,7 @@ class PlanCancels:
             return False
         clock, loader = self._session.ctx.clock, self._session.loader
         logger.info("%s waits for plan %s: writes cancelled others before it", self._mine.instant, plan)
-        until_s = self._session.plan_windows[plan]
+        until_s = self._session.memory.plan_windows[plan]
         while (left_s := until_s - clock.monotonic_s()) > 0 and loader.probe().fate(plan) is None:
             clock.sleep_s(min(left_s, WINDOW_STEP_S))
         return True
@@ -139,7 +139,7 @@ class PlanCancels:
     ) -> None:
         if error is not None and not isinstance(error, Exception):
             return  # the process ends
-        self._session.ended_plans += tuple(self._cancelled)
+        self._session.memory.ended_plans += tuple(self._cancelled)
         for instant, (table_id, slot) in self._cancelled.items():
             logger.warning("%s %s cancelled plan %s in slot %s", self._mine.action, self._mine.instant, instant, slot)
             with best_effort(instant):

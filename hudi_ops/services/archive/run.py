@@ -70,7 +70,7 @@ def archive(session: Session, request: ArchiveRequest, *, batches: int | None = 
     refuse_retention(request)
     refuse_unserviced(session.loader.load().config, "an archive")
     recover(session)
-    session.is_clean = False
+    session.memory.is_clean = False
     done = _Progress()
     state = session.loader.load()
     if len(state.timeline.completed_writes) > request.keep_max or was_begun(session, state):
@@ -83,7 +83,7 @@ def archive(session: Session, request: ArchiveRequest, *, batches: int | None = 
     merged = merge_levels(session.ctx.storage, folder, lambda: hold_lock(session.ctx, "merge history files"))
     pruned = prune(session, state)
     of_metadata = archive_metadata_timeline(session, request.keep_min, BATCH_MAX)
-    session.is_clean = True
+    session.memory.is_clean = True
     left = _explained(session, state, request)
     return replace(
         left,

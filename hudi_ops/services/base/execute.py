@@ -85,7 +85,7 @@ def execute(session: Session, service: Service, instant: str | None, how: Execut
     started_s = session.ctx.clock.monotonic_s()
     refuse_unwritable(session.loader.load().config)
     recover(session)
-    session.is_clean = False  # until this call has ended well
+    session.memory.is_clean = False  # until this call has ended well
     state = session.loader.load()
     found = (
         next_pending(session, service, state, abandoned=how.abandoned)

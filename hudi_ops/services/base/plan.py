@@ -57,7 +57,7 @@ def plan(session: Session, service: Service, request: Any, *, waits: bool = True
     started_s = session.ctx.clock.monotonic_s()
     service.refuse_table(session.loader.load())
     ended = service.prepare(session, [undone.instant for undone in recover(session)])
-    session.is_clean = False  # until a write has ended well
+    session.memory.is_clean = False  # until a write has ended well
     clear_view_source(session.ctx.storage)
     for tried in range(TRIES_MAX):
         state = session.loader.load()
@@ -81,7 +81,7 @@ def plan(session: Session, service: Service, request: Any, *, waits: bool = True
             instant=planned.instant,
             log_files_added=draft.log_files_added,
             groups_dropped=draft.groups_dropped,
-            ended_plans=session.ended_plans,
+            ended_plans=session.memory.ended_plans,
             ended_first=ended,
             seconds=round(session.ctx.clock.monotonic_s() - started_s, 3),
         )

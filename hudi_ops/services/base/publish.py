@@ -113,7 +113,7 @@ def publish_plan(session: Session, action: str, draft: Draft) -> Planned:
     if draft.revise is not None:
         # Reads the commits that completed since, before the lock is taken.
         draft.revise(session.loader.load())
-    session.ended_plans = ()
+    session.memory.ended_plans = ()
     if session.conflicts.priority:
         # Reads the publishers of pending plans before the lock is taken.
         outranked(session, session.loader.load(), action, reach_back=True)

@@ -38,7 +38,7 @@ def drop_if_behind(session: Session, written: str) -> str:
         session: of this process; its last write listed the metadata table's timeline.
         written: instant of that write, whose delta the listing lacks.
     """
-    own = session.metadata_timeline
+    own = session.memory.metadata_timeline
     try:
         state = session.loader.resume()
         if own is None or not state.config.metadata_partitions or not _gap(session, own, state.timeline, written):

@@ -88,7 +88,7 @@ def after_write(session: Session) -> None:
 
     The session's last write counted the deltas.
     """
-    if session.metadata_deltas < session.metadata_compact_after:
+    if session.memory.metadata_deltas < session.metadata_compact_after:
         return
     try:
         done = compact_metadata(session)

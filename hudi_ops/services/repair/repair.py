@@ -179,7 +179,7 @@ def repair_findings(
     done: list[Repair] = []
     for work, chosen in _grouped(session, problems, abandoned):
         done += _worked(chosen, work)
-    session.is_clean = False
+    session.memory.is_clean = False
     return RepairResult(state.config.name, tuple(done), note=_note(problems))
 
 

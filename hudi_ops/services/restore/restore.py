@@ -121,7 +121,7 @@ def restore_table(
             return RestoreResult(state.config.name, chosen, None, (), cancelled=cancelled, rebuilt=rebuilt, note=note)
     result = _execute(session, chosen, progress)
     rebuilt = _build(session)
-    session.is_clean = False  # the next write looks for leftovers of the undone ones
+    session.memory.is_clean = False  # the next write looks for leftovers of the undone ones
     seconds = round(session.ctx.clock.monotonic_s() - started_s, 3)
     return replace(result, cancelled=cancelled, rebuilt=rebuilt, seconds=seconds)
 

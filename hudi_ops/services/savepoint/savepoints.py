@@ -92,7 +92,7 @@ def create_savepoint(
     """
     refuse_unwritable(session.loader.load().config)
     recover(session)
-    session.is_clean = False
+    session.memory.is_clean = False
     for _ in range(TRIES_MAX - 1):
         with suppress(Conflict):
             return _create(session, instant, comments, user)
@@ -131,7 +131,7 @@ def _create(session: Session, instant: str | None, comments: str, user: str) -> 
         )
 
     decided = session.decide(prepare, f"make the savepoint of {target.time}")
-    session.is_clean = True
+    session.memory.is_clean = True
     session.drop_lost_payloads(_payloads_of(target.time), decided, alone=True)
     if decided is None:
         return _described(session, session.loader.load(), existing[-1], note="another process made this savepoint")
@@ -166,7 +166,7 @@ def delete_savepoint(session: Session, instant: str) -> SavepointResult:
     """
     refuse_unwritable(session.loader.load().config)
     recover(session)
-    session.is_clean = False
+    session.memory.is_clean = False
     begun = session.loader.load()
     described = _described(session, begun, savepoint_at(begun, instant), note="deleted")
     decision_id = f"savepoint {instant} {session.ctx.ids.new_id()}"
@@ -180,7 +180,7 @@ def delete_savepoint(session: Session, instant: str) -> SavepointResult:
         return Savepoint(**fields, instant=instant, is_made=False, completion_time=found.completion_time)
 
     session.decide(prepare, f"delete the savepoint of {instant}")
-    session.is_clean = True
+    session.memory.is_clean = True
     return described
 
 

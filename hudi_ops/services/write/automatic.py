@@ -74,7 +74,7 @@ def keep_small(session: Session) -> tuple[str, ...]:
     """
     lines = []
     try:
-        turns = [name for name in AUTOMATIC if session.is_turn_of(name)]
+        turns = [name for name in AUTOMATIC if session.memory.is_turn_of(name)]
         state = session.loader.resume()
         if len(state.timeline.completed_writes) < EVERY:
             return ()  # a clean is due after ten writes, and an archive waits as long: a young table pays no call
@@ -85,7 +85,7 @@ def keep_small(session: Session) -> tuple[str, ...]:
         for name in turns:
             if name not in wanted or not _IS_DUE[name](session, state, settings):
                 continue
-            session.waits[name] = EVERY
+            session.memory.waits[name] = EVERY
             is_chosen = getattr(session.upkeep, name).automatic or name in (state.log.properties.upkeep or ())
             if not is_chosen and has_foreign_write(session, state):
                 continue  # Apache Hudi's writers clean and archive by settings of their own
@@ -101,10 +101,10 @@ def keep_small(session: Session) -> tuple[str, ...]:
 def _seal_rings(session: Session, state: TableState) -> None:
     """Put the `.commit` files of rings that others may archive (docs/protocol §27)."""
     old = state.timeline.newest_first[EVERY:] if state.log.properties.facts.has_ring else ()
-    made = {write.time for write in old if write.kind == "replacecommit"} - session.sealed_rings
+    made = {write.time for write in old if write.kind == "replacecommit"} - session.memory.sealed_rings
     if made and has_foreign_write(session, state):
         seal_rings(session.ctx.storage, made)
-        session.sealed_rings |= made
+        session.memory.sealed_rings |= made
 
 
 def _log_of_table(session: Session) -> Log | None:
@@ -127,9 +127,9 @@ def recorded_services(session: Session, log: Log | None = None) -> Mapping[str, 
     storage = session.ctx.storage
     log = log or session.loader.known_log or _log_of_table(session)
     found = (log.table_id, log.properties_slot) if log is not None else ("", -1)
-    if session.automatic is None or session.automatic[0] != found:
-        session.automatic = found, automatic_of(storage, log)
-    return session.automatic[1]
+    if session.memory.automatic is None or session.memory.automatic[0] != found:
+        session.memory.automatic = found, automatic_of(storage, log)
+    return session.memory.automatic[1]
 
 
 def has_foreign_write(session: Session, state: TableState) -> bool:
@@ -165,11 +165,11 @@ def _is_clean_due(session: Session, state: TableState, settings: UpkeepSettings)
 
 def _was_full(session: Session, state: TableState, clean: Instant) -> bool:
     """Return whether a clean deleted `FILES_MAX` files or more, so that some may be left."""
-    if session.counted_clean[0] != clean.time:
+    if session.memory.counted_clean[0] != clean.time:
         done = read_result(session.ctx.storage, state.timeline, clean)
         files = sum(map(len, done.files.values())) if isinstance(done, CleanResult) else 0
-        session.counted_clean = (clean.time, files)
-    return session.counted_clean[1] >= FILES_MAX
+        session.memory.counted_clean = (clean.time, files)
+    return session.memory.counted_clean[1] >= FILES_MAX
 
 
 def _is_archive_due(session: Session, state: TableState, settings: UpkeepSettings) -> bool:
@@ -199,7 +199,7 @@ def _clean(session: Session, settings: UpkeepSettings, state: TableState) -> str
     done: CleanOutcome = plan_and_execute(session, CLEAN, request, Execution(engine=LocalEngine.name))
     said = [f"overdue plan {instant} cancelled" for instant in done.ended_first.cancelled]
     if done.deleted >= FILES_MAX:
-        session.waits["clean"] = 0
+        session.memory.waits["clean"] = 0
     if done.completion_time is not None and done.deleted:
         said.append(f"clean {done.instant}: {done.deleted:,} old files deleted, {done.bytes_deleted:,} bytes")
     return "; ".join(said)

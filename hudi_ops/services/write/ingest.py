@@ -105,7 +105,7 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
         return _ingest_into(session, state, read_s, batch, engine, reason, started_s)
     except Conflict:
         # The next try reads the table, even if nothing was begun: a hash ring may have changed.
-        session.is_clean = False
+        session.memory.is_clean = False
         raise
     except (InvalidRequest, Unsupported):
         if not session.loader.has_left(state):
@@ -190,7 +190,7 @@ def _ingest_into(
         bytes_written=sum(result.stat.file_size_in_bytes for result in results if result.stat is not None),
         seconds=round(session.ctx.clock.monotonic_s() - started_s, 3),
         schema_changes=change.phrases,
-        ended_plans=session.ended_plans,
+        ended_plans=session.memory.ended_plans,
     )
 
 

@@ -99,7 +99,7 @@ def remove(
         Busy: Apache Hudi has planned a service on these partitions, a foreign write is pending without a heartbeat, or the lock is
             held.
     """
-    session.is_clean = False  # until this write has ended well
+    session.memory.is_clean = False  # until this write has ended well
     state = finish_unfinished(session)
     refuse_unwritable(state.config)
     session.silent.refuse(state)
@@ -132,7 +132,7 @@ def remove(
         completion_time=entry.completion_time,
         partitions=partitions,
         seconds=round(session.ctx.clock.monotonic_s() - started_s, 3),
-        note=f"cancelled the plans {', '.join(session.ended_plans)}" if session.ended_plans else "",
+        note=f"cancelled the plans {', '.join(session.memory.ended_plans)}" if session.memory.ended_plans else "",
     )
 
 

@@ -43,5 +43,5 @@ class Resumes(Writes):
         session = Session(ctx, conflicts=ConflictSettings(early_detection=self.early, foreign_without_heartbeat="pass"))
         session.loader._log, session.loader._left = before.loader._log, before.loader._left
         session.commits._read, session.commits._put = dict(before.commits._read), before.commits._put
-        session.is_clean, session.recovered_s = True, ctx.clock.monotonic_s() - self.idle_s
+        session.memory.is_clean, session.memory.recovered_s = True, ctx.clock.monotonic_s() - self.idle_s
         return self.of(session)

@@ -345,5 +345,5 @@ def test_a_write_that_begins_again_does_not_wait_a_second_time() -> None:
     planned = plan(world.table("planner", ahead), "wait 20s after 2")
     clock = ManualClock(NOW_MS + 60_000, tick_ms=1)
     table = table_of(world.storage, clock, "ingest")
-    table._session.plan_windows[planned.instant] = clock.monotonic_s() - 1
+    table._session.memory.plan_windows[planned.instant] = clock.monotonic_s() - 1
     assert table.ingest(change(0, 999)).ended_plans == (planned.instant,)
