@@ -167,7 +167,7 @@ def _announced(session: Session, attempt: Attempt, has_epoch: Callable[[int], bo
 def remove_data_files(
     session: Session, attempt: Attempt, paths: Sequence[str], reason: Reason = Reason.LEFT_OUT
 ) -> list[str]:
-    """Delete data files of an attempt, or of an earlier one, that will not be in the commit; return their paths."""
+    """Delete data files that the commit of an attempt will not name; return their paths."""
     target = Instant(attempt.instant, attempt.action, State.INFLIGHT)
     return remove(Removal(session, attempt.begun, target, reason, paths), {Part.CONTENT})
 

@@ -389,7 +389,7 @@ def seal_rings(storage: Storage, instants: Collection[str]) -> None:
 
 
 def rings_of(storage: Storage, instant: str) -> list[str]:
-    """Return the ring files of an instant in the order of their removal: the `.commit` files first."""
+    """Return the ring files of an instant in the order of removal: `.commit` files first."""
     names = (f"{instant}{_COMMITTED}", f"{instant}{_RING}")
     files = [info for info in storage.list(RINGS_FOLDER) if info.name in names]
     return [info.path for name in names for info in files if info.name == name]

@@ -1,4 +1,7 @@
-"""One Airflow, one registry and one browser for all tests of the page."""
+"""One Airflow, one registry and one browser for all tests of the page.
+
+They end with the module: an Airflow costs the tests after it time, and a browser holds an event loop in their thread.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from tests.browser.user import chromium
 from tests.browser.world import World, running_world
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """Airflow with the page, and its tables."""
     folder = tmp_path_factory.mktemp("world")
@@ -28,7 +31,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield world
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """The browser of this machine."""
     with sync_playwright() as playwright, chromium(playwright, tmp_path_factory.mktemp("profile")) as browser:

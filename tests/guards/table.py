@@ -313,11 +313,11 @@ GUARDS = [
         "services/archive/test_slept.py::test_a_manifest_that_would_add_a_missing_file_is_refused",
     ),
     _row(
-        "a restore withdraws undone instants from the history",
+        "a restore takes undone instants out of the history",
         "services/restore/restore.py",
-        "            withdraw(session, state.config.history_folder, frozenset(plan.targets))\n",
+        "            take_out(session, state.config.history_folder, frozenset(plan.targets))\n",
         "            pass\n",
-        "services/archive/test_slept.py::test_a_restore_withdraws_undone_instants_from_the_history_of_a_dead_archiver",
+        "services/archive/test_slept.py::test_a_restore_takes_undone_instants_out_of_the_history_of_a_dead_archiver",
     ),
     _row(
         "a pending restore is read as its savepoint",

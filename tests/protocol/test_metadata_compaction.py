@@ -273,7 +273,7 @@ def test_an_error_of_it_never_fails_a_write() -> None:
     storage, clock = make_table(), ManualClock(NOW_MS)
     faulty = FaultyStorage(storage, FaultPlan.at(12, Fault.ERROR_BEFORE))
     late = table_of(faulty, clock, "first", after=1)._session
-    late.metadata_deltas = 3
+    late.memory.metadata_deltas = 3
     metadata_compact.after_write(late)
     assert faulty.fired
     go_on(storage, clock, "an error")

@@ -1,4 +1,6 @@
-"""List the kinds of files that an instant owns: where they lie, whose they are, when they go, and in which order.
+"""List the kinds of files that an instant owns, in the order of their removal.
+
+A row says where files of a kind lie, whose they are, and for which reasons they go.
 
 `remove.py` deletes by these rows, `verify` reports by them, and tests judge by them which instant owns a file. The order is that of
 the removal (docs/protocol §7, §23):
@@ -45,7 +47,7 @@ class Reason(StrEnum):
     CANCELLED = "a CANCEL names it"
     COMPLETED = "it completed without them"
     TAKEN_OVER = "another executor has it"
-    LEFT_OUT = "it completes without them"
+    LEFT_OUT = "its commit will not name them"
     VANISHED = "it left the timeline, and a task wrote later"
     RESTORED = "a restore undoes it"
     REPAIRED = "a repair found them"
@@ -136,10 +138,11 @@ def _data_files(removal: Removal) -> Sequence[str]:
 
 
 def _payloads(removal: Removal) -> list[str]:
-    """Return all payloads of an instant; of a completed one those that its COMPLETE does not name.
+    """Return the payloads of an instant that go.
 
-    These belong to its plan, to lost slots, and to earlier executors. The process that completes an instant deletes them, unless it
-    dies first. The log is read after the listing: after a VOID of the COMPLETE another executor may need its own payload.
+    Of a completed one these are the payloads that its COMPLETE does not name: of its plan, of lost slots, and of earlier executors.
+    The process that completes an instant deletes them, unless it dies first. The log is read after the listing: after a VOID of the
+    COMPLETE another executor may need its own payload.
     """
     storage, instant = removal.session.ctx.storage, removal.target.time
     paths = [info.path for info in storage.list(payload_folder(instant))]

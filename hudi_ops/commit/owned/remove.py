@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection
 from hudi_ops.commit.owned import kinds
 from hudi_ops.commit.owned.kinds import OwnedKind, Part, Removal
 
-EVERY_PART = frozenset({Part.CONTENT, Part.TIMELINE})
-"""Parts that an undone instant loses at once; its traces go later (docs/protocol §8)."""
+LOST_AT_ONCE = frozenset({Part.CONTENT, Part.TIMELINE})
+"""Parts that an undone instant loses first; its traces go later (docs/protocol §8)."""
 
 
 def remove(
-    removal: Removal, parts: Collection[Part] = EVERY_PART, *, check: Callable[[], None] = lambda: None
+    removal: Removal, parts: Collection[Part] = LOST_AT_ONCE, *, check: Callable[[], None] = lambda: None
 ) -> list[str]:
     """Delete the files of an instant in the order of `KINDS`; return their paths.
 

@@ -105,7 +105,8 @@ BY_PLACE: Mapping[str, tuple[str, Work]] = {
 }
 """Findings that are repaired one place at a time: the repair in words, and the function that does it.
 
-Those of kinds of owned files come from `commit/owned/kinds.py`."""
+`by_place` adds those of the kinds of `commit/owned/kinds.py`.
+"""
 
 BY_RECOVERY = frozenset({
     *("pending-dead", "rollback-pending", "rollback-plan-path", "decided-unfinished", "archived-present"),

@@ -129,7 +129,7 @@ def _check_folders(subject: Subject, findings: Findings) -> None:
         for time in _instants_under(subject, kind.folder) if kind.finding else ():
             if _is_abandoned(subject, time) and not is_withdrawn(subject, time):
                 what = f"{kind.name} of an instant that never completed"
-                findings.info(kind.finding, what, f"{kind.folder}/{time}", "`hudi-ops repair TABLE` deletes it")
+                findings.info(kind.finding, what, f"{kind.folder}/{time}", "delete it")
 
 
 def _instants_under(subject: Subject, folder: str) -> list[str]:

@@ -49,7 +49,7 @@ def died_before_slot(storage: MemoryStorage, clock: ManualClock) -> list[str]:
 
 
 @pytest.mark.parametrize("definition", [DEFINITION, LOGGED_WITH_METADATA], ids=["cow", "mor-mdt"])
-def test_a_restore_withdraws_undone_instants_from_the_history_of_a_dead_archiver(definition) -> None:
+def test_a_restore_takes_undone_instants_out_of_the_history_of_a_dead_archiver(definition) -> None:
     storage, clock = long_table(definition)
     both = died_before_slot(storage, clock)
     assert len(both) >= 3

@@ -124,7 +124,7 @@ def without_child_versions(patch: pytest.MonkeyPatch) -> None:
 
 def without_logs_of_completed_writers(patch: pytest.MonkeyPatch) -> None:
     """An abort removes what the executor announced, and no more."""
-    patch.setattr("hudi_ops.commit.undo.unclaimed_files._of_resize", lambda session, state, instant: set())
+    patch.setattr("hudi_ops.commit.owned.find._of_resize", lambda session, state, instant: set())
 
 
 def without_epochs(patch: pytest.MonkeyPatch) -> None:

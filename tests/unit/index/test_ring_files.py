@@ -14,9 +14,9 @@ from hudi_ops.index.ring_files import (
     RINGS_FOLDER,
     RingReader,
     committed_path,
-    delete_rings_of,
     put_initial,
     ring_path,
+    rings_of,
     seal_rings,
 )
 from hudi_ops.storage.memory import MemoryStorage
@@ -77,15 +77,15 @@ def test_a_ring_of_an_aborted_instant_does_not_count(storage: MemoryStorage, ins
 
 
 def test_a_commit_file_proves_a_ring_of_an_archived_instant(storage: MemoryStorage) -> None:
-    delete_rings_of(storage, SECOND)
-    delete_rings_of(storage, RESIZED)
+    storage.delete_all(rings_of(storage, SECOND), ordered=True)
+    storage.delete_all(rings_of(storage, RESIZED), ordered=True)
     put(storage, "20000101000000000", committed=True)
     assert current(storage) == "20000101000000000"
 
 
 def test_an_archived_instant_proves_a_ring(storage: MemoryStorage) -> None:
     for instant in (SECOND, RESIZED):
-        delete_rings_of(storage, instant)
+        storage.delete_all(rings_of(storage, instant), ordered=True)
     put(storage, "20000101000000000")
     found = reader(storage)
     found.commits.archived._known[found.config.history_folder, "20000101000000000"] = "20000101000000001"
