@@ -12,6 +12,8 @@ from typing import TypedDict
 
 from hudi_ops.commit.apply.decided import TimelineApplier
 from hudi_ops.commit.ledger import newest_extra
+from hudi_ops.commit.owned.kinds import Reason
+from hudi_ops.commit.owned.remove import remove_paths
 from hudi_ops.concurrency.conflicts import ConflictStrategy, Contender, strategy_of
 from hudi_ops.concurrency.contenders import ContenderReader
 from hudi_ops.concurrency.early_conflicts import ConflictWatch
@@ -191,7 +193,7 @@ class Session:
         """Delete the metadata delta of a completed instant; the metadata table holds its records."""
         if entry.metadata:
             with best_effort(entry.instant):
-                self.ctx.storage.delete(entry.metadata)
+                remove_paths(self.ctx.storage, Reason.COMPLETED, [entry.metadata])
 
     def metadata_groups(self, basis: Basis, config: TableConfig) -> Mapping[str, int]:
         """Return the number of file groups of each metadata table partition, counted once per basis.
@@ -264,7 +266,7 @@ class Session:
             lost = {path for path in tried if path not in decided.entry.notes}
             for path in sorted(lost):
                 with best_effort(instant):
-                    self.ctx.storage.delete(path)
+                    remove_paths(self.ctx.storage, Reason.LOST, [path])
                     lost.discard(path)
             if not lost:
                 self._untidy.discard(instant)
@@ -274,9 +276,8 @@ class Session:
         with best_effort(instant):
             fate = fate_of(self.ctx.storage, self.loader.load(), instant)
             named: frozenset[str] = getattr(fate[1], "notes", frozenset()) if fate is not None else frozenset()
-            for path in self._payloads.pop(instant, []):
-                if path not in named:
-                    self.ctx.storage.delete(path)
+            mine = self._payloads.pop(instant, [])
+            remove_paths(self.ctx.storage, Reason.LOST, [path for path in mine if path not in named])
 
     def release(self, instant: str, markers: Sequence[str] | None = None) -> None:
         """Delete the markers and the lease of a completed instant, after its last heartbeat.
@@ -292,7 +293,7 @@ class Session:
             # Delete the lease last: by a dead lease the next write finds markers and payloads that could not be deleted.
             lease = [] if instant in self._untidy else [lease_path(instant)]
             self._untidy.discard(instant)
-            self.ctx.storage.delete_all([*(markers or ()), *lease])
+            remove_paths(self.ctx.storage, Reason.COMPLETED, [*(markers or ()), *lease])
         self.memory.is_clean = True
 
     def drop_name(self, instant: str) -> None:

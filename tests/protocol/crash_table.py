@@ -166,7 +166,7 @@ def visible(storage: MemoryStorage, clock: ManualClock) -> dict[str, int]:
 
 TABLES_OWN = re.compile(
     r"\.hoodie/(hoodie\.properties|\.commit_log/(0.*|cancelled/.*)|(\.holds|\.aborted|timeline/history|\.index_defs)/.*"
-    r"|timeline/[^/]*\.(aborted|swept)|metadata/\.hoodie/(hoodie\.properties|timeline/history/.*))"
+    r"|metadata/\.hoodie/(hoodie\.properties|timeline/history/.*))"
     r"|(.*/)?\.hoodie_partition_metadata"
 )
 """Files that no instant owns."""

@@ -26,12 +26,19 @@ NEVER = "20261121101500123"
 """An instant of no writer, above all others."""
 
 ORDERS = {
-    Reason.CANCELLED: "data file, ring, ledger, payload, metadata delta, inflight file, requested file, queue file",
-    Reason.COMPLETED: "data file, payload, marker, lease",
+    Reason.CANCELLED: "data file, ring, ledger, payload, metadata delta, inflight file, requested file, queue file, lease",
+    Reason.WITHDRAWN: "requested file",
+    Reason.NOT_CANCELLED: "queue file",
+    Reason.COMPLETED: "data file, payload, marker, note of a second sweep, lease",
     Reason.TAKEN_OVER: "data file",
     Reason.LEFT_OUT: "data file",
-    Reason.VANISHED: "data file, ledger, payload, metadata delta, inflight file, requested file, marker",
+    Reason.LOST: "payload",
+    Reason.VOIDED: "completed file",
+    Reason.VANISHED: "data file, ledger, payload, metadata delta, inflight file, requested file, marker, note of a second sweep",
+    Reason.ARCHIVED: "completed file, ledger, payload, inflight file, requested file, record of a cancelled plan, "
+    "mark of a swept plan",
     Reason.RESTORED: "completed file, data file, ring, ledger, payload, inflight file, requested file",
+    Reason.UNPROTECTED: "completed file, inflight file",
     Reason.REPAIRED: "data file, ledger, payload, inflight file, requested file, marker",
     Reason.BUILD_WITHDRAWN: "data file, checkpoint of a build",
 }

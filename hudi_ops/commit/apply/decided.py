@@ -13,6 +13,8 @@ from hudi_ops.commit.apply.invalidate import plan_undone, stale_beside_foreign_w
 from hudi_ops.commit.apply.properties import apply_properties
 from hudi_ops.commit.apply.put_back import refuse_lost, was_applied
 from hudi_ops.commit.apply.savepoints import apply_savepoint
+from hudi_ops.commit.owned.kinds import Reason
+from hudi_ops.commit.owned.remove import remove_paths
 from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writes
 from hudi_ops.concurrency.lease.lease import is_under_other_lock, read_lease
 from hudi_ops.concurrency.transaction import Applier
@@ -210,12 +212,12 @@ class TimelineApplier(Applier):
         fate = log.fate(entry.instant)
         if is_voided(log, slot) or (fate is not None and fate[0] > slot):
             logger.warning("%s %s was voided or undone while it was applied: removed", entry.action, entry.instant)
-            self._ctx.storage.delete(path)
+            remove_paths(self._ctx.storage, Reason.VOIDED, [path])
             self._undo_metadata(entry)
             delete_rings(self._ctx.storage, rings, entry.instant)
             return False
         if is_archived(log, entry.instant):
-            self._ctx.storage.delete(path)
+            remove_paths(self._ctx.storage, Reason.ARCHIVED, [path])
         elif log.head == slot and not has_foreign_writes(self._commits, state):
             timeline = state.timeline.completed(entry.instant, entry.action, entry.completion_time)
             self._loader.leave(TableState(state.config, log, timeline))
@@ -264,9 +266,11 @@ class TimelineApplier(Applier):
         ensure(self._ctx.storage, path, self._bytes(entry.payload))
         # A paused applier may put back a plan that was rolled back or archived.
         log = refresh_log(self._ctx.storage, state.log)
-        if cancel_of(log.fate(entry.instant)) is not None or is_archived(log, entry.instant):
-            self._ctx.storage.delete(state.timeline.path(inflight_name(entry.instant, entry.action)))
-            self._ctx.storage.delete(path)
+        is_cancelled = cancel_of(log.fate(entry.instant)) is not None
+        if is_cancelled or is_archived(log, entry.instant):
+            pending = [state.timeline.path(inflight_name(entry.instant, entry.action)), path]
+            reason = Reason.CANCELLED if is_cancelled else Reason.ARCHIVED
+            remove_paths(self._ctx.storage, reason, pending, ordered=True)
 
     def _bytes(self, payload: str) -> bytes:
         # A payload's name holds a digest of its bytes, so remembered bytes equal the stored ones.
@@ -290,7 +294,7 @@ class TimelineApplier(Applier):
             if isinstance(entry, Complete):
                 # A process that lost its lock may have put the file since, and then found no VOID.
                 name = completed_name(entry.instant, entry.action, entry.completion_time)
-                self._ctx.storage.delete(state.timeline.path(name))
+                remove_paths(self._ctx.storage, Reason.VOIDED, [state.timeline.path(name)])
                 self._undo_metadata(entry)
                 if completes_as(entry.action) == "replacecommit":
                     rings = new_rings(self._bytes(entry.payload), entry.payload)

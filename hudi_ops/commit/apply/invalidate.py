@@ -11,6 +11,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 
+from hudi_ops.commit.owned.kinds import Reason
+from hudi_ops.commit.owned.remove import remove_paths
 from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.concurrency.lease.monitor import GAP_S_MAX
@@ -180,7 +182,7 @@ def clear_voided(ctx: TableContext, state: TableState) -> list[str]:
                 undone_there += [entry.instant] if entry.metadata else []
     for path in zombies:
         logger.warning("removed %s: its slot was voided", path)
-        ctx.storage.delete(path)
+        remove_paths(ctx.storage, Reason.VOIDED, [path])
     if undone_there:
         undo_delta(ctx.storage, undone_there)
     return zombies

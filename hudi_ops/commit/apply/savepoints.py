@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hudi_ops.commit.owned.kinds import Reason
+from hudi_ops.commit.owned.remove import remove_paths
 from hudi_ops.errors import NotFound
 from hudi_ops.storage.claim import ensure
 from hudi_ops.storage.protocol import Storage
@@ -41,9 +43,11 @@ def apply_savepoint(storage: Storage, state: TableState, slot: int, entry: Savep
 def _delete(storage: Storage, state: TableState, entry: Savepoint) -> None:
     found = state.timeline.find(entry.instant, ACTION)
     if found is None or found.completion_time in {"", entry.completion_time}:
-        storage.delete(state.timeline.path(inflight_name(entry.instant, ACTION)))
+        inflight = state.timeline.path(inflight_name(entry.instant, ACTION))
+        remove_paths(storage, Reason.UNPROTECTED, [inflight])
     # Delete the completed file last: while it exists, the deletion counts as unfinished.
-    storage.delete(state.timeline.path(completed_name(entry.instant, ACTION, entry.completion_time)))
+    completed = state.timeline.path(completed_name(entry.instant, ACTION, entry.completion_time))
+    remove_paths(storage, Reason.UNPROTECTED, [completed])
 
 
 def _is_gone(log: Log, slot: int, entry: Savepoint) -> bool:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.markers import read_markers
 from hudi_ops.errors import Corrupt, NotFound, Unsupported
 from hudi_ops.files.log.log_file import LogFileReader
@@ -17,6 +17,9 @@ from hudi_ops.index.resizes import is_resize
 from hudi_ops.timeline.content.plans import ReplacePlan, RollbackPlan, decode_plan, read_plan
 from hudi_ops.timeline.log.plan_slots import plan_entry
 from hudi_ops.timeline.state import TableState
+
+if TYPE_CHECKING:
+    from hudi_ops.commit.session import Session
 
 logger = logging.getLogger(__name__)
 

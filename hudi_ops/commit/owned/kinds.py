@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from hudi_ops.commit.owned.find import files_of
-from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.lease.lease import FOLDER as LEASES, lease_path
 from hudi_ops.concurrency.markers import FOLDER as MARKERS
 from hudi_ops.files.names import parse_data_file, writer_of_child_log
@@ -30,10 +30,20 @@ from hudi_ops.timeline.cancel.aborted import QUEUE, queue_path
 from hudi_ops.timeline.content.ledger_chain import FOLDER as LEDGERS
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import fate_of
-from hudi_ops.timeline.log.commit_log import FOLDER as LOG, payload_folder, refresh_log
+from hudi_ops.timeline.log.commit_log import FOLDER as LOG, SAVEPOINT_SUFFIX, payload_folder, refresh_log
 from hudi_ops.timeline.log.entries import Complete
-from hudi_ops.timeline.names import State, inflight_name, parse_file_name, requested_name
+from hudi_ops.timeline.names import (
+    State,
+    aborted_name,
+    inflight_name,
+    parse_file_name,
+    requested_name,
+    swept_name,
+)
 from hudi_ops.timeline.state import TableState
+
+if TYPE_CHECKING:  # the session itself removes files by these rows
+    from hudi_ops.commit.session import Session
 
 PAYLOADS = f"{LOG}/payload"
 
@@ -45,11 +55,17 @@ class Reason(StrEnum):
     """Why files of an instant are removed."""
 
     CANCELLED = "a CANCEL names it"
+    WITHDRAWN = "its CANCEL comes next"
+    NOT_CANCELLED = "it was not cancelled after all"
     COMPLETED = "it completed without them"
     TAKEN_OVER = "another executor has it"
     LEFT_OUT = "its commit will not name them"
+    LOST = "no slot names them"
+    VOIDED = "its COMPLETE does not count"
     VANISHED = "it left the timeline, and a task wrote later"
+    ARCHIVED = "the archive has it"
     RESTORED = "a restore undoes it"
+    UNPROTECTED = "its savepoint was deleted"
     REPAIRED = "a repair found them"
     BUILD_WITHDRAWN = "its index build was withdrawn"
 
@@ -126,6 +142,12 @@ def _owner_in(folder: str) -> Callable[[str], str]:
     return owner
 
 
+def _owner_of_payload(path: str) -> str:
+    below = path.removeprefix(f"{PAYLOADS}/")
+    time = below.partition("/")[0].removesuffix(SAVEPOINT_SUFFIX)
+    return time if below != path and time.isdecimal() else ""
+
+
 def _completed_file(removal: Removal) -> list[str]:
     target = removal.target
     return [removal.state.timeline.path(target.file_name)] if target.is_completed else []
@@ -176,6 +198,14 @@ def _requested(removal: Removal) -> list[str]:
     return [removal.state.timeline.path(requested_name(removal.target.time, removal.target.action))]
 
 
+def _aborted_record(removal: Removal) -> list[str]:
+    return [removal.state.timeline.path(aborted_name(removal.target.time, removal.target.action))]
+
+
+def _swept_mark(removal: Removal) -> list[str]:
+    return [removal.state.timeline.path(swept_name(removal.target.time, removal.target.action))]
+
+
 def _queue_file(removal: Removal) -> list[str]:
     return [queue_path(removal.target.time)]
 
@@ -184,8 +214,10 @@ def _lease(removal: Removal) -> list[str]:
     return [lease_path(removal.target.time)]
 
 
-def _nothing(removal: Removal) -> list[str]:
-    return []
+def _notes(removal: Removal) -> list[str]:
+    start = f"{removal.target.time}."
+    folders = removal.session.ctx.storage.list_folder(MARKERS).folders
+    return [f"{MARKERS}/{folder}/sweep" for folder in folders if folder.startswith(start)]
 
 
 def _owner_of_data(path: str) -> str:
@@ -230,19 +262,26 @@ KINDS: tuple[OwnedKind, ...] = (
     OwnedKind(
         "completed file",
         Part.TIMELINE,
-        frozenset({Reason.RESTORED}),
+        frozenset({Reason.RESTORED, Reason.VOIDED, Reason.ARCHIVED, Reason.UNPROTECTED}),
         _completed_file,
         _owner_on_timeline(State.COMPLETED),
     ),
-    OwnedKind("data file", Part.CONTENT, frozenset(Reason), _data_files, _owner_of_data, has_checksum=True),
+    OwnedKind(
+        "data file",
+        Part.CONTENT,
+        _UNDONE | {Reason.COMPLETED, Reason.TAKEN_OVER, Reason.LEFT_OUT, Reason.BUILD_WITHDRAWN},
+        _data_files,
+        _owner_of_data,
+        has_checksum=True,
+    ),
     OwnedKind("ring", Part.CONTENT, frozenset({Reason.CANCELLED, Reason.RESTORED}), _rings, _owner_of_ring),
-    kind_in_folder("ledger", Part.CONTENT, _UNDONE, LEDGERS, "ledger-left"),
+    kind_in_folder("ledger", Part.CONTENT, _UNDONE | {Reason.ARCHIVED}, LEDGERS, "ledger-left"),
     OwnedKind(
         "payload",
         Part.CONTENT,
-        _UNDONE | {Reason.COMPLETED},
+        _UNDONE | {Reason.COMPLETED, Reason.LOST, Reason.ARCHIVED},
         _payloads,
-        _owner_in(PAYLOADS),
+        _owner_of_payload,
         PAYLOADS,
         "payload-left",
     ),
@@ -254,17 +293,56 @@ KINDS: tuple[OwnedKind, ...] = (
         _owner_of_delta,
     ),
     OwnedKind(
-        "inflight file", Part.TIMELINE, _UNDONE, _inflight, _owner_on_timeline(State.INFLIGHT), has_checksum=True
+        "inflight file",
+        Part.TIMELINE,
+        _UNDONE | {Reason.ARCHIVED, Reason.UNPROTECTED},
+        _inflight,
+        _owner_on_timeline(State.INFLIGHT),
+        has_checksum=True,
     ),
     OwnedKind(
-        "requested file", Part.TIMELINE, _UNDONE, _requested, _owner_on_timeline(State.REQUESTED), has_checksum=True
+        "requested file",
+        Part.TIMELINE,
+        _UNDONE | {Reason.WITHDRAWN, Reason.ARCHIVED},
+        _requested,
+        _owner_on_timeline(State.REQUESTED),
+        has_checksum=True,
+    ),
+    OwnedKind(
+        "record of a cancelled plan",
+        Part.TRACES,
+        frozenset({Reason.ARCHIVED}),
+        _aborted_record,
+        _owner_on_timeline(State.ABORTED),
+    ),
+    OwnedKind(
+        "mark of a swept plan", Part.TRACES, frozenset({Reason.ARCHIVED}), _swept_mark, _owner_on_timeline(State.SWEPT)
     ),
     kind_in_folder("checkpoint of a build", Part.TRACES, {Reason.BUILD_WITHDRAWN}, CHECKPOINTS),
-    OwnedKind("queue file", Part.TRACES, frozenset({Reason.CANCELLED}), _queue_file, _owner_in(QUEUE), QUEUE),
-    kind_in_folder("marker", Part.TRACES, {Reason.COMPLETED, Reason.VANISHED, Reason.REPAIRED}, MARKERS),
-    OwnedKind("note of a second sweep", Part.TRACES, frozenset(), _nothing, _owner_of_note),
     OwnedKind(
-        "lease", Part.TRACES, frozenset({Reason.COMPLETED}), _lease, _owner_in(LEASES), LEASES, has_checksum=True
+        "queue file",
+        Part.TRACES,
+        frozenset({Reason.CANCELLED, Reason.NOT_CANCELLED}),
+        _queue_file,
+        _owner_in(QUEUE),
+        QUEUE,
+    ),
+    kind_in_folder("marker", Part.TRACES, {Reason.COMPLETED, Reason.VANISHED, Reason.REPAIRED}, MARKERS),
+    OwnedKind(
+        "note of a second sweep",
+        Part.TRACES,
+        frozenset({Reason.COMPLETED, Reason.VANISHED}),
+        _notes,
+        _owner_of_note,
+    ),
+    OwnedKind(
+        "lease",
+        Part.TRACES,
+        frozenset({Reason.CANCELLED, Reason.COMPLETED}),
+        _lease,
+        _owner_in(LEASES),
+        LEASES,
+        has_checksum=True,
     ),
 )
 """All kinds, in the order in which they go."""

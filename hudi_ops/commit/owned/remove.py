@@ -1,14 +1,18 @@
-"""Remove the files of an instant by the rows of `kinds.py`.
+"""Remove files of instants by the rows of `kinds.py`: all of an instant, or paths that the caller knows.
 
 Source: docs/protocol §7, §8, §23.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import re
+from collections.abc import Callable, Collection, Iterable
 
 from hudi_ops.commit.owned import kinds
-from hudi_ops.commit.owned.kinds import OwnedKind, Part, Removal
+from hudi_ops.commit.owned.kinds import OwnedKind, Part, Reason, Removal
+from hudi_ops.storage.protocol import Storage
+
+_CHECKSUM = re.compile(r"^(.*/)?\.([^/]+)\.crc$")
 
 LOST_AT_ONCE = frozenset({Part.CONTENT, Part.TIMELINE})
 """Parts that an undone instant loses first; its traces go later (docs/protocol §8)."""
@@ -35,6 +39,28 @@ def remove(
                 removal.session.ctx.storage.delete(checksum_of(path))
             removed.append(path)
     return removed
+
+
+def remove_paths(storage: Storage, reason: Reason, paths: Iterable[str], *, ordered: bool = False) -> None:
+    """Delete files whose paths the caller knows, in the order of `KINDS`.
+
+    Paths of one kind keep their order. Without `ordered` they go in one request where storage supports it: a failure may leave any
+    of them.
+
+    Raises:
+        ValueError: by no row does a path go for this reason; nothing was deleted.
+        Unavailable: some of them may still exist.
+    """
+    by_rank = sorted(paths, key=lambda path: _rank(path, reason))
+    storage.delete_all(by_rank, ordered=ordered)
+
+
+def _rank(path: str, reason: Reason) -> int:
+    owned = _CHECKSUM.sub(r"\1\2", path)
+    for rank, kind in enumerate(kinds.KINDS):
+        if reason in kind.reasons and kind.owner(owned) and (owned == path or kind.has_checksum):
+            return rank
+    raise ValueError(f"{path} is of no kind of file that goes because {reason}: see commit/owned/kinds.py")
 
 
 def order_of(removal: Removal, parts: Collection[Part]) -> list[OwnedKind]:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence, Set as AbstractSet
 
 from hudi_ops.commit.owned.find import files_of
 from hudi_ops.commit.owned.kinds import Part, Reason, Removal
-from hudi_ops.commit.owned.remove import remove
+from hudi_ops.commit.owned.remove import remove, remove_paths
 from hudi_ops.commit.recover.dead_writers import is_silent
 from hudi_ops.commit.recover.staging import sweep_staging
 from hudi_ops.commit.session import Session, best_effort
@@ -141,8 +141,7 @@ def sweep_archived(session: Session, state: TableState, instant: str, until_ms: 
                 session.drop_name(instant)
             else:
                 session.release(instant)
-        for note_ms in until_ms:
-            storage.delete(note_path(instant, note_ms))
+        _drop_notes(session, Reason.COMPLETED, instant, until_ms)
     return looked
 
 
@@ -254,8 +253,7 @@ def _sweep_marked(
             until_ms = notes.get(time, ())
             if not until_ms or until_ms[-1] <= session.ctx.clock.now_ms():
                 remove_late_files(session, state, instant)
-                for note_ms in until_ms:
-                    session.ctx.storage.delete(note_path(time, note_ms))
+                _drop_notes(session, Reason.COMPLETED, time, until_ms)
 
 
 def _sweep_due(session: Session, state: TableState, notes: Mapping[str, Sequence[int]]) -> None:
@@ -288,8 +286,7 @@ def sweep_again(session: Session, state: TableState, instant: str, until_ms: Seq
         _remove_late(session, state, instant, late)
         _mark_swept(session, state, instant)
         delete_markers(session.ctx.storage, instant)
-    for note_ms in until_ms:
-        session.ctx.storage.delete(note_path(instant, note_ms))
+    _drop_notes(session, Reason.VANISHED, instant, until_ms)
     return len(paths)
 
 
@@ -322,6 +319,10 @@ def _remove_late(session: Session, state: TableState, instant: str, paths: Seque
 def note_path(instant: str, until_ms: int) -> str:
     """Return the path of the note that keeps a rolled back write's markers."""
     return f"{FOLDER}/{instant}.{until_ms}/sweep"
+
+
+def _drop_notes(session: Session, reason: Reason, instant: str, until_ms: Sequence[int]) -> None:
+    remove_paths(session.ctx.storage, reason, [note_path(instant, note_ms) for note_ms in until_ms])
 
 
 def notes_of(folders: Sequence[str]) -> dict[str, tuple[int, ...]]:

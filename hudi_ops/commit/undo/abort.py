@@ -10,7 +10,7 @@ import logging
 from typing import Any
 
 from hudi_ops.commit.owned.find import resize_of
-from hudi_ops.commit.owned.kinds import Reason, Removal
+from hudi_ops.commit.owned.kinds import Part, Reason, Removal
 from hudi_ops.commit.owned.remove import remove
 from hudi_ops.commit.recover.sweep import release_rolled_back
 from hudi_ops.commit.session import Session, best_effort
@@ -18,7 +18,7 @@ from hudi_ops.commit.undo.index_builds import remove_index_build
 from hudi_ops.concurrency.markers import FOLDER as MARKERS
 from hudi_ops.errors import NotFound
 from hudi_ops.storage.claim import ensure
-from hudi_ops.timeline.cancel.aborted import AbortedPlan, aborted_path, mark_swept, queue_path
+from hudi_ops.timeline.cancel.aborted import AbortedPlan, aborted_path, mark_swept
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import fate_of
 from hudi_ops.timeline.log.entries import Takeover, cancel_of
@@ -55,7 +55,7 @@ def remove_plan(session: Session, state: TableState, plan: Instant) -> None:
     """Abort a plan without data files; it gets no rollback instant."""
     record_aborted(session, state, plan)
     if plan.action == "indexing":
-        remove_index_build(session, plan)
+        remove_index_build(session, state, plan)
     remove(Removal(session, state, plan, Reason.CANCELLED, data_files=()))
     release_aborted(session, state, plan)
     logger.warning("removed the cancelled %s %s from the timeline", plan.action, plan.time)
@@ -97,4 +97,4 @@ def release_aborted(session: Session, state: TableState, target: Instant) -> Non
     with best_effort(target.time):
         if not is_noted:
             mark_swept(session.ctx.storage, state.timeline, target)
-        session.ctx.storage.delete(queue_path(target.time))
+        remove(Removal(session, state, target, Reason.CANCELLED), {Part.TRACES})

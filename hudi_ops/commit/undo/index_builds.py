@@ -11,6 +11,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Sequence
 
+from hudi_ops.commit.owned.kinds import Part, Reason, Removal
+from hudi_ops.commit.owned.remove import remove
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.undo.cancel import cancel_write
 from hudi_ops.concurrency.lock.locks import hold_lock
@@ -22,7 +24,7 @@ from hudi_ops.metadata.reader.layout import load_index_definitions
 from hudi_ops.metadata.records.partitions import FOLDER, is_secondary
 from hudi_ops.metadata.writer.commit import ACTION, undo_delta
 from hudi_ops.timeline.builds.announced import announcement_of
-from hudi_ops.timeline.builds.checkpoint import BuildCheckpoint, checkpoints_of, drop_checkpoints, planned_builds
+from hudi_ops.timeline.builds.checkpoint import BuildCheckpoint, checkpoints_of, planned_builds
 from hudi_ops.timeline.content.plans import IndexPlan, read_plan
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.entries import Entry, Properties
@@ -33,7 +35,7 @@ from hudi_ops.timeline.state import TableState
 logger = logging.getLogger(__name__)
 
 
-def remove_index_build(session: Session, plan: Instant) -> None:
+def remove_index_build(session: Session, state: TableState, plan: Instant) -> None:
     """Remove names, files, instants and definitions of a cancelled build; repeatable.
 
     Raises:
@@ -53,7 +55,7 @@ def remove_index_build(session: Session, plan: Instant) -> None:
     is_foreign = not checkpoints and not announced and _withdraw_foreign(session, plan, names)
     if checkpoints or announced or is_foreign or any(map(is_secondary, names)):
         _delete(session, plan, names, checkpoints, announced)
-    drop_checkpoints(storage, plan.time)
+    remove(Removal(session, state, plan, Reason.BUILD_WITHDRAWN, ()), {Part.TRACES})
     for instant in sorted({time for one in checkpoints for time in one.instants}):
         session.drop_name(instant)
 
@@ -197,16 +199,16 @@ def _delete(
             )
         if announced:
             instants |= {*stray_deltas(session, min(entry.built_at for entry in announced))}
-        gone = undo_delta(storage, instants)
+        deltas = undo_delta(storage, instants)
         places = [f"{FOLDER}/{name}" for name in folders] if config.all_metadata_partitions else [FOLDER]
-        for place in places:
-            for info in storage.list(place):
-                storage.delete(info.path)
-                gone.append(info.path)
+        files = [info.path for place in places for info in storage.list(place)]
+        remove(Removal(session, state, plan, Reason.BUILD_WITHDRAWN, files), {Part.CONTENT})
         # A plan of a secondary index defines it, unless a rebuild dropped it before.
         defined = {name for one in checkpoints for name in one.defined} | {*filter(is_secondary, names)}
         _forget(session, defined - {*config.all_metadata_partitions, *state.log.properties.to_build})
-    logger.warning("removed the index build %s of %s: %s files", plan.time, ", ".join(sorted(names)), len(gone))
+    logger.warning(
+        "removed the index build %s of %s: %s files", plan.time, ", ".join(sorted(names)), len(deltas) + len(files)
+    )
 
 
 def _forget(session: Session, names: Collection[str]) -> None:

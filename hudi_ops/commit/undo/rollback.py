@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hudi_ops.commit.completion import Body, complete_action
 from hudi_ops.commit.owned.find import files_of
 from hudi_ops.commit.owned.kinds import Part, Reason, Removal
-from hudi_ops.commit.owned.remove import checksum_of, remove
+from hudi_ops.commit.owned.remove import checksum_of, remove, remove_paths
 from hudi_ops.commit.recover.dead_writers import is_foreign
 from hudi_ops.commit.recover.sweep import remove_zombie_files
 from hudi_ops.commit.session import Session
@@ -154,7 +154,7 @@ def roll_back(
         return None
     release_aborted(session, state, target)
     if foreign:
-        storage.delete(checksum_of(lease_path(target.time)))
+        remove_paths(storage, Reason.CANCELLED, [checksum_of(lease_path(target.time))])
     session.release(attempt.instant)
     logger.log(logging.INFO if is_own else logging.WARNING, "rolled back %s: %s files deleted", target, len(paths))
     return RolledBackWrite(target.time, target.kind, attempt.instant, tuple(paths))

@@ -16,6 +16,8 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 
 from hudi_ops.commit.checks import was_completed
+from hudi_ops.commit.owned.kinds import Reason
+from hudi_ops.commit.owned.remove import remove_paths
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers
 from hudi_ops.concurrency.lock.locks import hold_lock
@@ -63,7 +65,7 @@ def withdraw(
     try:
         for path, plan in bodies.items():
             queue_cancel(storage, state.log.table_id, plan.time, slot)
-            storage.delete(path)
+            remove_paths(storage, Reason.WITHDRAWN, [path])
         if plans:
             session.ctx.clock.sleep_s(FOREIGN_STEP_S)
         timeline = session.loader.relist(state).timeline
@@ -74,7 +76,7 @@ def withdraw(
         # The lock is released after this, so other writers must see these plans again.
         for path, body in held.items():
             ensure(storage, path, body)
-            storage.delete(queue_path(bodies[path].time))
+            remove_paths(storage, Reason.NOT_CANCELLED, [queue_path(bodies[path].time)])
         raise
     if plans:
         logger.info(
@@ -105,7 +107,7 @@ def put_back_plans(session: Session, state: TableState, own: Collection[str] = (
         if info.name not in own and (body := find_withdrawn(session, state, info.name)) is not None:
             plan, requested = body
             ensure(storage, state.timeline.path(requested_name(plan.time, plan.action)), requested)
-            storage.delete(info.path)
+            remove_paths(storage, Reason.NOT_CANCELLED, [info.path])
             logger.warning("put back the requested file of %s, which a dead process took off the timeline", plan)
             has_any = True
     return has_any

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import logging
 
+from hudi_ops.commit.owned.kinds import Reason
+from hudi_ops.commit.owned.remove import remove_paths
 from hudi_ops.commit.session import Session
 from hudi_ops.errors import Corrupt, NotFound
 from hudi_ops.services.archive.rules import Verdict
@@ -46,8 +48,8 @@ def archive_aborted(session: Session, state: TableState) -> int:
             continue
         gone.append(plan)
     add_records(storage, records)
-    storage.delete_all([aborted_path(timeline, plan) for plan in gone])
-    storage.delete_all([timeline.path(swept_name(plan.time, plan.action)) for plan in gone])
+    remove_paths(storage, Reason.ARCHIVED, [aborted_path(timeline, plan) for plan in gone])
+    remove_paths(storage, Reason.ARCHIVED, [timeline.path(swept_name(plan.time, plan.action)) for plan in gone])
     return len(records)
 
 

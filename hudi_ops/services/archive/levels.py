@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from hudi_ops.errors import NotFound
-from hudi_ops.services.archive.manifests import Manifest, Parts, current, publish, without
+from hudi_ops.services.archive.manifests import Manifest, Parts, current, delete_history, publish, without
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.content.archived import HistoryPart, manifest_parts, read_part
 from hudi_ops.timeline.content.history_parts import LEVEL_MAX, encode_part, manifest_name, part_name, range_of
@@ -95,8 +95,8 @@ def _drop_unnamed(storage: Storage, folder: str, merged: int) -> None:
     old = [name for name, number in numbers.items() if number is not None and 0 < number < oldest]
     named = frozenset(name for one in old for name in _names(storage, folder, _number(one) or 0))
     # Only files that an older manifest named: another archiver may have put one that no manifest names yet.
-    storage.delete_all([f"{folder}/{name}" for name in sorted(named - kept) if name in listed])
-    storage.delete_all([f"{folder}/{name}" for name in sorted(old)])
+    delete_history(storage, folder, [name for name in sorted(named - kept) if name in listed])
+    delete_history(storage, folder, sorted(old))
 
 
 def _number(name: str) -> int | None:

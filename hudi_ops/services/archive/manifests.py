@@ -146,9 +146,14 @@ def drop_unnamed(storage: Storage, folder: str, now_ms: int) -> list[str]:
     # Readers may still have an older manifest, and the next one may be a leftover that counts.
     others = [info.path for info in listed if info.name.startswith(manifest_name(0)[:-1])] if old else []
     named = named.union(*(frozenset(part.name for part in manifest_parts(storage, path)) for path in others))
-    gone = [info.path for info in old if info.name not in named]
-    storage.delete_all(gone)
-    return gone
+    names = [info.name for info in old if info.name not in named]
+    delete_history(storage, folder, names)
+    return [f"{folder}/{name}" for name in names]
+
+
+def delete_history(storage: Storage, folder: str, names: Sequence[str]) -> None:
+    """Delete history files or manifests, which belong to no instant, in one request where storage supports it."""
+    storage.delete_all([f"{folder}/{name}" for name in names])
 
 
 def _refuse_gone(storage: Storage, folder: str, now: Manifest, parts: Parts) -> None:
@@ -210,9 +215,9 @@ def _passed(storage: Storage, folder: str, now: Manifest) -> Manifest:
     ahead = _ahead(storage, folder, now)
     if ahead is not None:
         return ahead
-    path = f"{folder}/{manifest_name(now.number + 1)}"
-    logger.warning("%s is a leftover of an archiver that died: removed", path)
-    storage.delete(path)
+    name = manifest_name(now.number + 1)
+    logger.warning("%s/%s is a leftover of an archiver that died: removed", folder, name)
+    delete_history(storage, folder, [name])
     return now
 
 

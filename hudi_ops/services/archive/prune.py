@@ -12,6 +12,8 @@ from functools import partial
 from typing import TypeAlias
 
 from hudi_ops.commit.ledger import pointers
+from hudi_ops.commit.owned.kinds import Reason
+from hudi_ops.commit.owned.remove import remove_paths
 from hudi_ops.commit.session import Session
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
@@ -42,7 +44,7 @@ def prune(session: Session, state: TableState) -> Pruned:
     held = _paths(storage, PAYLOADS)
     of_savepoints = savepoint_payloads(held, state.log.head)
     if not boundary:
-        storage.delete_all(of_savepoints)
+        remove_paths(storage, Reason.ARCHIVED, of_savepoints)
         return Pruned(payloads=len(of_savepoints))
     ledgers = _below(_paths(storage, LEDGERS), boundary)
     kept = ledgers_kept(session, state) if ledgers else frozenset()
@@ -50,7 +52,7 @@ def prune(session: Session, state: TableState) -> Pruned:
     payloads = _below(held, boundary)
     kept = payloads_kept(session, state) if payloads else frozenset()
     dropped = [path for path in payloads if path not in kept] + of_savepoints
-    storage.delete_all([*gone, *dropped])
+    remove_paths(storage, Reason.ARCHIVED, [*gone, *dropped])
     return Pruned(len(gone), len(dropped))
 
 

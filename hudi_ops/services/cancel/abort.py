@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from hudi_ops.commit.owned.kinds import Reason
+from hudi_ops.commit.owned.remove import remove_paths
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.undo.cancel import CancelReason
 from hudi_ops.commit.undo.rollback import record_withdrawn, roll_back
@@ -67,7 +69,7 @@ def execute_cancel(session: Session, instant: str) -> CancelResult:
     if plan is None:
         if record_withdrawn(session, state, instant):  # its canceller died before it recorded the plan
             state = session.loader.load()
-        session.ctx.storage.delete(queue_path(instant))
+        remove_paths(session.ctx.storage, Reason.CANCELLED, [queue_path(instant)])
         return _aborted(session, state, instant)
     if cancel_slot(session.ctx.storage, state, instant) is None:
         raise NotRequested(

@@ -11,6 +11,8 @@ import json
 import logging
 from dataclasses import dataclass
 
+from hudi_ops.commit.owned.kinds import Reason
+from hudi_ops.commit.owned.remove import remove_paths
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.undo.cancel import CancelReason
 from hudi_ops.commit.undo.rollback import record_withdrawn
@@ -132,7 +134,7 @@ def _tidy_queue(session: Session) -> None:
         plan = state.timeline.find(info.name)
         if plan is None or plan.is_completed:
             record_withdrawn(session, state, info.name)
-            storage.delete(info.path)
+            remove_paths(storage, Reason.NOT_CANCELLED if plan else Reason.CANCELLED, [info.path])
         elif not session.was_cancelled(state, info.name):
             left.append(info.path)
     if left:
@@ -141,4 +143,4 @@ def _tidy_queue(session: Session) -> None:
             for path in left:
                 instant = path.rpartition("/")[2]
                 if state.timeline.find(instant) is not None and not session.was_cancelled(state, instant):
-                    storage.delete(path)
+                    remove_paths(storage, Reason.NOT_CANCELLED, [path])

@@ -10,6 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from hudi_ops.commit.checks import completed_write, refuse_pending_restore
+from hudi_ops.commit.owned.kinds import Reason
+from hudi_ops.commit.owned.remove import remove_paths
 from hudi_ops.commit.recover.recover import recover
 from hudi_ops.commit.session import Session, best_effort
 from hudi_ops.commit.support import refuse_unwritable
@@ -138,7 +140,8 @@ def _create(session: Session, instant: str | None, comments: str, user: str) -> 
     completion = decided.entry.completion_time if isinstance(decided.entry, Savepoint) else ""
     for path in getattr(decided.entry, "notes", ()):
         with best_effort(target.time):
-            session.ctx.storage.delete(path)  # from now on its absence tells that the savepoint was made
+            # From now on its absence tells that the savepoint was made.
+            remove_paths(session.ctx.storage, Reason.COMPLETED, [path])
     count = sum(map(len, files.values()))
     return SavepointResult(name, target.time, completion, count, size, comments, user, "made")
 

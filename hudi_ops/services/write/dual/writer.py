@@ -15,6 +15,8 @@ from zlib import crc32
 
 import pyarrow as pa
 
+from hudi_ops.commit.owned.kinds import Reason
+from hudi_ops.commit.owned.remove import remove_paths
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt
@@ -181,4 +183,4 @@ class DualWriter:
 
     def _drop(self, instant: str) -> None:
         logs = self._made.pop(instant, [])
-        self.session.ctx.storage.delete_all([log.stat.path for log in logs])
+        remove_paths(self.session.ctx.storage, Reason.LEFT_OUT, [log.stat.path for log in logs])
