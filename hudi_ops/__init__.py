@@ -19,7 +19,7 @@ from hudi_ops.errors import (
 
 if TYPE_CHECKING:
     from hudi_ops.commit.ledger import Offer as Offer
-    from hudi_ops.commit.undo.rollback import RolledBackWrite as RolledBackWrite
+    from hudi_ops.commit.recover.rollback import RolledBackWrite as RolledBackWrite
     from hudi_ops.concurrency.lock.locks import LockProvider as LockProvider
     from hudi_ops.concurrency.lock.zookeeper import ZooKeeperLock as ZooKeeperLock
     from hudi_ops.config.conflict_settings import ConflictSettings as ConflictSettings
@@ -164,7 +164,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "commit.ledger": "Offer",
-    "commit.undo.rollback": "RolledBackWrite",
+    "commit.recover.rollback": "RolledBackWrite",
     "concurrency.lock.locks": "LockProvider",
     "concurrency.lock.zookeeper": "ZooKeeperLock",
     "config.conflict_settings": "ConflictSettings",

@@ -13,8 +13,8 @@ import pyarrow as pa
 from benchmarks.cancel.cases import Run
 from benchmarks.cancel.tables import made, rows
 from benchmarks.concurrency.measured import MeasuredLock
+from hudi_ops.commit.decide.takeover import take_over
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.takeover import take_over
 from hudi_ops.concurrency.lease.heartbeat_client import process_beats
 from hudi_ops.context import Owner
 from hudi_ops.engine.protocol import Engine

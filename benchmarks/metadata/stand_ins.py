@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from hudi_ops import Table
-from hudi_ops.commit.complete import complete_write
+from hudi_ops.commit.decide.complete import complete_write
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import begin

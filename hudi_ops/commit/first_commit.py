@@ -5,9 +5,9 @@ Listing readers take files older than the timeline's start for rows (docs/format
 
 from __future__ import annotations
 
-from hudi_ops.commit.complete import complete_write
+from hudi_ops.commit.decide.complete import complete_write
+from hudi_ops.commit.recover.rollback import rollback_attempt
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.rollback import rollback_attempt
 from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import begin
 from hudi_ops.concurrency.lease.lease import read_lease

@@ -97,7 +97,7 @@ class ResizeReader:
         return [time for time in planned if time not in self._plans and time not in self._cancelled]
 
     def _read(self, state: TableState, instant: Instant) -> None:
-        """Read a plan and keep it, unless its requested file is away (`commit.undo.withdraw`)."""
+        """Read a plan and keep it, unless its requested file is away (`commit.decide.withdraw`)."""
         with suppress(Corrupt):
             plan = read_plan(self.storage, state.timeline, instant)
             if plan is not None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hudi_ops.commit.decide.cancel import CancelReason
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.cancel import CancelReason
 from hudi_ops.context import Owner
 from hudi_ops.services.cancel.abort import CancelResult, cancel, execute_cancel
 from hudi_ops.services.cancel.executed import Stopped, cancel_executed

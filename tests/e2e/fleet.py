@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 
 from hudi_ops.clock import SystemClock
 from hudi_ops.commit.recover.recover import recover
+from hudi_ops.commit.recover.rollback import RolledBackWrite
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.rollback import RolledBackWrite
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.table.table import Table

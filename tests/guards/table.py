@@ -170,14 +170,14 @@ GUARDS = [
     ),
     _row(
         "an instant with a live lease is not taken over",
-        "commit/takeover.py",
+        "commit/decide/takeover.py",
         "        refuse_leased(session, state, read_lease(session.ctx.storage, instant), instant)\n",
         "",
         "protocol/test_plans_and_takeovers.py",
     ),
     _row(
         "an epoch is above those before it",
-        "commit/takeover.py",
+        "commit/decide/takeover.py",
         "epoch = newest[1].epoch + 1 if newest is not None else 1",
         "epoch = 1",
         "protocol/test_plans_and_takeovers.py",
@@ -200,7 +200,7 @@ GUARDS = [
     ),
     _row(
         "the history is there before the boundary moves",
-        "commit/archive_boundary.py",
+        "commit/decide/archive_boundary.py",
         "        refuse_missing_history(session, state, history)\n",
         "",
         "protocol/test_plans_and_takeovers.py",
@@ -208,7 +208,7 @@ GUARDS = [
     ),
     _row(
         "nothing pending is archived",
-        "commit/archive_boundary.py",
+        "commit/decide/archive_boundary.py",
         "        refuse_pending_below(state, boundary)\n",
         "",
         "protocol/test_plans_and_takeovers.py",
@@ -363,7 +363,7 @@ GUARDS = [
     ),
     _row(
         "a savepoint made meanwhile refuses the batch",
-        "commit/archive_boundary.py",
+        "commit/decide/archive_boundary.py",
         "        refuse_savepoint_below(state, boundary)\n",
         "",
         "services/archive/test_kept.py::test_a_savepoint_made_while_the_batch_is_written_refuses_the_batch",
@@ -377,14 +377,14 @@ GUARDS = [
     ),
     _row(
         "the manifest names the batch before the boundary moves",
-        "commit/archive_boundary.py",
+        "commit/decide/archive_boundary.py",
         "        publish()\n",
         "",
         "services/archive/test_batches.py",
     ),
     _row(
         "the completed files of a batch go last",
-        "commit/archive_boundary.py",
+        "commit/decide/archive_boundary.py",
         "    storage.delete_all(pending)\n    storage.delete_all(completed, ordered=True)\n",
         "    storage.delete_all(completed, ordered=True)\n    storage.delete_all(pending)\n",
         "services/archive/test_crashes.py",
@@ -675,7 +675,7 @@ GUARDS = [
     ),
     _row(
         "a clean that Apache Hudi began is not cancelled",
-        "commit/undo/cancel.py",
+        "commit/decide/cancel.py",
         "if taken is not None or State.INFLIGHT in found.states:",
         "if taken is not None:",
         "services/clean/test_interleavings.py",
@@ -802,7 +802,7 @@ GUARDS = [
     ),
     _row(
         "the instant of a build that was removed is cancelled",
-        "commit/undo/index_builds.py",
+        "commit/recover/index_builds.py",
         '        cancel_write(session, instant, f"the index build {plan.time} was removed")\n',
         "        pass\n",
         "services/indexing/test_resume.py::test_an_executor_that_slept_removes_what_it_puts_after_others_went_on",

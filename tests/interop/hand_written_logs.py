@@ -9,7 +9,7 @@ from typing import Literal
 import pyarrow as pa
 
 from hudi_ops import Table
-from hudi_ops.commit.complete import complete_write
+from hudi_ops.commit.decide.complete import complete_write
 from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import begin
 from hudi_ops.files.base.base_file import WriterSettings, stored_avro_schema

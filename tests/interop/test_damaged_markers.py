@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hudi_ops import Table
-from hudi_ops.commit.undo.rollback_bodies import plan_bytes
+from hudi_ops.commit.recover.rollback_bodies import plan_bytes
 from hudi_ops.context import Owner
 from hudi_ops.storage.open import open_storage
 from hudi_ops.testing.faults import Crash, FaultyStorage

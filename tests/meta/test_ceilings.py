@@ -17,33 +17,17 @@ PACKAGE = ROOT / "hudi_ops"
 DELETION = re.compile(r"storage\.delete(_all)?\(")
 
 DELETERS = {
-    "commit/apply/decided.py": 5,
-    "commit/apply/invalidate.py": 1,
-    "commit/apply/savepoints.py": 2,
-    "commit/archive_boundary.py": 2,
+    "commit/decide/archive_boundary.py": 2,
     "commit/holds.py": 3,
-    "commit/owned/remove.py": 2,
+    "commit/owned/remove.py": 3,
     "commit/recover/staging.py": 1,
-    "commit/recover/sweep.py": 3,
-    "commit/session.py": 4,
-    "commit/undo/abort.py": 1,
-    "commit/undo/index_builds.py": 1,
-    "commit/undo/rollback.py": 1,
-    "commit/undo/withdraw.py": 3,
-    "services/archive/aborted.py": 2,
-    "services/archive/levels.py": 2,
-    "services/archive/manifests.py": 2,
-    "services/archive/prune.py": 2,
+    "services/archive/manifests.py": 1,
     "services/base/execute.py": 2,
-    "services/cancel/abort.py": 1,
-    "services/cancel/overdue.py": 2,
     "services/clean/service.py": 1,
     "services/indexing/drop.py": 1,
     "services/indexing/filling/build.py": 1,
     "services/indexing/filling/reserve.py": 2,
     "services/metadata_table/compact.py": 2,
-    "services/savepoint/savepoints.py": 1,
-    "services/write/dual/writer.py": 1,
 }
 """Number of deletions by file. Files of an instant are deleted by `commit/owned/remove.py`; the others wait for a row there."""
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from hudi_ops.commit.archive_boundary import HistoryFile
-from hudi_ops.commit.complete import complete_write
+from hudi_ops.commit.decide.archive_boundary import HistoryFile
+from hudi_ops.commit.decide.complete import complete_write
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt, begin

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from hudi_ops.commit.archive_boundary import HistoryFile, archive_boundary, below
+from hudi_ops.commit.decide.archive_boundary import HistoryFile, archive_boundary, below
+from hudi_ops.commit.decide.cancel import cancel_write
+from hudi_ops.commit.decide.takeover import take_over
 from hudi_ops.commit.recover.recover import recover
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.takeover import take_over
-from hudi_ops.commit.undo.cancel import cancel_write
 from hudi_ops.concurrency.attempt import Attempt, begin
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest

@@ -10,9 +10,9 @@ from collections.abc import Callable
 import pytest
 
 from hudi_ops.commit.apply import invalidate as void
+from hudi_ops.commit.decide.cancel import cancel_write
+from hudi_ops.commit.decide.takeover import take_over
 from hudi_ops.commit.recover.recover import recover
-from hudi_ops.commit.takeover import take_over
-from hudi_ops.commit.undo.cancel import cancel_write
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.errors import Busy, HudiOpsError
 from hudi_ops.storage.memory import MemoryStorage

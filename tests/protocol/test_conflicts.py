@@ -11,9 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from hudi_ops.commit import complete as commit
-from hudi_ops.commit.complete import complete_write
-from hudi_ops.commit.undo.cancel import cancel_write
+from hudi_ops.commit.decide import complete as commit
+from hudi_ops.commit.decide.cancel import cancel_write
+from hudi_ops.commit.decide.complete import complete_write
 from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt, begin
 from hudi_ops.concurrency.conflicts import Contender

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hudi_ops.commit.recover.recover import recover
-from hudi_ops.commit.undo.rollback_bodies import plan_bytes
+from hudi_ops.commit.recover.rollback_bodies import plan_bytes
 from hudi_ops.concurrency.markers import read_markers
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.memory import MemoryStorage

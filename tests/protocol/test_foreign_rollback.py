@@ -9,8 +9,8 @@ import pytest
 
 from hudi_ops.commit.recover import dead_writers, recover as recovery
 from hudi_ops.commit.recover.recover import recover
+from hudi_ops.commit.recover.rollback_bodies import metadata_bytes
 from hudi_ops.commit.recover.sweep import notes_of
-from hudi_ops.commit.undo.rollback_bodies import metadata_bytes
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.concurrency.lease.own_clock import CLOCK_PROBE
 from hudi_ops.storage.memory import MemoryStorage

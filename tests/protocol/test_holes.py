@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from hudi_ops.commit import archive_boundary as boundary, checks, complete as commit
+from hudi_ops.commit import checks
 from hudi_ops.commit.apply import decided as apply, invalidate as void, properties as fold
-from hudi_ops.commit.recover import recover
-from hudi_ops.commit.undo import rollback
+from hudi_ops.commit.decide import archive_boundary as boundary, complete as commit
+from hudi_ops.commit.recover import recover, rollback
 from hudi_ops.concurrency import attempt, attempt_status as standing, contenders, transaction
 from hudi_ops.storage import claim
 from hudi_ops.storage.memory import MemoryStorage

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from hudi_ops.commit import archive_boundary as boundary
 from hudi_ops.commit.apply import decided as apply
-from hudi_ops.commit.archive_boundary import archive_boundary
+from hudi_ops.commit.decide import archive_boundary as boundary
+from hudi_ops.commit.decide.archive_boundary import archive_boundary
+from hudi_ops.commit.recover import rollback
 from hudi_ops.commit.recover.recover import recover
-from hudi_ops.commit.undo import rollback
-from hudi_ops.commit.undo.rollback import rollback_attempt
+from hudi_ops.commit.recover.rollback import rollback_attempt
 from hudi_ops.concurrency.attempt import begin
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.config.table import BACKUP_PATH, PROPERTIES_PATH

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pytest
 
-from hudi_ops.commit.archive_boundary import HistoryFile, archive_boundary
+from hudi_ops.commit.decide.archive_boundary import HistoryFile, archive_boundary
 from hudi_ops.errors import Busy, Conflict, Corrupt
 from hudi_ops.formats.avro import container as avro
 from hudi_ops.formats.timeline.timeline_schemas import RESTORE_METADATA, RESTORE_PLAN, ROLLBACK_METADATA, ROLLBACK_PLAN

@@ -103,7 +103,7 @@ def test_a_refused_writer_is_told_what_helps(base, harm) -> None:
 
 def test_beside_writers_and_readers(base, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until it is there again, rows are refused that go where it says; one that has looked before completes, and is in it."""
-    from hudi_ops.commit import completion as commit
+    from hudi_ops.commit.decide import completion as commit
 
     clock = ManualClock(NOW_MS)
     storage = base.copy(clock)

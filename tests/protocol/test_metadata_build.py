@@ -122,7 +122,7 @@ def test_a_compaction_that_completes_meanwhile_is_added(monkeypatch: pytest.Monk
 
 
 def test_a_write_that_began_before_and_decides_after_has_its_delta(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hudi_ops.commit import completion as commit
+    from hudi_ops.commit.decide import completion as commit
 
     clock = ManualClock(NOW_MS)
     storage = make_table(DEFINITION).copy(clock)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hudi_ops.commit import takeover
+from hudi_ops.commit.decide import takeover
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.errors import Cancelled
 from hudi_ops.metadata.reader.instants import load_metadata_timeline

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from hudi_ops.commit import archive_boundary as boundary
 from hudi_ops.commit.apply import decided as apply
-from hudi_ops.commit.archive_boundary import HistoryFile, archive_boundary
+from hudi_ops.commit.decide import archive_boundary as boundary
+from hudi_ops.commit.decide.archive_boundary import HistoryFile, archive_boundary
+from hudi_ops.commit.decide.cancel import cancel_write
+from hudi_ops.commit.decide.takeover import clear_older_epochs, take_over
 from hudi_ops.commit.recover.recover import recover
-from hudi_ops.commit.takeover import clear_older_epochs, take_over
-from hudi_ops.commit.undo.cancel import cancel_write
 from hudi_ops.concurrency import attempt_status as standing
 from hudi_ops.concurrency.attempt import begin
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from hudi_ops.commit.recover import sweep
+from hudi_ops.commit.decide.cancel import cancel_write
+from hudi_ops.commit.recover import rollback, sweep
 from hudi_ops.commit.recover.recover import recover
-from hudi_ops.commit.undo import rollback
-from hudi_ops.commit.undo.cancel import cancel_write
-from hudi_ops.commit.undo.rollback import roll_back
+from hudi_ops.commit.recover.rollback import roll_back
 from hudi_ops.errors import Busy, Cancelled, Conflict, HudiOpsError, Internal, InvalidRequest, Unsupported
 from hudi_ops.services.write.batch import Batch
 from hudi_ops.services.write.ingest import ingest

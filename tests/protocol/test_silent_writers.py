@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hudi_ops.commit.undo.rollback_bodies import plan_bytes
+from hudi_ops.commit.recover.rollback_bodies import plan_bytes
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.errors import Busy, InvalidRequest
 from hudi_ops.storage.memory import MemoryStorage

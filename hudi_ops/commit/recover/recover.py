@@ -10,15 +10,15 @@ import logging
 
 from hudi_ops.commit.apply.invalidate import clear_voided
 from hudi_ops.commit.apply.put_back import decided_before, may_be_lost
-from hudi_ops.commit.archive_boundary import clear_archived
+from hudi_ops.commit.decide.archive_boundary import clear_archived
+from hudi_ops.commit.decide.cancel import cancel_write
+from hudi_ops.commit.decide.withdraw import lock_and_put_back
 from hudi_ops.commit.owned.find import needs_listing
 from hudi_ops.commit.recover.built_indexes import drop_ended_checkpoints, list_built_indexes
 from hudi_ops.commit.recover.dead_writers import is_dead, is_foreign
+from hudi_ops.commit.recover.rollback import RolledBackWrite, may_be_foreign, mend_plan, roll_back
 from hudi_ops.commit.recover.sweep import remove_zombie_files, sweep
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.cancel import cancel_write
-from hudi_ops.commit.undo.rollback import RolledBackWrite, may_be_foreign, mend_plan, roll_back
-from hudi_ops.commit.undo.withdraw import lock_and_put_back
 from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers
 from hudi_ops.concurrency.lease.lease import Lease, list_leases, read_lease, warn_other_lock
 from hudi_ops.concurrency.lock.locks import hold_lock

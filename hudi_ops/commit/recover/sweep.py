@@ -11,13 +11,13 @@ import logging
 import re
 from collections.abc import Collection, Mapping, Sequence, Set as AbstractSet
 
+from hudi_ops.commit.decide.cancel import cancel_write
 from hudi_ops.commit.owned.find import files_of
 from hudi_ops.commit.owned.kinds import Part, Reason, Removal
 from hudi_ops.commit.owned.remove import remove, remove_paths
 from hudi_ops.commit.recover.dead_writers import is_silent
 from hudi_ops.commit.recover.staging import sweep_staging
 from hudi_ops.commit.session import Session, best_effort
-from hudi_ops.commit.undo.cancel import cancel_write
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, read_lease
 from hudi_ops.concurrency.lease.own_clock import refuse_ahead
 from hudi_ops.concurrency.markers import FOLDER, delete_markers, list_markers, marker_path

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hudi_ops.commit.archive_boundary import clear_instants
+from hudi_ops.commit.decide.archive_boundary import clear_instants
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.errors import Busy, Conflict

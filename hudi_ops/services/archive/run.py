@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from hudi_ops.commit.archive_boundary import HistoryFile, archive_boundary
+from hudi_ops.commit.decide.archive_boundary import HistoryFile, archive_boundary
 from hudi_ops.commit.recover.recover import recover
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unserviced

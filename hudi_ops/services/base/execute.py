@@ -17,21 +17,21 @@ from typing import Any
 import pyarrow as pa
 
 from hudi_ops.commit.checks import refuse_unfit
-from hudi_ops.commit.complete import complete_write
-from hudi_ops.commit.completion import Body, complete_action, landed
-from hudi_ops.commit.recover.recover import recover
-from hudi_ops.commit.recover.sweep import release_completed
-from hudi_ops.commit.session import Session, best_effort
-from hudi_ops.commit.support import refuse_unwritable
-from hudi_ops.commit.takeover import (
+from hudi_ops.commit.decide.cancel import CancelReason, cancel_write
+from hudi_ops.commit.decide.complete import complete_write
+from hudi_ops.commit.decide.completion import Body, complete_action, landed
+from hudi_ops.commit.decide.takeover import (
     clear_foreign_attempts,
     clear_foreign_delta,
     clear_older_epochs,
     clear_own_epoch,
     take_over,
 )
-from hudi_ops.commit.undo.cancel import CancelReason, cancel_write
-from hudi_ops.commit.undo.rollback import roll_back, rollback_attempt
+from hudi_ops.commit.recover.recover import recover
+from hudi_ops.commit.recover.rollback import roll_back, rollback_attempt
+from hudi_ops.commit.recover.sweep import release_completed
+from hudi_ops.commit.session import Session, best_effort
+from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.concurrency.lease.monitor import LeaseMonitor, refuse_superseded

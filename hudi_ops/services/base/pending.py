@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from hudi_ops.commit.decide.takeover import refuse_leased
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.takeover import refuse_leased
 from hudi_ops.concurrency.attempt_status import PLAN_AGAIN
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.errors import Busy, Cancelled, Corrupt, InvalidRequest, Unsupported

@@ -1,7 +1,7 @@
 """Publish a plan in a slot of the commit log.
 
 A plan's instant is taken inside its decision, above every request and completion time known, so that no later commit can fall
-below it. `commit.takeover` decides who executes it.
+below it. `commit.decide.takeover` decides who executes it.
 
 Source: docs/protocol §14.
 """
@@ -13,8 +13,8 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 
 from hudi_ops.commit.checks import refuse_pending_restore, refuse_restored
+from hudi_ops.commit.decide.plan_cancels import PlanCancels
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.plan_cancels import PlanCancels
 from hudi_ops.concurrency.attempt import Attempt, take_named_lease
 from hudi_ops.concurrency.conflicts import Contender
 from hudi_ops.concurrency.pending import pending_inputs

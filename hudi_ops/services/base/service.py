@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
-from hudi_ops.commit.completion import Body
+from hudi_ops.commit.decide.completion import Body
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt
@@ -162,7 +162,7 @@ class TableService(ABC, Generic[Request, Chosen, Plan, Inputs, Task, Outcome, Re
         plan_type: class of its decoded plan.
         result_type: class of its result; made with table, instant, completion time and note alone where nothing was done.
         cancellable: whether a cancel may end its plans unless a setting says otherwise (RFC-79).
-        role: how its completion meets other writers; see `commit.complete.complete_write`.
+        role: how its completion meets other writers; see `commit.decide.complete.complete_write`.
     """
 
     action: ClassVar[str]

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from hudi_ops.commit.decide.cancel import CancelReason
 from hudi_ops.commit.owned.kinds import Reason
 from hudi_ops.commit.owned.remove import remove_paths
+from hudi_ops.commit.recover.rollback import record_withdrawn, roll_back
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.cancel import CancelReason
-from hudi_ops.commit.undo.rollback import record_withdrawn, roll_back
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, read_lease
 from hudi_ops.errors import Busy, Corrupt
 from hudi_ops.services.base.result import Result

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from hudi_ops.commit.decide.cancel import CancelReason
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.cancel import CancelReason
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.context import Owner
 from hudi_ops.errors import InvalidRequest

@@ -11,12 +11,12 @@ import json
 import logging
 from dataclasses import dataclass
 
+from hudi_ops.commit.decide.cancel import CancelReason
+from hudi_ops.commit.decide.withdraw import lock_and_put_back
 from hudi_ops.commit.owned.kinds import Reason
 from hudi_ops.commit.owned.remove import remove_paths
+from hudi_ops.commit.recover.rollback import record_withdrawn
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.cancel import CancelReason
-from hudi_ops.commit.undo.rollback import record_withdrawn
-from hudi_ops.commit.undo.withdraw import lock_and_put_back
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.errors import Busy, InvalidRequest, NotFound

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hudi_ops.commit.owned.find import needs_listing
+from hudi_ops.commit.recover.rollback import may_be_foreign
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.rollback import may_be_foreign
 from hudi_ops.concurrency.lease.lease import Lease, read_lease
 from hudi_ops.errors import Corrupt, InvalidRequest, NotFound
 from hudi_ops.index.resizes import is_resize

@@ -12,12 +12,12 @@ import unicodedata
 from dataclasses import dataclass, replace
 
 from hudi_ops.commit.checks import was_completed
+from hudi_ops.commit.decide.cancel import CancelReason, cancel_write
+from hudi_ops.commit.decide.withdraw import lock_and_put_back
 from hudi_ops.commit.recover.recover import finish_unfinished
+from hudi_ops.commit.recover.rollback import record_withdrawn
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
-from hudi_ops.commit.undo.cancel import CancelReason, cancel_write
-from hudi_ops.commit.undo.rollback import record_withdrawn
-from hudi_ops.commit.undo.withdraw import lock_and_put_back
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.errors import Busy, InvalidRequest
 from hudi_ops.services.cancel.errors import AlreadyCommitted, InstantArchived, InstantNotFound, NotCancellable

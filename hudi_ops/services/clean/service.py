@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hudi_ops.commit.completion import Body
+from hudi_ops.commit.decide.completion import Body
 from hudi_ops.commit.holds import drop_expired_holds
 from hudi_ops.commit.session import Session, best_effort
 from hudi_ops.commit.support import refuse_unserviced

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 
+from hudi_ops.commit.decide.cancel import CancelReason, cancel_write
+from hudi_ops.commit.recover.rollback import roll_back
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.cancel import CancelReason, cancel_write
-from hudi_ops.commit.undo.rollback import roll_back
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.errors import Busy
 from hudi_ops.services.indexing.choose import pending_builds

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Never, cast
 
-from hudi_ops.commit.completion import Body
+from hudi_ops.commit.decide.completion import Body
 from hudi_ops.commit.recover.built_indexes import list_built_indexes
+from hudi_ops.commit.recover.index_builds import withdraw_announcement
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
-from hudi_ops.commit.undo.index_builds import withdraw_announcement
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.config.requests import IndexRequest

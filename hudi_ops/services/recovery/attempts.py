@@ -7,20 +7,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from hudi_ops.commit.checks import was_completed
+from hudi_ops.commit.decide.cancel import cancel_write
 from hudi_ops.commit.owned.find import files_of
 from hudi_ops.commit.recover.dead_writers import is_dead
-from hudi_ops.commit.recover.recover import finish_unfinished, recover
-from hudi_ops.commit.session import Session
-from hudi_ops.commit.support import refuse_unwritable
-from hudi_ops.commit.undo.cancel import cancel_write
-from hudi_ops.commit.undo.foreign_rollbacks import (
+from hudi_ops.commit.recover.foreign_rollbacks import (
     AbandonedRollback,
     abandoned_rollbacks,
     finish_abandoned,
     refuse_other_kinds,
     still_silent,
 )
-from hudi_ops.commit.undo.rollback import RolledBackWrite, may_be_foreign, roll_back
+from hudi_ops.commit.recover.recover import finish_unfinished, recover
+from hudi_ops.commit.recover.rollback import RolledBackWrite, may_be_foreign, roll_back
+from hudi_ops.commit.session import Session
+from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.concurrency.lease.lease import Lease, read_lease
 from hudi_ops.errors import Busy, Conflict, Corrupt, InvalidRequest, Unsupported
 from hudi_ops.index.resizes import is_resize

@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 
 from hudi_ops.commit.owned.kinds import Part, Reason, Removal
 from hudi_ops.commit.owned.remove import remove
+from hudi_ops.commit.recover.rollback import roll_back
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.rollback import roll_back
 from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.concurrency.markers import list_markers
 from hudi_ops.files.names import parse_data_file, writer_of_child_log

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from hudi_ops.commit.decide.cancel import cancel_write
 from hudi_ops.commit.recover.dead_writers import is_dead, is_foreign
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.cancel import cancel_write
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.timeline.content.undone import undone_by
 

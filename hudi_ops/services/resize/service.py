@@ -9,9 +9,9 @@ from collections.abc import Mapping, Set as AbstractSet
 from dataclasses import replace
 from typing import Any
 
+from hudi_ops.commit.decide.takeover import remove_data_files
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
-from hudi_ops.commit.takeover import remove_data_files
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import Contender
 from hudi_ops.config.requests import ResizeRequest

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 
 from hudi_ops.commit.owned.kinds import Reason, Removal
 from hudi_ops.commit.owned.remove import remove
+from hudi_ops.commit.recover.rollback_bodies import absolute_path
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.rollback_bodies import absolute_path
 from hudi_ops.engine.progress import Tally
 from hudi_ops.services.restore.survey import Survey
 from hudi_ops.timeline.content.plans import RestorePlan

@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from hudi_ops.commit.checks import pending_restore
-from hudi_ops.commit.completion import Body, complete_action
+from hudi_ops.commit.decide.cancel import cancel_write
+from hudi_ops.commit.decide.completion import Body, complete_action
+from hudi_ops.commit.decide.takeover import refuse_leased, take_over
 from hudi_ops.commit.recover.dead_writers import is_dead
 from hudi_ops.commit.recover.recover import finish_unfinished, recover
+from hudi_ops.commit.recover.rollback import roll_back
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
-from hudi_ops.commit.takeover import refuse_leased, take_over
-from hudi_ops.commit.undo.cancel import cancel_write
-from hudi_ops.commit.undo.rollback import roll_back
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.attempt_status import refuse_taken_over
 from hudi_ops.concurrency.lease.lease import read_lease

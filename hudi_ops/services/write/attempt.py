@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from hudi_ops.commit.recover.rollback import rollback_attempt
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.rollback import rollback_attempt
 from hudi_ops.concurrency.attempt import Attempt, begin
 from hudi_ops.concurrency.early_conflicts import ConflictWatch
 from hudi_ops.concurrency.lease.monitor import LeaseMonitor

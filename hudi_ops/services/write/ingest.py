@@ -14,7 +14,7 @@ from zlib import crc32
 import pyarrow as pa
 
 from hudi_ops.commit.apply.metadata_delta import wanted_facts
-from hudi_ops.commit.complete import complete_write
+from hudi_ops.commit.decide.complete import complete_write
 from hudi_ops.commit.first_commit import ensure_first_commit
 from hudi_ops.commit.ledger import POINTER_PREFIX
 from hudi_ops.commit.recover.recover import is_due, ready, recover

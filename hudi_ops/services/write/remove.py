@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hudi_ops.commit.apply.metadata_delta import wanted_facts
-from hudi_ops.commit.complete import complete_write
+from hudi_ops.commit.decide.complete import complete_write
 from hudi_ops.commit.first_commit import ensure_first_commit
 from hudi_ops.commit.recover.recover import finish_unfinished, recover
 from hudi_ops.commit.session import Session

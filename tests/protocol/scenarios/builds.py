@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from hudi_ops.commit.decide.cancel import CancelReason
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.cancel import CancelReason
 from hudi_ops.config.requests import IndexRequest
 from hudi_ops.context import TableContext
 from hudi_ops.metadata.records.partitions import FOLDER

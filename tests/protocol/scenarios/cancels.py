@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from hudi_ops.commit.decide.cancel import CancelReason
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.cancel import CancelReason
 from hudi_ops.context import TableContext
 from hudi_ops.services.cancel.abort import cancel
 from hudi_ops.services.cancel.overdue import cancel_overdue

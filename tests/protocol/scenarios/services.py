@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Literal
 
-from hudi_ops.commit.archive_boundary import HistoryFile, archive_boundary
+from hudi_ops.commit.decide.archive_boundary import HistoryFile, archive_boundary
 from hudi_ops.commit.recover.recover import recover
 from hudi_ops.commit.session import Session
 from hudi_ops.config.requests import ClusteringRequest

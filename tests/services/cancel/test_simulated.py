@@ -18,8 +18,8 @@ from dataclasses import replace
 
 import pytest
 
+from hudi_ops.commit.decide.plan_cancels import PlanCancels
 from hudi_ops.commit.recover import sweep
-from hudi_ops.commit.undo.plan_cancels import PlanCancels
 from hudi_ops.concurrency import attempt_status
 from hudi_ops.concurrency.lease import monitor
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from hudi_ops.commit.undo.cancel import cancel_write
+from hudi_ops.commit.decide.cancel import cancel_write
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.errors import Busy, Cancelled, Corrupt, InvalidRequest, Unavailable
 from hudi_ops.services.base.publish import Draft, publish_plan

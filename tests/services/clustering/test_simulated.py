@@ -111,7 +111,7 @@ CASES: list[tuple[Case, int]] = [
 def without_leaving_out(patch: pytest.MonkeyPatch) -> None:
     """The executor completes all groups of its plan, without a check that notices."""
     patch.setattr("hudi_ops.services.base.execute.leave_out_touched", lambda service, run: 0)
-    patch.setattr("hudi_ops.commit.complete.refuse_completed", lambda *_, **__: None)
+    patch.setattr("hudi_ops.commit.decide.complete.refuse_completed", lambda *_, **__: None)
 
 
 def without_revision(patch: pytest.MonkeyPatch) -> None:

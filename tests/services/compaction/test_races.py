@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from hudi_ops.commit.takeover import take_over
-from hudi_ops.commit.undo.cancel import cancel_write
+from hudi_ops.commit.decide.cancel import cancel_write
+from hudi_ops.commit.decide.takeover import take_over
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, read_lease
 from hudi_ops.concurrency.markers import put_marker
 from hudi_ops.errors import Cancelled, Conflict, Corrupt, InvalidRequest, Unsupported

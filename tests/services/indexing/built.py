@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from hudi_ops.commit.apply.delta_maker import DeltaMaker
-from hudi_ops.commit.undo.cancel import CancelReason
+from hudi_ops.commit.decide.cancel import CancelReason
 from hudi_ops.config.requests import IndexRequest
 from hudi_ops.config.table import INDEX_DEFINITIONS_PATH, METADATA_PARTITIONS_INFLIGHT
 from hudi_ops.files.names import parse_data_file

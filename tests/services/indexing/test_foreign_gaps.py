@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 import pytest
 
+from hudi_ops.commit.decide.takeover import take_over
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.takeover import take_over
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, drop_lease
 from hudi_ops.errors import Cancelled, Conflict
 from hudi_ops.files.names import parse_data_file

@@ -67,7 +67,7 @@ def test_01_a_writer_that_does_not_know_the_announcement_completes_after_the_sca
 
 @pytest.mark.parametrize("definition", [DEFINITION, MERGE_ON_READ], ids=lambda one: one.table_type)
 def test_02_a_writer_in_flight_before_the_plan_completes_after_the_build(definition, monkeypatch) -> None:
-    from hudi_ops.commit import completion
+    from hudi_ops.commit.decide import completion
 
     clock = ticking()
     storage = make_table(definition).copy(clock)
@@ -153,8 +153,8 @@ def test_08_two_builds_of_different_indexes_run_one_after_the_other() -> None:
 
 
 def test_09_an_abort_while_a_writer_carries_the_partitions(monkeypatch) -> None:
-    from hudi_ops.commit import completion
-    from hudi_ops.commit.undo.cancel import CancelReason
+    from hudi_ops.commit.decide import completion
+    from hudi_ops.commit.decide.cancel import CancelReason
     from hudi_ops.services.cancel.abort import cancel
 
     base = make_table(WITH_METADATA)
@@ -228,7 +228,7 @@ def test_12_instants_of_catch_up_are_archived(before: int) -> None:
 @pytest.mark.parametrize("operation", ["upsert", "delete", "insert_overwrite"])
 def test_13_completions_come_in_another_order_than_requests(operation: str, monkeypatch) -> None:
     """A writer was requested before the build; a later one completes first, during the build; then the first one."""
-    from hudi_ops.commit import completion
+    from hudi_ops.commit.decide import completion
 
     clock = ticking()
     storage = make_table(WITH_METADATA).copy(clock)

@@ -6,7 +6,7 @@ import contextlib
 
 import pytest
 
-from hudi_ops.commit import completion
+from hudi_ops.commit.decide import completion
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hudi_ops.commit.completion import Body
+from hudi_ops.commit.decide.completion import Body
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.concurrency.attempt import Attempt

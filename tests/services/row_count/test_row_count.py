@@ -12,9 +12,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from hudi_ops.commit.decide.cancel import cancel_write
 from hudi_ops.commit.recover.recover import recover
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.cancel import cancel_write
 from hudi_ops.engine.spark import SparkEngine
 from hudi_ops.errors import Busy, Cancelled, InvalidRequest
 from hudi_ops.formats.avro import container as avro

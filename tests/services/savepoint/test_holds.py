@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from hudi_ops.commit import holds as module
-from hudi_ops.commit.archive_boundary import archive_boundary
+from hudi_ops.commit.decide import cancel
+from hudi_ops.commit.decide.archive_boundary import archive_boundary
+from hudi_ops.commit.decide.cancel import cancel_write
+from hudi_ops.commit.decide.takeover import take_over
 from hudi_ops.commit.holds import FOLDER, drop_expired_holds, live_holds
-from hudi_ops.commit.takeover import take_over
-from hudi_ops.commit.undo import cancel
-from hudi_ops.commit.undo.cancel import cancel_write
 from hudi_ops.errors import Corrupt, InvalidRequest
 from hudi_ops.services.base.publish import Draft, publish_plan
 from hudi_ops.storage.memory import MemoryStorage

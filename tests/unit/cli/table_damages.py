@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from hudi_ops import Table
-from hudi_ops.commit.undo.rollback_bodies import plan_bytes
+from hudi_ops.commit.recover.rollback_bodies import plan_bytes
 from hudi_ops.config.table import BACKUP_PATH, PROPERTIES_PATH
 from hudi_ops.errors import Cancelled
 from hudi_ops.storage.local import LocalStorage

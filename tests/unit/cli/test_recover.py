@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hudi_ops import Table
-from hudi_ops.commit.undo.rollback_bodies import plan_bytes
+from hudi_ops.commit.recover.rollback_bodies import plan_bytes
 from hudi_ops.concurrency.lease.lease import lease_path
 from hudi_ops.context import Owner
 from hudi_ops.storage.open import open_storage

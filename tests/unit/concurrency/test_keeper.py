@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hudi_ops.commit.complete import complete_write
+from hudi_ops.commit.decide.cancel import cancel_write
+from hudi_ops.commit.decide.complete import complete_write
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.cancel import cancel_write
 from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import begin
 from hudi_ops.concurrency.lease.lease import drop_lease, read_lease

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from hudi_ops.clock import SystemClock
+from hudi_ops.commit.decide.cancel import cancel_write
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.cancel import cancel_write
 from hudi_ops.concurrency.attempt import begin
 from hudi_ops.concurrency.lease.monitor import LeaseMonitor
 from hudi_ops.concurrency.lease.watcher import LogWatcher

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.clock import TOLERANCE_MS, SystemClock, ToldTime
+from hudi_ops.commit.decide.takeover import take_over
 from hudi_ops.commit.recover.sweep import TEMP_AGE_MS
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.takeover import take_over
 from hudi_ops.concurrency.attempt import begin
 from hudi_ops.concurrency.lease.lease import BEAT_INTERVAL_S, EXPIRY_MS, lease_path
 from hudi_ops.concurrency.lease.monitor import GAP_S_MAX

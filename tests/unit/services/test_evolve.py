@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hudi_ops.commit.complete import complete_write
+from hudi_ops.commit.decide.complete import complete_write
 from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import begin
 from hudi_ops.errors import Conflict, InvalidRequest

@@ -8,8 +8,8 @@ from dataclasses import asdict
 
 import pytest
 
+from hudi_ops.commit.recover.rollback_bodies import metadata_bytes
 from hudi_ops.commit.recover.sweep import note_path
-from hudi_ops.commit.undo.rollback_bodies import metadata_bytes
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, lease_path
 from hudi_ops.context import Owner
 from hudi_ops.formats.avro import container as avro

@@ -14,8 +14,8 @@ from dataclasses import replace
 from itertools import compress
 from typing import Any
 
-from hudi_ops.commit.takeover import remove_data_files
-from hudi_ops.commit.undo.plan_cancels import without_waiting
+from hudi_ops.commit.decide.plan_cancels import without_waiting
+from hudi_ops.commit.decide.takeover import remove_data_files
 from hudi_ops.concurrency.conflicts import Contender, refuse_completed
 from hudi_ops.concurrency.vain_waits import note_vain_wait, waited_in_vain
 from hudi_ops.context import TableContext

@@ -14,8 +14,8 @@ import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from hudi_ops.commit.decide.cancel import cancel_write
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.cancel import cancel_write
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.attempt_status import refuse_closed
 from hudi_ops.concurrency.lease.lease import read_lease, take_lease

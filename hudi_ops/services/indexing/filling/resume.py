@@ -10,8 +10,8 @@ import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from hudi_ops.commit.recover.index_builds import stray_deltas
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.index_builds import stray_deltas
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.errors import Conflict, Corrupt
 from hudi_ops.metadata.reader.instants import load_metadata_timeline

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hudi_ops.commit.complete import is_shared_table
+from hudi_ops.commit.decide.complete import is_shared_table
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.foreign.foreign_writers import newest_foreign_completion
 from hudi_ops.engine.protocol import Engine

@@ -10,10 +10,10 @@ from typing import Any
 
 from hudi_ops.commit.apply.metadata_delta import WriteDeltaMaker
 from hudi_ops.commit.checks import refuse_changed_columns, refuse_unfit
-from hudi_ops.commit.completion import decide_made, entry_of, landed, make_delta_of
+from hudi_ops.commit.decide.completion import decide_made, entry_of, landed, make_delta_of
+from hudi_ops.commit.decide.plan_cancels import PlanCancels, without_waiting
 from hudi_ops.commit.ledger import carried_keys, newest_extra, pointers
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.plan_cancels import PlanCancels, without_waiting
 from hudi_ops.commit.write import Twin, Write
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import Contender, Role, refuse_completed, refuse_planned, refuse_running

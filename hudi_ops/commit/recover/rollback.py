@@ -11,21 +11,21 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hudi_ops.commit.completion import Body, complete_action
+from hudi_ops.commit.decide.cancel import CancelReason, cancel_write
+from hudi_ops.commit.decide.completion import Body, complete_action
+from hudi_ops.commit.decide.takeover import take_over
 from hudi_ops.commit.owned.find import files_of
 from hudi_ops.commit.owned.kinds import Part, Reason, Removal
 from hudi_ops.commit.owned.remove import checksum_of, remove, remove_paths
+from hudi_ops.commit.recover.abort import may_have_files, record_aborted, release_aborted, remove_plan
 from hudi_ops.commit.recover.dead_writers import is_foreign
-from hudi_ops.commit.recover.sweep import remove_zombie_files
-from hudi_ops.commit.session import Session
-from hudi_ops.commit.takeover import take_over
-from hudi_ops.commit.undo.abort import may_have_files, record_aborted, release_aborted, remove_plan
-from hudi_ops.commit.undo.cancel import CancelReason, cancel_write
-from hudi_ops.commit.undo.rollback_bodies import (
+from hudi_ops.commit.recover.rollback_bodies import (
     child_logs,
     metadata_bytes,
     plan_bytes,
 )
+from hudi_ops.commit.recover.sweep import remove_zombie_files
+from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.attempt import Attempt, begin
 from hudi_ops.concurrency.attempt_status import refuse_taken_over
 from hudi_ops.concurrency.ended import ends_if_it_fails

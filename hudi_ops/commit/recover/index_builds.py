@@ -11,10 +11,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Sequence
 
+from hudi_ops.commit.decide.cancel import cancel_write
 from hudi_ops.commit.owned.kinds import Part, Reason, Removal
 from hudi_ops.commit.owned.remove import remove
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.cancel import cancel_write
 from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.config.table import INDEX_DEFINITIONS_PATH
 from hudi_ops.errors import Busy, Corrupt

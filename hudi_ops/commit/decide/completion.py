@@ -1,4 +1,4 @@
-"""Decide the COMPLETE of any action; writes add to it in `commit.complete`."""
+"""Decide the COMPLETE of any action; writes add to it in `commit.decide.complete`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Record a cancelled plan while it leaves the timeline (RFC-79, `execute_cancel`).
 
-`commit.undo.rollback` deletes the data files. The record `.aborted` is put before the inflight and the requested file are deleted,
-so that a plan is always pending or aborted. The queue file is deleted last. Any process can repeat any step.
+`commit.recover.rollback` deletes the data files. The record `.aborted` is put before the inflight and the requested file are
+deleted, so that a plan is always pending or aborted. The queue file and the lease go last. Any process can repeat any step.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 from hudi_ops.commit.owned.find import resize_of
 from hudi_ops.commit.owned.kinds import Part, Reason, Removal
 from hudi_ops.commit.owned.remove import remove
+from hudi_ops.commit.recover.index_builds import remove_index_build
 from hudi_ops.commit.recover.sweep import release_rolled_back
 from hudi_ops.commit.session import Session, best_effort
-from hudi_ops.commit.undo.index_builds import remove_index_build
 from hudi_ops.concurrency.markers import FOLDER as MARKERS
 from hudi_ops.errors import NotFound
 from hudi_ops.storage.claim import ensure

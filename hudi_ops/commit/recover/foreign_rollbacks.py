@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from hudi_ops.commit.decide.cancel import cancel_write
 from hudi_ops.commit.recover.dead_writers import is_dead, is_foreign
+from hudi_ops.commit.recover.rollback import RolledBackWrite, roll_back
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.cancel import cancel_write
-from hudi_ops.commit.undo.rollback import RolledBackWrite, roll_back
 from hudi_ops.concurrency.lease.lease import Lease, read_lease
 from hudi_ops.errors import Busy, Conflict, Corrupt, InvalidRequest, Unsupported
 from hudi_ops.timeline.content.archived import is_archived_write

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hudi_ops.commit.apply.put_back import decided_before
+from hudi_ops.commit.decide.withdraw import may_withdraw, withdraw
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.withdraw import may_withdraw, withdraw
 from hudi_ops.concurrency.transaction import First
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.timeline.content.plans import CleanPlan, read_plan

@@ -11,9 +11,9 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Literal, Self, TypeAlias
 
+from hudi_ops.commit.decide.withdraw import put_back_plans, withdraw
+from hudi_ops.commit.recover.rollback import record_withdrawn
 from hudi_ops.commit.session import Session, best_effort
-from hudi_ops.commit.undo.rollback import record_withdrawn
-from hudi_ops.commit.undo.withdraw import put_back_plans, withdraw
 from hudi_ops.concurrency.conflicts import Contender
 from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writes
 from hudi_ops.concurrency.transaction import First
