@@ -1,4 +1,4 @@
-"""Decide what a slot says of an instant: that it completes, is taken over, cancelled or withdrawn, or lies in the archive.
+"""Decide in a slot that an instant completes, is taken over, cancelled or archived.
 
 Read first: `complete.py` for a write, `completion.py` for any other action.
 """

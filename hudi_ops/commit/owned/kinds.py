@@ -133,6 +133,18 @@ def kind_in_folder(name: str, part: Part, reasons: Collection[Reason], folder: s
     return OwnedKind(name, part, frozenset(reasons), listed, _owner_in(folder), folder, finding)
 
 
+def _kind_on_timeline(
+    name: str, part: Part, reasons: Collection[Reason], state: State, name_of: Callable[[str, str], str]
+) -> OwnedKind:
+    """Return a kind of timeline file; `name_of` returns its name for an instant and its action."""
+
+    def path(removal: Removal) -> list[str]:
+        return [removal.state.timeline.path(name_of(removal.target.time, removal.target.action))]
+
+    owner, has_checksum = _owner_on_timeline(state), part is Part.TIMELINE
+    return OwnedKind(name, part, frozenset(reasons), path, owner, has_checksum=has_checksum)
+
+
 def _owner_in(folder: str) -> Callable[[str], str]:
     def owner(path: str) -> str:
         below = path.removeprefix(f"{folder}/")
@@ -190,30 +202,6 @@ def _delta(removal: Removal) -> list[str]:
     return delta_files(removal.session.ctx.storage, [removal.target.time])
 
 
-def _inflight(removal: Removal) -> list[str]:
-    return [removal.state.timeline.path(inflight_name(removal.target.time, removal.target.action))]
-
-
-def _requested(removal: Removal) -> list[str]:
-    return [removal.state.timeline.path(requested_name(removal.target.time, removal.target.action))]
-
-
-def _aborted_record(removal: Removal) -> list[str]:
-    return [removal.state.timeline.path(aborted_name(removal.target.time, removal.target.action))]
-
-
-def _swept_mark(removal: Removal) -> list[str]:
-    return [removal.state.timeline.path(swept_name(removal.target.time, removal.target.action))]
-
-
-def _queue_file(removal: Removal) -> list[str]:
-    return [queue_path(removal.target.time)]
-
-
-def _lease(removal: Removal) -> list[str]:
-    return [lease_path(removal.target.time)]
-
-
 def _notes(removal: Removal) -> list[str]:
     start = f"{removal.target.time}."
     folders = removal.session.ctx.storage.list_folder(MARKERS).folders
@@ -258,88 +246,42 @@ def _owner_of_note(path: str) -> str:
 
 _UNDONE = frozenset({Reason.CANCELLED, Reason.VANISHED, Reason.RESTORED, Reason.REPAIRED})
 
+_DATA = _UNDONE | {Reason.COMPLETED, Reason.TAKEN_OVER, Reason.LEFT_OUT, Reason.BUILD_WITHDRAWN}
+_COMPLETED = frozenset({Reason.RESTORED, Reason.VOIDED, Reason.ARCHIVED, Reason.UNPROTECTED})
+_PAYLOAD = _UNDONE | {Reason.COMPLETED, Reason.LOST, Reason.ARCHIVED}
+_INFLIGHT = _UNDONE | {Reason.ARCHIVED, Reason.UNPROTECTED}
+_REQUESTED = _UNDONE | {Reason.WITHDRAWN, Reason.ARCHIVED}
+_MARKER = frozenset({Reason.COMPLETED, Reason.VANISHED, Reason.REPAIRED})
+_ENDED = frozenset({Reason.CANCELLED, Reason.COMPLETED})
+_NOTE = frozenset({Reason.COMPLETED, Reason.VANISHED})
+
 KINDS: tuple[OwnedKind, ...] = (
-    OwnedKind(
-        "completed file",
-        Part.TIMELINE,
-        frozenset({Reason.RESTORED, Reason.VOIDED, Reason.ARCHIVED, Reason.UNPROTECTED}),
-        _completed_file,
-        _owner_on_timeline(State.COMPLETED),
-    ),
-    OwnedKind(
-        "data file",
-        Part.CONTENT,
-        _UNDONE | {Reason.COMPLETED, Reason.TAKEN_OVER, Reason.LEFT_OUT, Reason.BUILD_WITHDRAWN},
-        _data_files,
-        _owner_of_data,
-        has_checksum=True,
-    ),
+    OwnedKind("completed file", Part.TIMELINE, _COMPLETED, _completed_file, _owner_on_timeline(State.COMPLETED)),
+    OwnedKind("data file", Part.CONTENT, _DATA, _data_files, _owner_of_data, has_checksum=True),
     OwnedKind("ring", Part.CONTENT, frozenset({Reason.CANCELLED, Reason.RESTORED}), _rings, _owner_of_ring),
     kind_in_folder("ledger", Part.CONTENT, _UNDONE | {Reason.ARCHIVED}, LEDGERS, "ledger-left"),
-    OwnedKind(
-        "payload",
-        Part.CONTENT,
-        _UNDONE | {Reason.COMPLETED, Reason.LOST, Reason.ARCHIVED},
-        _payloads,
-        _owner_of_payload,
-        PAYLOADS,
-        "payload-left",
-    ),
-    OwnedKind(
-        "metadata delta",
-        Part.CONTENT,
-        frozenset({Reason.CANCELLED, Reason.VANISHED}),
-        _delta,
-        _owner_of_delta,
-    ),
-    OwnedKind(
-        "inflight file",
-        Part.TIMELINE,
-        _UNDONE | {Reason.ARCHIVED, Reason.UNPROTECTED},
-        _inflight,
-        _owner_on_timeline(State.INFLIGHT),
-        has_checksum=True,
-    ),
-    OwnedKind(
-        "requested file",
-        Part.TIMELINE,
-        _UNDONE | {Reason.WITHDRAWN, Reason.ARCHIVED},
-        _requested,
-        _owner_on_timeline(State.REQUESTED),
-        has_checksum=True,
-    ),
-    OwnedKind(
-        "record of a cancelled plan",
-        Part.TRACES,
-        frozenset({Reason.ARCHIVED}),
-        _aborted_record,
-        _owner_on_timeline(State.ABORTED),
-    ),
-    OwnedKind(
-        "mark of a swept plan", Part.TRACES, frozenset({Reason.ARCHIVED}), _swept_mark, _owner_on_timeline(State.SWEPT)
-    ),
+    OwnedKind("payload", Part.CONTENT, _PAYLOAD, _payloads, _owner_of_payload, PAYLOADS, "payload-left"),
+    OwnedKind("metadata delta", Part.CONTENT, frozenset({Reason.CANCELLED, Reason.VANISHED}), _delta, _owner_of_delta),
+    _kind_on_timeline("inflight file", Part.TIMELINE, _INFLIGHT, State.INFLIGHT, inflight_name),
+    _kind_on_timeline("requested file", Part.TIMELINE, _REQUESTED, State.REQUESTED, requested_name),
+    _kind_on_timeline("record of a cancelled plan", Part.TRACES, {Reason.ARCHIVED}, State.ABORTED, aborted_name),
+    _kind_on_timeline("mark of a swept plan", Part.TRACES, {Reason.ARCHIVED}, State.SWEPT, swept_name),
     kind_in_folder("checkpoint of a build", Part.TRACES, {Reason.BUILD_WITHDRAWN}, CHECKPOINTS),
     OwnedKind(
         "queue file",
         Part.TRACES,
         frozenset({Reason.CANCELLED, Reason.NOT_CANCELLED}),
-        _queue_file,
+        lambda removal: [queue_path(removal.target.time)],
         _owner_in(QUEUE),
         QUEUE,
     ),
-    kind_in_folder("marker", Part.TRACES, {Reason.COMPLETED, Reason.VANISHED, Reason.REPAIRED}, MARKERS),
-    OwnedKind(
-        "note of a second sweep",
-        Part.TRACES,
-        frozenset({Reason.COMPLETED, Reason.VANISHED}),
-        _notes,
-        _owner_of_note,
-    ),
+    kind_in_folder("marker", Part.TRACES, _MARKER, MARKERS),
+    OwnedKind("note of a second sweep", Part.TRACES, _NOTE, _notes, _owner_of_note),
     OwnedKind(
         "lease",
         Part.TRACES,
-        frozenset({Reason.CANCELLED, Reason.COMPLETED}),
-        _lease,
+        _ENDED,
+        lambda removal: [lease_path(removal.target.time)],
         _owner_in(LEASES),
         LEASES,
         has_checksum=True,

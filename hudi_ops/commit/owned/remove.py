@@ -1,4 +1,4 @@
-"""Remove files of instants by the rows of `kinds.py`: all of an instant, or paths that the caller knows.
+"""Remove files of instants by the rows of `kinds.py`.
 
 Source: docs/protocol §7, §8, §23.
 """

@@ -1,4 +1,4 @@
-"""Finish what slots decided, roll back what they cancelled, and sweep what dead processes left.
+"""Finish what slots decided, roll back what they cancelled, and sweep leftovers.
 
 Read first: `recover.py`, which each write calls first. Dead writes and cancelled plans go to `rollback.py`, plans without
 data files to `abort.py`, builds of an index to `index_builds.py`; leases, markers and late files to `sweep.py`, staged files to

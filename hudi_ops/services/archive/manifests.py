@@ -152,7 +152,7 @@ def drop_unnamed(storage: Storage, folder: str, now_ms: int) -> list[str]:
 
 
 def delete_history(storage: Storage, folder: str, names: Sequence[str]) -> None:
-    """Delete history files or manifests, which belong to no instant, in one request where storage supports it."""
+    """Delete history files and manifests: they belong to no instant."""
     storage.delete_all([f"{folder}/{name}" for name in names])
 
 

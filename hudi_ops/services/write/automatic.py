@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TypeVar
 
 from hudi_ops.commit.holds import is_begun
-from hudi_ops.commit.retry import retried
 from hudi_ops.commit.session import Session
 from hudi_ops.config.requests import ArchiveRequest, CleanRequest
 from hudi_ops.config.upkeep_settings import AUTOMATIC, UpkeepSettings
@@ -30,6 +29,7 @@ from hudi_ops.services.clean.service import CLEAN
 from hudi_ops.services.indexing.behind import drop_if_behind
 from hudi_ops.services.write.ingest import IngestResult
 from hudi_ops.services.write.remove import RemovalResult
+from hudi_ops.services.write.retry import retried
 from hudi_ops.timeline.content.plans import CleanPlan, CleanResult, read_plan, read_result
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.commit_log import POINTER_KEY, Log, automatic_of

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hudi_ops.commit.recover.recover import recover
-from hudi_ops.commit.retry import retried
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.config.conflict_settings import ConflictSettings
@@ -16,6 +15,7 @@ from hudi_ops.services.write.batch import Batch
 from hudi_ops.services.write.ingest import ingest
 from hudi_ops.services.write.operations import DELETE_PARTITION
 from hudi_ops.services.write.remove import remove
+from hudi_ops.services.write.retry import retried
 from hudi_ops.timeline.log.entries import Entry, Properties
 from hudi_ops.timeline.state import TableState
 from tests.protocol.scenarios.worlds import Job
