@@ -10,6 +10,7 @@ from hudi_ops.commit.recover.rollback import rollback_attempt
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import begin
+from hudi_ops.concurrency.foreign.foreign_instants import may_be_foreign
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.errors import Busy, Cancelled, Conflict, Unsupported
 from hudi_ops.timeline.state import TableState
@@ -54,7 +55,7 @@ def _refuse_foreign_writes(session: Session, state: TableState, instant: str = "
         if not pending.is_write or (instant and pending.time >= instant):
             continue
         lease = read_lease(session.ctx.storage, pending.time)
-        if lease is None or lease.owner is None:
+        if may_be_foreign(lease):
             raise Busy(
                 "a foreign writer began the table's first write",
                 table=state.config.name,

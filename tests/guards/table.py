@@ -683,7 +683,7 @@ GUARDS = [
     _row(
         "a foreign writer switches automatic services off",
         "services/write/automatic.py",
-        "if not is_chosen and has_foreign_write(session, state):",
+        "if not is_chosen and has_foreign_write(session.commits, state):",
         "if False:",
         "services/automatic/test_automatic.py",
     ),

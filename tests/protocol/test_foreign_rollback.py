@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from hudi_ops.commit.recover import dead_writers, recover as recovery
+from hudi_ops.commit.recover import recover as recovery
 from hudi_ops.commit.recover.recover import recover
 from hudi_ops.commit.recover.rollback_bodies import metadata_bytes
 from hudi_ops.commit.recover.sweep import notes_of
+from hudi_ops.concurrency.foreign import foreign_instants
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.concurrency.lease.own_clock import CLOCK_PROBE
 from hudi_ops.storage.memory import MemoryStorage
@@ -112,7 +113,7 @@ def test_a_machine_whose_clock_is_ahead_does_not_take_live_writers_for_dead(
     ahead = ManualClock(now.now_ms() + 3_600_000)
     assert recover(table_of(storage, ahead, "ahead")._session) == []
     assert all(storage.head(path) is not None for path in files)
-    monkeypatch.setattr(dead_writers, "is_silent", lambda *_: True)
+    monkeypatch.setattr(foreign_instants, "_is_expired", lambda *_: True)
     assert recover(table_of(storage, ahead, "ahead")._session), "without the storage's clock a live writer is undone"
 
 

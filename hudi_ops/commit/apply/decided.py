@@ -15,7 +15,7 @@ from hudi_ops.commit.apply.put_back import refuse_lost, was_applied
 from hudi_ops.commit.apply.savepoints import apply_savepoint
 from hudi_ops.commit.owned.kinds import Reason
 from hudi_ops.commit.owned.remove import remove_paths
-from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writes
+from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers
 from hudi_ops.concurrency.lease.lease import is_under_other_lock, read_lease
 from hudi_ops.concurrency.transaction import Applier
 from hudi_ops.context import TableContext
@@ -218,7 +218,7 @@ class TimelineApplier(Applier):
             return False
         if is_archived(log, entry.instant):
             remove_paths(self._ctx.storage, Reason.ARCHIVED, [path])
-        elif log.head == slot and not has_foreign_writes(self._commits, state):
+        elif log.head == slot and not has_foreign_writers(self._ctx.storage, self._commits, state, pending=False):
             timeline = state.timeline.completed(entry.instant, entry.action, entry.completion_time)
             self._loader.leave(TableState(state.config, log, timeline))
         return True

@@ -15,7 +15,7 @@ from hudi_ops.commit.decide.withdraw import put_back_plans, withdraw
 from hudi_ops.commit.recover.rollback import record_withdrawn
 from hudi_ops.commit.session import Session, best_effort
 from hudi_ops.concurrency.conflicts import Contender
-from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writes
+from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers
 from hudi_ops.concurrency.transaction import First
 from hudi_ops.config.requests.starvation import WAIT_S_MAX
 from hudi_ops.timeline.cancel.aborted import queue_cancel
@@ -51,7 +51,8 @@ class PlanCancels:
 
     def is_shared(self, state: TableState) -> bool:
         """Return whether Apache Hudi may execute a pending plan of the table."""
-        return self._was_shared or has_foreign_writes(self._session.commits, state)
+        session = self._session
+        return self._was_shared or has_foreign_writers(session.ctx.storage, session.commits, state, pending=False)
 
     def with_plans_put_back(self, state: TableState) -> TableState:
         """Return the state with the plans that dead processes withdrew; requires the table lock."""

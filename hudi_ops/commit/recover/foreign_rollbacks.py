@@ -9,14 +9,14 @@ Source: docs/protocol §8, §10.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hudi_ops.commit.decide.cancel import cancel_write
-from hudi_ops.commit.recover.dead_writers import is_dead, is_foreign
 from hudi_ops.commit.recover.rollback import RolledBackWrite, roll_back
 from hudi_ops.commit.session import Session
-from hudi_ops.concurrency.lease.lease import Lease, read_lease
+from hudi_ops.concurrency.foreign.foreign_instants import is_dead, may_be_foreign
+from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.errors import Busy, Conflict, Corrupt, InvalidRequest, Unsupported
 from hudi_ops.timeline.content.archived import is_archived_write
 from hudi_ops.timeline.content.plans import RollbackPlan, read_plan
@@ -43,7 +43,7 @@ def abandoned_rollbacks(session: Session, state: TableState, target: str = "") -
         if instant.kind != "rollback" or instant.time < target:
             continue
         lease = read_lease(session.ctx.storage, instant.time)
-        if lease is not None and not (is_foreign(lease) and lease.is_dead(session.ctx.clock)):
+        if lease is not None and not (may_be_foreign(lease) and lease.is_dead(session.ctx.clock)):
             continue
         try:
             plan = read_plan(session.ctx.storage, state.timeline, instant)
@@ -72,18 +72,18 @@ def finish_abandoned(session: Session, state: TableState, abandoned: AbandonedRo
     target = abandoned.target
     refuse_other_kinds(state, abandoned)
     lease = read_lease(session.ctx.storage, target.time)
-    if lease is not None and not is_dead(session, target.time):
+    if lease is not None and not is_dead(session.ctx, target.time):
         raise Busy(
             "the writer of this rollback's target is alive",
             table=state.config.name,
             instant=target.time,
             next_step="stop that process, or wait until its heartbeat is dead",
         )
-    silent = still_silent(session, target.time, lease)
 
     def still() -> bool:
         # The write may have completed and been archived since `state`, so the history is read under the lock, only here.
-        return silent() and not is_archived_write(session.ctx.storage, state.config, target.time)
+        is_still_dead = is_dead(session.ctx, target.time, had_lease=lease is not None)
+        return is_still_dead and not is_archived_write(session.ctx.storage, state.config, target.time)
 
     if not cancel_write(session, target.time, "asked for by hand", still):
         raise Conflict(
@@ -101,13 +101,6 @@ def finish_abandoned(session: Session, state: TableState, abandoned: AbandonedRo
             next_step="see `hudi-ops timeline` and `hudi-ops verify`",
         )
     return undone
-
-
-def still_silent(session: Session, instant: str, lease: Lease | None) -> Callable[[], bool]:
-    """Return a check, made under the lock, that the writer's lease is still dead or absent."""
-    if lease is not None:
-        return lambda: is_dead(session, instant)
-    return lambda: read_lease(session.ctx.storage, instant) is None
 
 
 def refuse_other_kinds(state: TableState, abandoned: AbandonedRollback) -> None:

@@ -15,10 +15,10 @@ from hudi_ops.commit.decide.cancel import cancel_write
 from hudi_ops.commit.decide.withdraw import lock_and_put_back
 from hudi_ops.commit.owned.find import needs_listing
 from hudi_ops.commit.recover.built_indexes import drop_ended_checkpoints, list_built_indexes
-from hudi_ops.commit.recover.dead_writers import is_dead, is_foreign
-from hudi_ops.commit.recover.rollback import RolledBackWrite, may_be_foreign, mend_plan, roll_back
+from hudi_ops.commit.recover.rollback import RolledBackWrite, mend_plan, roll_back
 from hudi_ops.commit.recover.sweep import remove_zombie_files, sweep
 from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.foreign.foreign_instants import is_dead, may_be_foreign
 from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers
 from hudi_ops.concurrency.lease.lease import Lease, list_leases, read_lease, warn_other_lock
 from hudi_ops.concurrency.lock.locks import hold_lock
@@ -112,8 +112,10 @@ def _recover(
 def rollback_dead_write(session: Session, instant: Instant) -> RolledBackWrite | None:
     """Cancel and roll back a write whose writer is still dead under the lock, else return None."""
     lease = read_lease(session.ctx.storage, instant.time)
-    whose = "Apache Hudi, whose heartbeat stopped" if lease is None or is_foreign(lease) else str(lease.owner)
-    if not cancel_write(session, instant.time, f"its writer is gone: {whose}", lambda: is_dead(session, instant.time)):
+    whose = "Apache Hudi, whose heartbeat stopped" if lease is None or may_be_foreign(lease) else str(lease.owner)
+    if not cancel_write(
+        session, instant.time, f"its writer is gone: {whose}", lambda: is_dead(session.ctx, instant.time)
+    ):
         return None
     return roll_back(session, instant)
 
@@ -145,7 +147,7 @@ def _remove_plan(
 
     `may_list` False: not if the table must be listed for its files.
     """
-    if not may_list and needs_listing(session, plan.time, foreign=may_be_foreign(plan, lease)):
+    if not may_list and needs_listing(session, plan.time, foreign=may_be_foreign(lease, plan)):
         logger.info("the cancelled %s is left to the next clean: the table must be listed for its files", plan)
         return None
     return roll_back(session, plan)
@@ -165,7 +167,7 @@ def _finish_rollbacks(session: Session, state: TableState) -> list[RolledBackWri
         if instant.action != "rollback":
             continue
         lease = read_lease(session.ctx.storage, instant.time)
-        if lease is None or is_foreign(lease):
+        if lease is None or may_be_foreign(lease):
             mend_plan(session, state, instant)  # a foreign rollback, which Apache Hudi's writers execute
             continue
         if not lease.is_dead(session.ctx.clock):
@@ -190,7 +192,7 @@ def _dead_leases(session: Session) -> dict[str, bool]:
     for time in list_leases(session.ctx.storage):
         lease = read_lease(session.ctx.storage, time)
         if lease is not None and lease.is_dead(session.ctx.clock):
-            dead[time] = is_foreign(lease)
+            dead[time] = may_be_foreign(lease)
         elif lease is not None:
             warn_other_lock(session.ctx, lease)
     return dead

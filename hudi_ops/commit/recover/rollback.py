@@ -18,7 +18,6 @@ from hudi_ops.commit.owned.find import files_of
 from hudi_ops.commit.owned.kinds import Part, Reason, Removal
 from hudi_ops.commit.owned.remove import checksum_of, remove, remove_paths
 from hudi_ops.commit.recover.abort import may_have_files, record_aborted, release_aborted, remove_plan
-from hudi_ops.commit.recover.dead_writers import is_foreign
 from hudi_ops.commit.recover.rollback_bodies import (
     child_logs,
     metadata_bytes,
@@ -29,7 +28,8 @@ from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.attempt import Attempt, begin
 from hudi_ops.concurrency.attempt_status import refuse_taken_over
 from hudi_ops.concurrency.ended import ends_if_it_fails
-from hudi_ops.concurrency.lease.lease import Lease, lease_path, read_lease
+from hudi_ops.concurrency.foreign.foreign_instants import may_be_foreign
+from hudi_ops.concurrency.lease.lease import lease_path, read_lease
 from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.concurrency.transaction import Decided
 from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt, HudiOpsError
@@ -131,7 +131,7 @@ def roll_back(
     if begun is not None:
         mend_plan(session, state, begun)
     lease = read_lease(storage, target.time)
-    foreign = may_be_foreign(target, lease)
+    foreign = may_be_foreign(lease, target)
     paths = files_of(session, state, target.time, foreign=foreign, plan=_plan_of(session, state, begun, target.time))
     attempt = _begin(session, target, paths) if begun is None else _resume(session, state, begun, abandoned=abandoned)
     if attempt is None:
@@ -175,17 +175,6 @@ def record_withdrawn(session: Session, state: TableState, instant: str) -> bool:
     if entry is None or not session.was_cancelled(state, instant):
         return False
     return roll_back(session, Instant(instant, entry.action, State.REQUESTED)) is not None
-
-
-def may_be_foreign(target: Instant, lease: Lease | None) -> bool:
-    """Return whether a write may be foreign: its heartbeat has no owner, or it has none.
-
-    The markers of a foreign write may be missing, so the table is listed for its files; and Hadoop may have put checksum files
-    beside them. A plan that was never executed has no files.
-    """
-    if lease is not None:
-        return is_foreign(lease)
-    return target.action in WRITE_ACTIONS or State.INFLIGHT in target.states
 
 
 def mend_plan(session: Session, state: TableState, rollback: Instant) -> None:
@@ -281,7 +270,7 @@ def _resume(session: Session, state: TableState, rollback: Instant, *, abandoned
     Apache Hudi retries its own rollbacks. The TAKEOVER is decided under the lock, and only while the rollback is pending.
     """
     lease = read_lease(session.ctx.storage, rollback.time)
-    if (lease is None or is_foreign(lease)) and not abandoned:
+    if may_be_foreign(lease) and not abandoned:
         return None
     try:
         attempt = take_over(session, rollback.time, "rollback")

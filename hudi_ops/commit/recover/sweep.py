@@ -15,9 +15,9 @@ from hudi_ops.commit.decide.cancel import cancel_write
 from hudi_ops.commit.owned.find import files_of
 from hudi_ops.commit.owned.kinds import Part, Reason, Removal
 from hudi_ops.commit.owned.remove import remove, remove_paths
-from hudi_ops.commit.recover.dead_writers import is_silent
 from hudi_ops.commit.recover.staging import sweep_staging
 from hudi_ops.commit.session import Session, best_effort
+from hudi_ops.concurrency.foreign.foreign_instants import is_dead
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, read_lease
 from hudi_ops.concurrency.lease.own_clock import refuse_ahead
 from hudi_ops.concurrency.markers import FOLDER, delete_markers, list_markers, marker_path
@@ -223,7 +223,7 @@ def _clear_dead_of_hudi(
     session: Session, state: TableState, time: str, instant: Instant | None, *, is_noted: bool
 ) -> None:
     # Apache Hudi deletes its own leases, unless it died right after completion, or hudi_ops rolled the write back.
-    if instant is not None and instant.is_completed and is_silent(session, time):
+    if instant is not None and instant.is_completed and is_dead(session.ctx, time):
         session.release(time)
     elif instant is None and is_noted:
         session.drop_name(time)
@@ -231,7 +231,7 @@ def _clear_dead_of_hudi(
         return
     elif instant is None and session.was_cancelled(state, time):
         remove_zombie_files(session, state, time)
-    elif instant is None and is_silent(session, time):
+    elif instant is None and is_dead(session.ctx, time):
         # The writer died between heartbeat and requested file, or later. Apache Hudi treats a missing heartbeat as a dead one.
         session.drop_name(time)
 
@@ -376,6 +376,6 @@ def _is_of_build(session: Session, state: TableState, instant: str) -> bool:
 
 
 def _has_dead_lease(session: Session, instant: str) -> bool:
-    # Unlike `dead_writers.is_dead` this needs no storage clock: if the hudi_ops writer is alive after all, a CANCEL slot stops it.
+    # Unlike `is_dead` this needs no storage clock: if the hudi_ops writer is alive after all, a CANCEL slot stops it.
     lease = read_lease(session.ctx.storage, instant)
     return lease is not None and lease.is_dead(session.ctx.clock)

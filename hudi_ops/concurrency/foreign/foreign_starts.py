@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 
 from hudi_ops.concurrency.early_conflicts import POLL_MAX_S, POLL_S, jittered
+from hudi_ops.concurrency.foreign.foreign_instants import may_be_foreign
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, read_lease
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Busy
@@ -35,7 +36,7 @@ def starting(ctx: TableContext, state: TableState, instant: str) -> Instant | No
         if pending.time >= instant or pending.action not in WRITE_ACTIONS or State.INFLIGHT in pending.states:
             continue
         lease = read_lease(ctx.storage, pending.time)
-        if lease is not None and lease.owner is None and not lease.is_dead(ctx.clock):
+        if lease is not None and may_be_foreign(lease) and not lease.is_dead(ctx.clock):
             return pending
     return None
 

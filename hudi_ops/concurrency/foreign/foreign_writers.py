@@ -6,33 +6,35 @@ both would share timeline files, markers and heartbeat. So beside foreign writer
 
 from __future__ import annotations
 
+from hudi_ops.concurrency.foreign.foreign_instants import may_be_foreign
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.concurrency.lock.locks import Guarded, lock_of_table
 from hudi_ops.context import TableContext
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.log.commit_log import Pointer, payload_folder
+from hudi_ops.timeline.log.commit_log import POINTER_KEY, Pointer, payload_folder
 from hudi_ops.timeline.state import CommitReader, TableState
 
 LOOKED_BACK_MAX = 32
 """Number of newest completed writes to check: a first write must not read a whole timeline."""
 
 
-def has_foreign_writers(storage: Storage, commits: CommitReader, state: TableState) -> bool:
+def has_foreign_writers(storage: Storage, commits: CommitReader, state: TableState, *, pending: bool = True) -> bool:
     """Return whether a table was adopted, or has an instant with neither slot nor lease of ours.
 
-    Foreign writers without a trace in the last `LOOKED_BACK_MAX` writes, and without a pending write, count as gone.
+    Foreign writers without a trace in the last `LOOKED_BACK_MAX` writes, and without a pending write, count as gone. Without
+    `pending` only completed writes count: no lease is read.
     """
-    if has_foreign_writes(commits, state):
+    if commits.was_adopted(state.log) or newest_foreign_completion(commits, state):
         return True
-    for instant in state.timeline.pending:
+    for instant in state.timeline.pending if pending else ():
         if instant.time in state.log.instants:
             continue
         lease = read_lease(storage, instant.time)
         if lease is None and not _is_pending_still(storage, state, instant):
             continue  # a hudi_ops write that ended during the check, with its lease
-        if (lease is None or lease.owner is None) and not _has_payload(storage, instant.time):
+        if may_be_foreign(lease) and not _has_payload(storage, instant.time):
             return True
     return False
 
@@ -50,9 +52,14 @@ def _is_pending_still(storage: Storage, state: TableState, instant: Instant) -> 
     return found is not None and not found.is_completed
 
 
-def has_foreign_writes(commits: CommitReader, state: TableState) -> bool:
-    """Return whether a table was adopted or has a recent completed write without a slot."""
-    return commits.was_adopted(state.log) or newest_foreign_completion(commits, state) != ""
+def has_foreign_write(commits: CommitReader, state: TableState) -> bool:
+    """Return whether any completed write on the timeline has no slot of the commit log.
+
+    Unlike `has_foreign_writers` it forgets an adoption once its writes are archived, and looks back over the whole timeline: an
+    automatic service asks it, which must not delete what writers of Apache Hudi keep by settings of their own.
+    """
+    completed = (commits.metadata(state.timeline, instant) for instant in state.timeline.newest_first)
+    return any(metadata is not None and POINTER_KEY not in metadata.extra for metadata in completed)
 
 
 def newest_foreign_completion(commits: CommitReader, state: TableState) -> str:

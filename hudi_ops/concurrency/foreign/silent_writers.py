@@ -48,7 +48,7 @@ class SilentWriters:
             Busy: names the instant, its age, its newest marker, and the command that rolls it back.
         """
         for write in pending_writes(state.timeline, mine):
-            if write.time in inspected or (mine and write.time > mine) or not self._is_silent(state, write):
+            if write.time in inspected or (mine and write.time > mine) or not self._lacks_heartbeat(state, write):
                 continue
             if self.policy == "busy":
                 if fate_of(self.ctx.storage, state, write.time) is not None:
@@ -61,7 +61,8 @@ class SilentWriters:
                 write.time,
             )
 
-    def _is_silent(self, state: TableState, write: Instant) -> bool:
+    def _lacks_heartbeat(self, state: TableState, write: Instant) -> bool:
+        """Return whether a pending write is foreign and tells by no heartbeat whether it is alive."""
         intent = self.contenders.intent(state.timeline, write)
         if intent is not None and intent.is_exact:
             return False  # a hudi_ops write

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from hudi_ops.commit.session import Session
-from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writes
+from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers
 from hudi_ops.config.requests.resize import MERGE_BYTES, MERGE_SHARE, PLAN_BYTES_MAX, SPLIT_BYTES
 from hudi_ops.config.requests.targets import BucketsTargets
 from hudi_ops.config.table import BUCKETS_MAX
@@ -76,7 +76,7 @@ def _refused(session: Session, state: TableState) -> str:
         refuse_foreign_writers(state, has_any=True)
     except Unsupported as error:
         # Commits are read for the answer, so only where it matters.
-        if has_foreign_writes(session.commits, state):
+        if has_foreign_writers(session.ctx.storage, session.commits, state, pending=False):
             return f"{error.what}: {error.next_step}"
     return ""
 

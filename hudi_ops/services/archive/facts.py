@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from hudi_ops.commit.holds import live_holds
 from hudi_ops.commit.session import Session
-from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writes
+from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers
 from hudi_ops.concurrency.lease.lease import list_leases
 from hudi_ops.concurrency.markers import FOLDER as MARKERS
 from hudi_ops.files.names import parse_data_file, writer_of_child_log
@@ -338,8 +338,9 @@ def _files_of(
     writer of this library had put no file then. If Apache Hudi writes to the table, too, the whole table is listed.
     """
     partitions = {partition for named in undone.values() for partition in named}
-    if bound is None and not all(undone.values()) and has_foreign_writes(session.commits, state):
-        partitions |= list_table(session.ctx.storage, state.config).keys()
+    storage, is_unknown = session.ctx.storage, not all(undone.values())
+    if bound is None and is_unknown and has_foreign_writers(storage, session.commits, state, pending=False):
+        partitions |= list_table(storage, state.config).keys()
     held = _listed(session, sorted(partitions)[: None if bound is None else bound.partitions])
     return {written: path for files in held for path, _, written in files if written in undone}
 

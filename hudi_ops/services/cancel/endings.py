@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hudi_ops.clock import Clock
+from hudi_ops.concurrency.foreign.foreign_instants import has_foreign_executor, may_be_foreign
 from hudi_ops.concurrency.lease.lease import Lease
 from hudi_ops.errors import Corrupt
 from hudi_ops.index.resizes import is_resize
@@ -10,7 +11,7 @@ from hudi_ops.services.cancel.plans import executing_words
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.content.plans import read_plan
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.names import SERVICE_ACTIONS, State
+from hudi_ops.timeline.names import SERVICE_ACTIONS
 from hudi_ops.timeline.state import TableState
 
 Words = tuple[str, ...]
@@ -36,13 +37,13 @@ def ending_words(storage: Storage, state: TableState, instant: Instant, lease: L
         # It takes the savepoint of the pending one; a restore of Apache Hudi leaves no lease.
         return ("restore", "TABLE", "--yes") if lease is not None else ()
     if action == "rollback":
-        return ("recover", "TABLE", *(("--abandoned",) if lease is None or lease.owner is None else ()))
+        return ("recover", "TABLE", *(("--abandoned",) if may_be_foreign(lease) else ()))
     if action == "savepoint":
         return "recover", "TABLE"
     if action not in SERVICE_ACTIONS:
         return ("recover", "TABLE") if lease is not None else ("rollback", "TABLE", time, "--abandoned")
     # A build of another program has no lease, so a build without one counts as foreign once it has begun.
-    is_foreign_run = lease is None and State.INFLIGHT in instant.states
+    is_foreign_run = has_foreign_executor(instant, lease)
     words = words_of_plan(storage, state, instant, is_ours=action != "indexing" or not is_foreign_run)
     if words[:1] == ("rollback",):
         return words

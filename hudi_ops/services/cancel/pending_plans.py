@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.foreign.foreign_instants import has_foreign_executor
 from hudi_ops.concurrency.lease.lease import Lease
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.cancel.due import due_ms, instants_since, policy_of
@@ -18,7 +19,7 @@ from hudi_ops.timeline.cancel.aborted import QUEUE
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.entries import cancel_of
 from hudi_ops.timeline.log.plan_slots import pending_plan_entry
-from hudi_ops.timeline.names import REWRITING_ACTIONS, SERVICE_ACTIONS, State, ms_of_instant
+from hudi_ops.timeline.names import REWRITING_ACTIONS, SERVICE_ACTIONS, ms_of_instant
 from hudi_ops.timeline.state import TableState
 
 PLANS_READ = 3
@@ -104,7 +105,7 @@ def _described(
     entry = pending_plan_entry(session.ctx.storage, state, plan.time)
     is_live = lease is not None and not lease.is_dead(session.ctx.clock)
     is_begun = len(plan.states) > 1
-    is_foreign_run = lease is None and State.INFLIGHT in plan.states
+    is_foreign_run = has_foreign_executor(plan, lease)
     planned_ms = time_of(state, plan.time) or 0  # a name that is no calendar time is older than any
     due = None
     if entry is not None and entry.cancellable and plan.action in REWRITING_ACTIONS:

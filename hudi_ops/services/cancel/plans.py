@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hudi_ops.commit.owned.find import needs_listing
-from hudi_ops.commit.recover.rollback import may_be_foreign
 from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.foreign.foreign_instants import may_be_foreign
 from hudi_ops.concurrency.lease.lease import Lease, read_lease
 from hudi_ops.errors import Corrupt, InvalidRequest, NotFound
 from hudi_ops.index.resizes import is_resize
@@ -162,7 +162,7 @@ def _removal(session: Session, plan: Instant, lease: Lease | None, *, is_live: b
     """Return who removes a cancelled plan."""
     if is_live:
         return "its executor stops at its next look, and removes the plan"
-    is_listed = needs_listing(session, plan.time, foreign=may_be_foreign(plan, lease))
+    is_listed = needs_listing(session, plan.time, foreign=may_be_foreign(lease, plan))
     return f"the next {'clean' if is_listed else 'write'}, or `hudi-ops cancel TABLE {plan.time}`, removes it"
 
 

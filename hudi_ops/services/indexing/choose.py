@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from hudi_ops.commit.session import Session
-from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writes
+from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.concurrency.lock.in_process import InProcessLock
 from hudi_ops.concurrency.lock.locks import lock_of_table
@@ -112,7 +112,9 @@ def choose(session: Session, state: TableState, request: IndexRequest) -> IndexC
     choice.cancel = CancelPolicy(cancellable=True)
     choice.columns = dict(name.partition("=")[::2] for name in names or () if "=" in name)
     # RFC-45 requires a lock that all writers share.
-    if isinstance(lock_of_table(session.ctx), InProcessLock) and has_foreign_writes(session.commits, state):
+    if isinstance(lock_of_table(session.ctx), InProcessLock) and has_foreign_writers(
+        session.ctx.storage, session.commits, state, pending=False
+    ):
         choice.warning = _WARNING
     refuse_planned(session, state, choice.partitions)
     return choice
@@ -126,7 +128,7 @@ def in_steps(session: Session, state: TableState, wanted: tuple[str, ...]) -> li
     """
     last = MetadataPartition.PARTITION_STATS
     both = {last, MetadataPartition.COLUMN_STATS} <= {*wanted}
-    if not both or not has_foreign_writes(session.commits, state):
+    if not both or not has_foreign_writers(session.ctx.storage, session.commits, state, pending=False):
         return [wanted]
     return [tuple(one for one in wanted if one != last), (last,)]
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.foreign.foreign_instants import has_foreign_executor
 from hudi_ops.concurrency.lease.lease import Lease
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
 from hudi_ops.metadata.records.partitions import MetadataPartition
@@ -20,7 +21,6 @@ from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.commit_log import POINTER_KEY
 from hudi_ops.timeline.log.entries import Properties
-from hudi_ops.timeline.names import State
 from hudi_ops.timeline.state import TableState
 
 ENTRIES_READ = 4
@@ -97,7 +97,7 @@ def _announced(
     lease = lease_of(plan.time)
     if lease is not None and not lease.is_dead(session.ctx.clock):
         return UnreadyIndex(name, "being built", str(lease.owner or "a foreign program"), ())
-    is_foreign_run = lease is None and State.INFLIGHT in plan.states
+    is_foreign_run = has_foreign_executor(plan, lease)
     execute = ("index", "TABLE", "execute", "--instant", plan.time)
     return UnreadyIndex(name, "announced", "", (*execute, "--abandoned") if is_foreign_run else execute)
 

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from hudi_ops.commit.checks import was_completed
 from hudi_ops.commit.decide.cancel import cancel_write
 from hudi_ops.commit.owned.find import files_of
-from hudi_ops.commit.recover.dead_writers import is_dead
 from hudi_ops.commit.recover.foreign_rollbacks import (
     AbandonedRollback,
     abandoned_rollbacks,
     finish_abandoned,
     refuse_other_kinds,
-    still_silent,
 )
 from hudi_ops.commit.recover.recover import finish_unfinished, recover
-from hudi_ops.commit.recover.rollback import RolledBackWrite, may_be_foreign, roll_back
+from hudi_ops.commit.recover.rollback import RolledBackWrite, roll_back
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
+from hudi_ops.concurrency.foreign.foreign_instants import is_dead, may_be_foreign
 from hudi_ops.concurrency.lease.lease import Lease, read_lease
 from hudi_ops.errors import Busy, Conflict, Corrupt, InvalidRequest, Unsupported
 from hudi_ops.index.resizes import is_resize
@@ -141,9 +141,10 @@ def rollback_write(session: Session, instant: str, *, abandoned: bool = False, d
         refuse_alive(session, state, lease, instant, abandoned=abandoned)
     owner = _owner(lease)
     if dry_run:
-        paths = files_of(session, state, instant, foreign=may_be_foreign(found, lease))
+        paths = files_of(session, state, instant, foreign=may_be_foreign(lease, found))
         return RollbackResult(state.config.name, instant, found.kind, owner, None, tuple(paths), dry_run=True)
-    if not cancel_write(session, instant, "asked for by hand", still_silent(session, instant, lease)):
+    still = partial(is_dead, session.ctx, instant, had_lease=lease is not None)
+    if not cancel_write(session, instant, "asked for by hand", still):
         raise Conflict(
             "the write completed, or its writer is alive again",
             table=state.config.name,
@@ -179,7 +180,7 @@ def refuse_alive(session: Session, state: TableState, lease: Lease | None, insta
             found="no heartbeat",
             next_step="once its writer has surely ended, run the same call with --abandoned",
         )
-    if not is_dead(session, instant):
+    if not is_dead(session.ctx, instant):
         raise Busy(
             f"{_owner(lease)} is writing",
             table=state.config.name,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hudi_ops.commit.decide.cancel import cancel_write
-from hudi_ops.commit.recover.dead_writers import is_dead, is_foreign
 from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.foreign.foreign_instants import is_dead, may_be_foreign
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.timeline.content.undone import undone_by
 
@@ -24,8 +24,8 @@ def ended(session: Session, instant: str, *, abandoned: bool) -> None:
         Left: it is alive, or may be.
     """
     lease = read_lease(session.ctx.storage, instant)
-    if lease is not None and not is_dead(session, instant):
-        owner = "Apache Hudi" if is_foreign(lease) else str(lease.owner)
+    if lease is not None and not is_dead(session.ctx, instant):
+        owner = "Apache Hudi" if may_be_foreign(lease) else str(lease.owner)
         raise Left(f"{instant} stays: {owner} is alive")
     state = session.loader.load()
     if lease is None and not abandoned and not _is_undone(session, instant):
@@ -45,7 +45,7 @@ def cancelled(session: Session, instant: str, *, abandoned: bool) -> None:
     ended(session, instant, abandoned=abandoned)
 
     def still() -> bool:
-        return read_lease(session.ctx.storage, instant) is None or is_dead(session, instant)
+        return read_lease(session.ctx.storage, instant) is None or is_dead(session.ctx, instant)
 
     if not cancel_write(session, instant, "repaired: its process has ended", still):
         raise Left(f"{instant} stays: it completed, or its writer came back")

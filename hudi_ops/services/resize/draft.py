@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from hudi_ops.commit.session import Session
-from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writes
+from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers
 from hudi_ops.index.resizes import RESIZE_STRATEGY
 from hudi_ops.services.base.choice import Candidate, Measured
 from hudi_ops.services.base.planned.groups import planned_group
@@ -50,7 +50,8 @@ class ResizeDraft:
             Conflict: others took every group, or a completed write was undone or can no longer be read.
             Unsupported: a foreign writer has begun to write to the table.
         """
-        refuse_foreign_writers(state, has_any=has_foreign_writes(self.session.commits, state))
+        has_any = has_foreign_writers(self.session.ctx.storage, self.session.commits, state, pending=False)
+        refuse_foreign_writers(state, has_any=has_any)
         rings = self.choice.rings
         known = {path: {ring.file_id(node) for node in range(len(ring.prefixes))} for path, ring in rings.items()}
         slices, left, changed = self._slices(), dict[Key, str](), dict[str, str]()

@@ -14,13 +14,13 @@ from hudi_ops.commit.checks import pending_restore
 from hudi_ops.commit.decide.cancel import cancel_write
 from hudi_ops.commit.decide.completion import Body, complete_action
 from hudi_ops.commit.decide.takeover import refuse_leased, take_over
-from hudi_ops.commit.recover.dead_writers import is_dead
 from hudi_ops.commit.recover.recover import finish_unfinished, recover
 from hudi_ops.commit.recover.rollback import roll_back
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.attempt_status import refuse_taken_over
+from hudi_ops.concurrency.foreign.foreign_instants import is_dead
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.engine.progress import Progress, Tally
 from hudi_ops.errors import Busy, InvalidRequest
@@ -215,7 +215,7 @@ def _cancel_plans(session: Session, savepoint: str) -> tuple[str, ...]:
 
 def _cancel(session: Session, state: TableState, plan: Instant, savepoint: str) -> None:
     def is_idle() -> bool:
-        return read_lease(session.ctx.storage, plan.time) is None or is_dead(session, plan.time)
+        return read_lease(session.ctx.storage, plan.time) is None or is_dead(session.ctx, plan.time)
 
     if cancel_write(session, plan.time, f"the table is restored to savepoint {savepoint}", is_idle):
         roll_back(session, plan)

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from hudi_ops.commit.holds import is_begun
 from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_write
 from hudi_ops.config.requests import ArchiveRequest, CleanRequest
 from hudi_ops.config.upkeep_settings import AUTOMATIC, UpkeepSettings
 from hudi_ops.engine.local import LocalEngine
@@ -32,7 +33,7 @@ from hudi_ops.services.write.remove import RemovalResult
 from hudi_ops.services.write.retry import retried
 from hudi_ops.timeline.content.plans import CleanPlan, CleanResult, read_plan, read_result
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.log.commit_log import POINTER_KEY, Log, automatic_of
+from hudi_ops.timeline.log.commit_log import Log, automatic_of
 from hudi_ops.timeline.log.head import newest_log
 from hudi_ops.timeline.state import TableState
 
@@ -87,7 +88,7 @@ def keep_small(session: Session) -> tuple[str, ...]:
                 continue
             session.memory.waits[name] = EVERY
             is_chosen = getattr(session.upkeep, name).automatic or name in (state.log.properties.upkeep or ())
-            if not is_chosen and has_foreign_write(session, state):
+            if not is_chosen and has_foreign_write(session.commits, state):
                 continue  # Apache Hudi's writers clean and archive by settings of their own
             lines.append(_tried(session, name, settings, state))
             state = session.loader.load()
@@ -102,7 +103,7 @@ def _seal_rings(session: Session, state: TableState) -> None:
     """Put the `.commit` files of rings that others may archive (docs/protocol §27)."""
     old = state.timeline.newest_first[EVERY:] if state.log.properties.facts.has_ring else ()
     made = {write.time for write in old if write.kind == "replacecommit"} - session.memory.sealed_rings
-    if made and has_foreign_write(session, state):
+    if made and has_foreign_write(session.commits, state):
         seal_rings(session.ctx.storage, made)
         session.memory.sealed_rings |= made
 
@@ -130,15 +131,6 @@ def recorded_services(session: Session, log: Log | None = None) -> Mapping[str, 
     if session.memory.automatic is None or session.memory.automatic[0] != found:
         session.memory.automatic = found, automatic_of(storage, log)
     return session.memory.automatic[1]
-
-
-def has_foreign_write(session: Session, state: TableState) -> bool:
-    """Return whether any completed write on the timeline has no slot of the commit log."""
-    for one in state.timeline.newest_first:
-        metadata = session.commits.metadata(state.timeline, one)
-        if metadata is not None and POINTER_KEY not in metadata.extra:
-            return True
-    return False
 
 
 def _tried(session: Session, name: str, settings: UpkeepSettings, state: TableState) -> str:

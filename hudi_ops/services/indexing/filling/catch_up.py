@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from hudi_ops.commit.checks import refuse_changed_columns
-from hudi_ops.commit.recover.dead_writers import is_foreign
 from hudi_ops.concurrency.attempt_status import refuse_closed
+from hudi_ops.concurrency.foreign.foreign_instants import may_be_foreign
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.engine.progress import Progress
 from hudi_ops.errors import Conflict
@@ -352,7 +352,7 @@ class CatchUp:
             if not is_judged or one.time in self._ours:
                 continue
             lease = read_lease(self.build.session.ctx.storage, one.time)
-            if lease is not None and not is_foreign(lease):
+            if lease is not None and not may_be_foreign(lease):
                 self._ours.add(one.time)
             elif lease is None or not lease.is_dead(self.build.session.ctx.clock):
                 found.append(one)
