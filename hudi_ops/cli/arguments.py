@@ -163,6 +163,18 @@ def parse_seconds(text: str, option: str) -> float:
     return seconds
 
 
+def parse_limit(text: str) -> float:
+    """Return the seconds of `--limit`, after which a table counts as unreachable.
+
+    Raises:
+        InvalidRequest: it is no duration, or below a second.
+    """
+    limit_s = parse_seconds(text, "--limit")
+    if limit_s < 1:
+        raise InvalidRequest("--limit is too short", expected="at least 1s", found=repr(text))
+    return limit_s
+
+
 def parse_bytes(text: str, option: str, least: int = 1) -> int:
     """Parse a number of bytes: `500MB`, `1.5GB`, `2GiB`; a bare number is bytes.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hudi_ops.cli.arguments import JsonOption, YesOption, as_help, asked_tables, parse_seconds
+from hudi_ops.cli.arguments import JsonOption, YesOption, as_help, asked_tables, parse_limit
 from hudi_ops.cli.consent import ask
 from hudi_ops.cli.output import counted, write, write_json, write_table
 from hudi_ops.cli.progress import Tell, watching
@@ -145,7 +145,8 @@ def refresh(
     with _installed():
         from hudi_ops.registry import refresh as looks
 
-        names, limit_s, engine = asked_tables(tables or [], "registry refresh", every=every), _limit(limit), _opened()
+        names, limit_s = asked_tables(tables or [], "registry refresh", every=every), parse_limit(limit)
+        engine = _opened()
         with watching(f"looking at {counted(len(names), 'table')}", as_json=as_json) as tell:
             found = looks.refresh(names, engine=engine, limit_s=limit_s, tell=_teller(tell, len(names)))
         _tell_verdicts(found, _undeclared(engine) if every else [], as_json)
@@ -169,7 +170,8 @@ def rebuild(
         from hudi_ops.registry import refresh as looks
         from hudi_ops.registry.recording import forget
 
-        names, limit_s, engine = asked_tables(tables or [], "registry rebuild", every=every), _limit(limit), _opened()
+        names, limit_s = asked_tables(tables or [], "registry rebuild", every=every), parse_limit(limit)
+        engine = _opened()
         others = _undeclared(engine) if every else []
         if dry_run:
             _tell_plan({"replaced": names, "forgotten": others}, as_json)
@@ -245,18 +247,6 @@ def _undeclared(engine: Any) -> list[str]:
 
     declared = load_tables().tables
     return [name for name in names_of(engine) if name not in declared]
-
-
-def _limit(text: str) -> float:
-    """Return the limit in seconds.
-
-    Raises:
-        InvalidRequest: it is no duration, or below a second.
-    """
-    limit_s = parse_seconds(text, "--limit")
-    if limit_s < 1:
-        raise InvalidRequest("--limit is too short", expected="at least 1s", found=repr(text))
-    return limit_s
 
 
 def _teller(tell: Tell, total: int) -> Any:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hudi_ops.cli.arguments import JsonOption, asked_tables, parse_seconds
+from hudi_ops.cli.arguments import JsonOption, asked_tables, parse_limit
 from hudi_ops.cli.output import counted, write, write_json
 from hudi_ops.cli.progress import watching
 from hudi_ops.errors import InvalidRequest
@@ -62,7 +62,7 @@ def health(
     from hudi_ops.health.many import health_of_tables
     from hudi_ops.health.verdict import HealthReport, gravest
 
-    names, limit_s = asked_tables(tables or [], "health", every=every), _limit(limit)
+    names, limit_s = asked_tables(tables or [], "health", every=every), parse_limit(limit)
     earlier = _earlier(previous) if previous is not None else {}
     with watching(f"judging {counted(len(names), 'table')}", as_json=as_json):
         found = health_of_tables(names, previous=earlier, limit_s=limit_s)
@@ -74,18 +74,6 @@ def health(
             write(line)
     if code:
         raise typer.Exit(code)
-
-
-def _limit(text: str) -> float:
-    """Return the limit in seconds.
-
-    Raises:
-        InvalidRequest: it is no duration, or below a second.
-    """
-    limit_s = parse_seconds(text, "--limit")
-    if limit_s < 1:
-        raise InvalidRequest("--limit is too short", expected="at least 1s", found=repr(text))
-    return limit_s
 
 
 def _earlier(file: Path) -> Mapping[str, Any]:

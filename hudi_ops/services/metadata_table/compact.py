@@ -17,11 +17,11 @@ from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.concurrency.transaction import unfinished
 from hudi_ops.config.table import TableConfig
 from hudi_ops.errors import Busy, Conflict, HudiOpsError
+from hudi_ops.files.names import parse_data_file
 from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_timeline
 from hudi_ops.metadata.reader.layout import Basis, basis_of, kept_partitions
 from hudi_ops.metadata.reader.slices import list_partition
 from hudi_ops.metadata.records.partitions import TIMELINE_FOLDER
-from hudi_ops.metadata.writer.cleaning import superseded_files
 from hudi_ops.metadata.writer.compaction import (
     ACTION,
     CompactionInputs,
@@ -38,7 +38,7 @@ from hudi_ops.metadata.writer.compaction import (
 )
 from hudi_ops.services.base.result import Result
 from hudi_ops.storage.claim import ensure
-from hudi_ops.storage.protocol import Folder
+from hudi_ops.storage.protocol import FileInfo, Folder
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.names import MERGING_ACTIONS, completed_name, inflight_name, requested_name
 from hudi_ops.timeline.state import TableState
@@ -291,3 +291,33 @@ def _preview(chosen: _Chosen) -> MetadataCompaction:
         bytes_in=sum(group.size_bytes for group in groups),
         dry_run=True,
     )
+
+
+def superseded_files(folder: Folder, instants: MetadataInstants, newest: str, before_ms: int) -> list[str]:
+    """Return the files that no reader needs any more, log files before their base files.
+
+    These are files of slices older than one that existed by `before_ms`, since a reader of an older one began earlier, and base
+    files that never counted. `newest` is the time of a compaction completed since the listing. Where compactions follow each other
+    faster, the slices made since `before_ms` stay.
+    """
+    bases: dict[str, list[tuple[str, FileInfo]]] = {}
+    logs: dict[str, list[tuple[str, FileInfo]]] = {}
+    gone: list[str] = []
+    for info in folder.files:
+        name = parse_data_file(info.name)
+        if name is None:
+            continue
+        if name.is_log:
+            logs.setdefault(name.file_id, []).append((name.instant, info))
+        elif instants.is_committed(name.instant):
+            bases.setdefault(name.file_id, []).append((name.instant, info))
+        elif instants.own.find(name.instant) is None and name.instant < newest:
+            gone.append(info.path)
+    for file_id, held in bases.items():
+        instant = max((made for made, base in held if made < newest and base.modified_ms < before_ms), default="")
+        if instant:
+            of_group = [(written, log) for written, log in logs.get(file_id, []) if instants.is_committed(written)]
+            upon = instants.lie_upon([(written, instant) for written, _ in of_group])
+            gone += [log.path for (_, log), is_newer in zip(of_group, upon, strict=True) if not is_newer]
+            gone += [base.path for older, base in held if older < instant]
+    return gone

@@ -14,8 +14,11 @@ from hudi_ops.commit.checks import pending_restore
 from hudi_ops.commit.decide.cancel import cancel_write
 from hudi_ops.commit.decide.completion import Body, complete_action
 from hudi_ops.commit.decide.takeover import refuse_leased, take_over
+from hudi_ops.commit.owned.kinds import Reason, Removal
+from hudi_ops.commit.owned.remove import remove
 from hudi_ops.commit.recover.recover import finish_unfinished, recover
 from hudi_ops.commit.recover.rollback import roll_back
+from hudi_ops.commit.recover.rollback_bodies import absolute_path
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.concurrency.attempt import Attempt
@@ -34,8 +37,8 @@ from hudi_ops.services.indexing.drop import drop_metadata
 from hudi_ops.services.indexing.end_builds import end_builds
 from hudi_ops.services.indexing.rebuild import dropped_before
 from hudi_ops.services.indexing.run import build_indexes
-from hudi_ops.services.restore.deletion import delete_undone, targets_left
 from hudi_ops.services.restore.survey import (
+    Survey,
     in_the_way,
     plans_above,
     refuse_below_boundary,
@@ -49,8 +52,9 @@ from hudi_ops.storage.claim import ensure
 from hudi_ops.timeline.content.plans import RestorePlan, read_plan
 from hudi_ops.timeline.content.restore_bytes import Undone, encode_restore, encode_restore_plan
 from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log.cancelled import mark_cancelled, refuse_uncancelled
 from hudi_ops.timeline.log.entries import Entry, Restore
-from hudi_ops.timeline.names import inflight_name, ms_of_instant
+from hudi_ops.timeline.names import State, inflight_name, ms_of_instant
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
@@ -291,16 +295,54 @@ def _execute(session: Session, savepoint: str, progress: Callable[[Progress], No
             drop_metadata(session, to_build=partitions)
         if state.config.layout == 2:
             take_out(session, state.config.history_folder, frozenset(plan.targets))
-        targets = targets_left(session, session.loader.load(), plan)
+        targets = _targets_left(session.loader.load(), plan)
         files = survey(session, state)
         found_files = files.files_of(targets)
         tally = Tally(progress, "files", len(found_files), sum(file.size_bytes for file in found_files))
-        undone = delete_undone(session, state, targets, files, monitor.check, tally)
+        undone = _delete_undone(session, state, targets, files, monitor.check, tally)
         _complete(session, attempt, undone)
     session.release(time)
     logger.warning("restored the table to savepoint %s: %s writes undone", savepoint, len(plan.targets))
     size = sum(file.size_bytes for file in found_files)
     return RestoreResult(state.config.name, savepoint, time, plan.targets, len(found_files), size)
+
+
+def _targets_left(state: TableState, plan: RestorePlan) -> list[Instant]:
+    """Return the writes of a restore's plan, newest completion first.
+
+    Those that an earlier executor took off the timeline are among them: its death may have left files.
+    """
+    action = state.config.completed_write_action
+    return [state.timeline.find(time) or Instant(time, action, State.REQUESTED) for time in plan.targets]
+
+
+def _delete_undone(
+    session: Session,
+    state: TableState,
+    targets: Sequence[Instant],
+    files: Survey,
+    check: Callable[[], None],
+    tally: Tally,
+) -> list[Undone]:
+    """Delete the writes one after another (docs/protocol §23); return the deleted files of each.
+
+    A write's completed file goes first, so that readers take its data files for uncommitted ones; its inflight and requested
+    file go last. `check` may raise.
+    """
+    undone, deleted = list[Undone](), set[str]()
+    for target in targets:
+        check()
+        mark_cancelled(session.ctx.storage, target.time, refuse_uncancelled(session.ctx.storage, state, target.time))
+        own = [file for file in files.by_writer.get(target.time, ()) if file.path not in deleted]
+        removal = Removal(session, state, target, Reason.RESTORED, [file.path for file in own], is_foreign=True)
+        remove(removal, check=check)
+        by_partition: dict[str, list[str]] = {}
+        for file in own:
+            deleted.add(file.path)
+            tally.add(file.size_bytes)
+            by_partition.setdefault(file.partition_path, []).append(absolute_path(session.ctx.storage, file.path))
+        undone.append(Undone(target, by_partition))
+    return undone
 
 
 def _complete(session: Session, attempt: Attempt, undone: Sequence[Undone]) -> None:

@@ -21,8 +21,8 @@ from hudi_ops.metadata.records.partitions import (
     is_kept,
     is_secondary,
 )
-from hudi_ops.metadata.writer.cleaning import superseded_files
 from hudi_ops.metadata.writer.compaction import inputs_at
+from hudi_ops.services.metadata_table.compact import superseded_files
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.timeline.active import load_timeline
