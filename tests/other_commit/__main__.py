@@ -15,12 +15,11 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.other_commit.checkout import ROOT, code_of
+
 PLAYER = Path(__file__).with_name("play.py")
 TABLES = [
     ("cow", "bucket", False),
@@ -75,18 +74,6 @@ class Player:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(60)
-
-
-@contextmanager
-def code_of(commit: str) -> Iterator[Path]:
-    """Check a commit out into a worktree of its own."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder).resolve() / "code"
-        subprocess.run(["git", "worktree", "add", "--quiet", "--detach", str(path), commit], cwd=ROOT, check=True)
-        try:
-            yield path
-        finally:
-            subprocess.run(["git", "worktree", "remove", "--force", str(path)], cwd=ROOT, check=True)
 
 
 def play(path: str, sides: list[Player], table: tuple[str, str, bool], rounds: int, dice: random.Random) -> int:
