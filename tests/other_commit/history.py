@@ -28,6 +28,7 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
+from hudi_ops.timeline.names import instant_of_ms
 
 START_MS = 1_900_000_000_000
 HOUR_MS = 3_600_000
@@ -101,9 +102,28 @@ class History:
         self._finish(name, self._process(f"dying-{len(self.calls)}", storage), work)
         self._clock.advance_ms(HOUR_MS)
 
-    def put(self, path: str, body: bytes) -> None:
-        """Put a file that no writer knows."""
+    def put(self, path: str, body: bytes = b"") -> None:
+        """Put a file that no writer of ours knows."""
         self._storage.put(path, body)
+
+    def begin_foreign(self, *, has_heartbeat: bool) -> str:
+        """Put the files of a write that a writer of Apache Hudi begins now; return its instant."""
+        self._clock.advance_ms(1_000)
+        instant = instant_of_ms(self._clock.now_ms())
+        kind = "deltacommit" if self.definition["table_type"] == "mor" else "commit"
+        self.put(f".hoodie/timeline/{instant}.{kind}.requested")
+        self.put(f".hoodie/timeline/{instant}.{'' if kind == 'commit' else 'deltacommit.'}inflight")
+        if has_heartbeat:
+            self.put(f".hoodie/.heartbeat/{instant}")
+        folder = "p0/" if self.definition["partition_by"] else ""
+        path = f"{folder}00000000-1111-2222-3333-444444444444-0_0-5-9_{instant}.parquet"
+        self.put(path, b"rows that must never show")
+        self.put(f".hoodie/.temp/{instant}/{path}.marker.CREATE")
+        return instant
+
+    def wait(self) -> None:
+        """Let an hour pass."""
+        self._clock.advance_ms(HOUR_MS)
 
     def _process(self, actor: str, storage: Any) -> Table:
         return Table(simulated_context(storage, self._clock, f"{self._name}-{actor}"), upkeep=BY_HAND)
@@ -158,6 +178,7 @@ def play(name: str, bodies: Path) -> History:
         _index(history)
     _clean_and_archive(history)
     _restore(history)
+    _beside_foreign_writers(history)
     _mend(history)
     return history
 
@@ -284,6 +305,25 @@ def _restore(history: History) -> None:
         lambda table: [table.savepoints.delete(held.instant) for held in table.savepoints.list()],
     )
     history.call("upsert 52", lambda table: table.ingest(rows(52)))
+
+
+def _beside_foreign_writers(history: History) -> None:
+    """Write beside two writers of Apache Hudi that die: one has a heartbeat, the other is rolled back by hand."""
+    history.begin_foreign(has_heartbeat=True)
+    history.call("upsert beside a foreign write", lambda table: table.ingest(rows(70)))
+    history.wait()
+    history.call("upsert after its heartbeat stopped", lambda table: table.ingest(rows(71)))
+    instant = history.begin_foreign(has_heartbeat=False)
+    history.call("upsert beside one without a heartbeat", lambda table: table.ingest(rows(72)))
+    history.other("recover", lambda table: table.recover())
+    history.dying(
+        "rollback of it dies at its second deletion",
+        lambda table: table.rollback(instant, abandoned=True),
+        DELETED,
+        2,
+    )
+    history.other("finish the rollback", lambda table: table.recover())
+    history.call("upsert after it", lambda table: table.ingest(rows(73)))
 
 
 def _mend(history: History) -> None:
