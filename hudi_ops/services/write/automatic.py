@@ -27,7 +27,7 @@ from hudi_ops.services.clean.earlier import RETAIN_KEY
 from hudi_ops.services.clean.policy import Policy
 from hudi_ops.services.clean.result import CleanOutcome
 from hudi_ops.services.clean.service import CLEAN
-from hudi_ops.services.indexing.behind import drop_if_behind
+from hudi_ops.services.indexing.drop import drop_if_behind
 from hudi_ops.services.write.ingest import IngestResult
 from hudi_ops.services.write.remove import RemovalResult
 from hudi_ops.services.write.retry import retried
