@@ -125,7 +125,7 @@ if TYPE_CHECKING:
     from hudi_ops.services.compaction.result import CompactResult as CompactResult
     from hudi_ops.services.create.adopt import AdoptionResult as AdoptionResult
     from hudi_ops.services.indexing.drop import DropResult as DropResult
-    from hudi_ops.services.indexing.result import IndexResult as IndexResult
+    from hudi_ops.services.indexing.service import IndexResult as IndexResult
     from hudi_ops.services.inspect.rings import (
         ChildView as ChildView,
         NodeView as NodeView,
@@ -210,7 +210,7 @@ _PLACES = {
     "services.compaction.result": "CompactResult",
     "services.create.adopt": "AdoptionResult",
     "services.indexing.drop": "DropResult",
-    "services.indexing.result": "IndexResult",
+    "services.indexing.service": "IndexResult",
     "services.inspect.rings": "ChildView NodeView RingView",
     "services.recovery.alter": "AlterResult AlteredSetting",
     "services.recovery.attempts": "Left RecoverResult RollbackResult",

@@ -9,9 +9,8 @@ from hudi_ops.config.requests import IndexRequest
 from hudi_ops.services.base.result import PlanResult
 from hudi_ops.services.base.service import Execution
 from hudi_ops.services.indexing.drop import DropResult, drop_metadata
-from hudi_ops.services.indexing.result import IndexResult
 from hudi_ops.services.indexing.run import build_indexes, execute_build, plan_build
-from hudi_ops.services.indexing.service import INDEXING
+from hudi_ops.services.indexing.service import INDEXING, IndexResult
 from hudi_ops.services.inspect.indexes import IndexCost, IndexState, explain_indexes, show_indexes
 from hudi_ops.services.metadata_table.compact import MetadataCompaction, compact_metadata
 from hudi_ops.services.metadata_table.describe import MetadataFacts, describe_metadata

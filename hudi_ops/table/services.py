@@ -23,7 +23,7 @@ from hudi_ops.services.archive.run import archive, explain
 from hudi_ops.services.base.execute import execute, plan_and_execute
 from hudi_ops.services.base.plan import left_plan, left_plan_result, plan, preview
 from hudi_ops.services.base.result import PlanResult, ServiceResult
-from hudi_ops.services.base.service import Execution, TableService
+from hudi_ops.services.base.service import Execution
 from hudi_ops.services.clean.result import CleanOutcome
 from hudi_ops.services.clean.service import CLEAN
 from hudi_ops.services.clustering.result import ClusterResult
@@ -86,7 +86,7 @@ class ServiceApi(Generic[Q, R]):
     A subclass names the service and the class of its requests.
     """
 
-    service: ClassVar[TableService[Any, Any, Any, Any, Any, Any, Any]]
+    service: ClassVar[Any]
     request_type: ClassVar[type[Any]]
 
     def __init__(self, session: Session) -> None:

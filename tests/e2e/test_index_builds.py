@@ -24,7 +24,7 @@ from hudi_ops.concurrency.lock.embedded_zookeeper import EmbeddedZooKeeper
 from hudi_ops.config.tables_file import locate_table
 from hudi_ops.errors import Busy, InvalidRequest, NotFound
 from hudi_ops.metadata.records.partitions import FOLDER, TIMELINE_FOLDER
-from hudi_ops.services.indexing.result import IndexResult
+from hudi_ops.services.indexing.service import IndexResult
 from hudi_ops.table.table import Table
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.builds import checkpoint as build_checkpoint

@@ -84,7 +84,7 @@ GUARDS = [
     _row(
         "an executor does not complete a compaction that left a log file out",
         "services/compaction/service.py",
-        "        refuse_missing_log_files(session, state, attempt.instant, plan, seen)",
+        "        refuse_missing_log_files(run.session, state, attempt.instant, run.plan, seen)",
         "        pass",
         "services/compaction/test_races.py",
     ),
@@ -613,8 +613,8 @@ GUARDS = [
     _row(
         "the inflight file of a clean has the plan's bytes",
         "services/clean/service.py",
-        "        return requested\n",
-        '        return b""\n',
+        "    inflight_has_plan = True\n",
+        "",
         "services/clean/test_interleavings.py",
     ),
     _row(
@@ -809,8 +809,8 @@ GUARDS = [
     ),
     _row(
         "an executor of a build that was refused removes what it put",
-        "services/base/execute.py",
-        "                service.clear_refused(run)\n",
+        "services/indexing/execute.py",
+        "                _clear(run)\n",
         "                pass\n",
         "services/indexing/test_resume.py::test_an_executor_that_slept_removes_what_it_puts_after_others_went_on",
         "services/indexing/test_foreign_gaps.py",
@@ -819,7 +819,7 @@ GUARDS = [
         "an executor that slept while it reserved the instant of a build deletes no files of its successor",
         "services/indexing/filling/reserve.py",
         """        _refuse_named(load_config(storage), named)
-        if attempt is not None:
+        if begins:
             refuse_closed(storage, attempt, session.loader.load())
 """,
         "",
@@ -881,14 +881,14 @@ GUARDS = [
     ),
     _row(
         "an executor of a build that was refused removes a delta whose files its successor removed",
-        "services/indexing/filling/resume.py",
-        "    uncounted = {time for time in completed if not is_whole(session.ctx.storage, own, time)}\n",
+        "services/indexing/execute.py",
+        "    uncounted = {time for time in completed if not _is_whole(session.ctx.storage, own, time)}\n",
         "    uncounted: set[str] = set()\n",
         "services/indexing/test_resume.py::test_an_executor_that_slept_removes_what_it_puts_after_others_went_on",
     ),
     _row(
         "a successor undoes the deltas of catch-up that do not count",
-        "services/indexing/filling/resume.py",
+        "services/indexing/execute.py",
         "    undo_delta(storage, [*pending, *stray_deltas(session, entry.built_at)])\n",
         "",
         "services/indexing/test_resume.py",

@@ -8,7 +8,7 @@ from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.config.requests import IndexRequest
 from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
-from hudi_ops.services.indexing import service as metadata_service
+from hudi_ops.services.indexing import execute as metadata_execute
 from hudi_ops.services.indexing.filling import (
     build as metadata_build,
     catch_up as metadata_catch_up,
@@ -155,7 +155,7 @@ def test_writes_without_a_gap_do_not_hold_up_the_build(definition, monkeypatch: 
         )
         return seen
 
-    for module in (metadata_build, metadata_service, metadata_catch_up):
+    for module in (metadata_build, metadata_execute, metadata_catch_up):
         monkeypatch.setattr(module, "snapshot", beside)
     done = build(storage, clock, "first")
     monkeypatch.undo()

@@ -30,7 +30,7 @@ ORDERS = {
     Reason.WITHDRAWN: "requested file",
     Reason.NOT_CANCELLED: "queue file",
     Reason.COMPLETED: "data file, payload, marker, note of a second sweep, lease",
-    Reason.TAKEN_OVER: "data file",
+    Reason.TAKEN_OVER: "data file, inflight file",
     Reason.LEFT_OUT: "data file",
     Reason.LOST: "payload",
     Reason.VOIDED: "completed file",

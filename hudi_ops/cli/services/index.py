@@ -21,7 +21,7 @@ from hudi_ops.errors import InvalidRequest
 if TYPE_CHECKING:
     from hudi_ops.services.base.result import PlanResult
     from hudi_ops.services.indexing.drop import DropResult
-    from hudi_ops.services.indexing.result import IndexResult
+    from hudi_ops.services.indexing.service import IndexResult
     from hudi_ops.services.inspect.indexes import IndexCost, IndexState
     from hudi_ops.table.table import Table
 

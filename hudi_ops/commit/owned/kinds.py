@@ -58,7 +58,7 @@ class Reason(StrEnum):
     WITHDRAWN = "its CANCEL comes next"
     NOT_CANCELLED = "it was not cancelled after all"
     COMPLETED = "it completed without them"
-    TAKEN_OVER = "another executor has it"
+    TAKEN_OVER = "another executor has it, or begins it next"
     LEFT_OUT = "its commit will not name them"
     LOST = "no slot names them"
     VOIDED = "its COMPLETE does not count"
@@ -249,7 +249,7 @@ _UNDONE = frozenset({Reason.CANCELLED, Reason.VANISHED, Reason.RESTORED, Reason.
 _DATA = _UNDONE | {Reason.COMPLETED, Reason.TAKEN_OVER, Reason.LEFT_OUT, Reason.BUILD_WITHDRAWN}
 _COMPLETED = frozenset({Reason.RESTORED, Reason.VOIDED, Reason.ARCHIVED, Reason.UNPROTECTED})
 _PAYLOAD = _UNDONE | {Reason.COMPLETED, Reason.LOST, Reason.ARCHIVED}
-_INFLIGHT = _UNDONE | {Reason.ARCHIVED, Reason.UNPROTECTED}
+_INFLIGHT = _UNDONE | {Reason.TAKEN_OVER, Reason.ARCHIVED, Reason.UNPROTECTED}
 _REQUESTED = _UNDONE | {Reason.WITHDRAWN, Reason.ARCHIVED}
 _MARKER = frozenset({Reason.COMPLETED, Reason.VANISHED, Reason.REPAIRED})
 _ENDED = frozenset({Reason.CANCELLED, Reason.COMPLETED})

@@ -115,6 +115,9 @@ class Choice:
     def leave_unfit_to_wait(self) -> None:
         """Leave out work whose plan must not wait for its execution."""
 
+    def refuse_nothing(self, table: str) -> None:
+        """Refuse a choice without candidates. By default it is not refused: its note says enough."""
+
     def leave_out(self, reason: str, one: Candidate, why: str = "") -> None:
         """Leave a candidate out for a reason of the service, by default with its size as the detail."""
         self.others[reason].append((one, why or f"{one.bytes_in:,} bytes"))

@@ -9,9 +9,10 @@ Source: docs/protocol §8, §14; docs/format §3.1.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -27,11 +28,14 @@ from hudi_ops.commit.decide.takeover import (
     clear_own_epoch,
     take_over,
 )
+from hudi_ops.commit.owned.kinds import Part, Reason, Removal
+from hudi_ops.commit.owned.remove import remove
 from hudi_ops.commit.recover.recover import recover
 from hudi_ops.commit.recover.rollback import roll_back, rollback_attempt
 from hudi_ops.commit.recover.sweep import release_completed
-from hudi_ops.commit.session import Session, best_effort
+from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
+from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.concurrency.lease.monitor import LeaseMonitor, refuse_superseded
@@ -45,16 +49,11 @@ from hudi_ops.errors import (
     Unsupported,
 )
 from hudi_ops.services.base.engine import choose_by_bytes
-from hudi_ops.services.base.pending import (
-    Service,
-    named_pending,
-    next_pending,
-    read_pending,
-    refuse_foreign_executor,
-)
+from hudi_ops.services.base.pending import named_pending, next_pending, read_pending, refuse_foreign_executor
 from hudi_ops.services.base.plan import left_plan, plan
 from hudi_ops.services.base.planned.leave_out import Waits, leave_out_touched
-from hudi_ops.services.base.service import Execution, Run
+from hudi_ops.services.base.result import EndedPlans
+from hudi_ops.services.base.service import AnyRun, AnyService, Execution, Run, TaskService
 from hudi_ops.services.base.waves import run_tasks
 from hudi_ops.storage.claim import ensure
 from hudi_ops.timeline.instant import Instant
@@ -64,14 +63,20 @@ from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
 
-AnyRun = Run[Any, Any, Any, Any]
+
+def execute(session: Session, service: TaskService, instant: str | None, how: Execution) -> Any:
+    """Execute a plan by its tasks, and return the result; raise as `execute_plan` does."""
+    return execute_plan(session, service, instant, how, partial(_execute_tasks, session, service, how))
 
 
-def execute(session: Session, service: Service, instant: str | None, how: Execution) -> Any:
+def execute_plan(
+    session: Session, service: AnyService, instant: str | None, how: Execution, work: Callable[[Attempt], Any]
+) -> Any:
     """Execute a plan, ours or a foreign one, and return the service's result.
 
     After a failure the same call continues; after success it changes nothing. Without an instant it executes the oldest plan
-    without a live executor.
+    without a live executor. `work` executes a plan that was taken over, within `taken_plan`, and returns its result; None: a
+    foreign writer completed it first.
 
     Raises:
         InvalidRequest: there is no such plan, or Apache Hudi began it and `how.abandoned` is not set.
@@ -93,9 +98,9 @@ def execute(session: Session, service: Service, instant: str | None, how: Execut
         else named_pending(session, service, state, instant)
     )
     if found is None:
-        return _nothing(service, state, None, f"no {service.name} is planned")
+        return service.result_type(state.config.name, None, note=f"no {service.name} is planned")
     if found.is_completed:
-        return _nothing(service, state, found, "it was completed before")
+        return _completed(service, state, found, "it was completed before")
     session.silent.refuse(state, found.time)
 
     service.refuse_plan(session, state, read_pending(session, service, state, found), found.time)
@@ -106,23 +111,19 @@ def execute(session: Session, service: Service, instant: str | None, how: Execut
 
     attempt = take_over(session, found.time, service.action, check)
     if attempt is None:
-        state = session.loader.load()
-        completed = state.timeline.find(found.time, service.action)
-        return _nothing(service, state, completed, "it was completed before")
+        return _completed(service, session.loader.load(), found, "it was completed before")
     try:
-        run = _execute_taken(session, service, attempt, how)
+        result = work(attempt)
     except Overtaken as overtaken:
         note = f"nothing completed: {overtaken.what}. The plan was cancelled; {overtaken.next_step}"
         return service.result_type(attempt.begun.config.name, attempt.instant, note=note)
-    if run is None:
-        state = session.loader.load()
-        completed = state.timeline.find(found.time, service.action)
-        return _nothing(service, state, completed, "another program completed it first")
-    return replace(service.result(run), seconds=round(session.ctx.clock.monotonic_s() - started_s, 3))
+    if result is None:
+        return _completed(service, session.loader.load(), found, "another program completed it first")
+    return replace(result, seconds=round(session.ctx.clock.monotonic_s() - started_s, 3))
 
 
 def plan_and_execute(
-    session: Session, service: Service, request: Any, how: Execution, instant: str | None = None
+    session: Session, service: TaskService, request: Any, how: Execution, instant: str | None = None
 ) -> Any:
     """Execute the named plan, or one without a live executor; else make a plan and execute it.
 
@@ -134,14 +135,18 @@ def plan_and_execute(
         return execute(session, service, instant, how)
     planned = plan(session, service, request, waits=False)
     if planned.instant is None:
-        nothing = service.result_type(planned.table, None, note=planned.note)
-        return service.with_cleared_plans(nothing, planned.ended_first)
+        return _with_ended(service.result_type(planned.table, None, note=planned.note), planned.ended_first)
     try:
-        return service.with_cleared_plans(execute(session, service, planned.instant, how), planned.ended_first)
+        return _with_ended(execute(session, service, planned.instant, how), planned.ended_first)
     except Unsupported:
         # A file completed while the plan was made and cannot be worked on here: the plan would fail each time.
         _cancel_unsupported(session, planned.instant)
         raise
+
+
+def _with_ended(result: Any, ended: EndedPlans) -> Any:
+    """Return a result with the plans that ended first, which only a clean has."""
+    return replace(result, ended_first=ended) if ended != EndedPlans() else result
 
 
 def _cancel_unsupported(session: Session, instant: str) -> None:
@@ -157,42 +162,54 @@ def _cancel_unsupported(session: Session, instant: str) -> None:
         logger.warning("plan %s stays pending: %s", instant, failure)
 
 
-def _nothing(service: Service, state: TableState, found: Instant | None, note: str) -> Any:
-    time, completion_time = (found.time, found.completion_time or None) if found is not None else (None, None)
-    return service.result_type(state.config.name, time, completion_time, note)
+def _completed(service: AnyService, state: TableState, instant: Instant, note: str) -> Any:
+    """Return the result of an execution that found its plan completed by others."""
+    now = state.timeline.find(instant.time, service.action) or instant
+    return service.result_type(state.config.name, now.time, now.completion_time or None, note)
 
 
-def _execute_taken(session: Session, service: Service, attempt: Attempt, how: Execution) -> AnyRun | None:
-    """Execute a plan; return None if a foreign writer completed its action first.
+@dataclass
+class Taken:
+    """A plan that this process took over, while it keeps the lease.
+
+    Attributes:
+        attempt: the executor's instant, epoch and first state.
+        monitor: of the lease.
+        is_deciding: the decision has begun, so that its outcome may be open after an error.
+    """
+
+    attempt: Attempt
+    monitor: LeaseMonitor
+    is_deciding: bool = False
+
+    def decide(self, complete: Callable[[], Complete | None]) -> Complete | None:
+        """Decide the completion, if the lease still holds; after a conflict nothing is decided.
+
+        Raises:
+            Conflict: the completion was refused; it may be tried again.
+        """
+        self.monitor.check()
+        self.is_deciding = True
+        try:
+            return complete()
+        except Conflict:
+            self.is_deciding = False
+            raise
+
+
+@contextmanager
+def taken_plan(session: Session, attempt: Attempt) -> Iterator[Taken]:
+    """Keep the lease of a plan that was taken over; release the plan after an error.
 
     Raises:
         Overtaken: other writes touched all of it; the plan was cancelled.
-        Conflict: it cannot complete as it is; it stays.
     """
-    is_deciding = False
+    taken: Taken | None = None
     name = attempt.begun.config.name
-    started_s = session.ctx.clock.monotonic_s()
     try:
-        with session.keep(attempt.instant, "execute", epoch=attempt.epoch) as monitor, _cleared(service) as runs:
-            run = _work(session, service, attempt, how, monitor)
-            runs.append(run)
-            waits = Waits(session.ctx, session.conflicts.wait_s)
-            while True:
-                is_deciding = False
-                leave_out_touched(service, run)
-                outcome = service.outcome(run)
-                monitor.check()
-                is_deciding = True
-                try:
-                    entry = _complete(service, run, outcome)
-                    break
-                except Conflict as conflict:
-                    # Nothing was decided. If a write completed since and touched some groups, the other groups complete.
-                    is_deciding = False
-                    if service.goes_on(run, conflict):
-                        continue
-                    if not leave_out_touched(service, run) and not waits.for_running(conflict):
-                        raise
+        with session.keep(attempt.instant, "execute", epoch=attempt.epoch) as monitor:
+            taken = Taken(attempt, monitor)
+            yield taken
     except Overtaken as overtaken:
         reason = CancelReason(overtaken.what, cause="ingestion", requester=str(session.ctx.owner))
         rollback_attempt(session, attempt.instant, overtaken, reason=reason)
@@ -202,58 +219,70 @@ def _execute_taken(session: Session, service: Service, attempt: Attempt, how: Ex
         raise error.at(table=name, instant=attempt.instant) from error
     except HudiOpsError as error:
         # Before the decision nothing can have landed. After any other error in the decision the outcome is open.
-        if not is_deciding:
+        if taken is None or not taken.is_deciding:
             release_plan(session, attempt, error)
         raise error.at(table=name, instant=attempt.instant) from error
-    # The plan is complete: an error from here on does not release it.
-    completed = Instant(attempt.instant, attempt.action, State.COMPLETED)
-    release_completed(session, attempt.begun, completed, list(service.files_written(run)))
+
+
+def release_executed(
+    session: Session, attempt: Attempt, written: Collection[str], follow_up: Callable[[Session], object]
+) -> None:
+    """Release a completed plan and follow it up; an error from here on leaves it complete.
+
+    `written` are the data files in its commit.
+    """
+    release_completed(session, attempt.begun, Instant(attempt.instant, attempt.action, State.COMPLETED), written)
     try:
-        service.settled(session)
+        follow_up(session)
     except HudiOpsError as error:
-        raise error.at(table=name, instant=attempt.instant) from error
+        raise error.at(table=attempt.begun.config.name, instant=attempt.instant) from error
+
+
+def _execute_tasks(session: Session, service: TaskService, how: Execution, attempt: Attempt) -> Any:
+    """Execute a plan by its tasks; return None if a foreign writer completed its action first.
+
+    Raises:
+        Overtaken: other writes touched all of it; the plan was cancelled.
+        Conflict: it cannot complete as it is; it stays.
+    """
+    started_s = session.ctx.clock.monotonic_s()
+    with taken_plan(session, attempt) as taken:
+        run = _work(session, service, attempt, how, taken.monitor)
+        waits = Waits(session.ctx, session.conflicts.wait_s)
+        while True:
+            leave_out_touched(service, run)
+            outcome = service.outcome(run)
+            try:
+                entry = taken.decide(partial(_complete, service, run, outcome))
+                break
+            except Conflict as conflict:
+                # Nothing was decided. If a write completed since and touched some groups, the other groups complete.
+                if not leave_out_touched(service, run) and not waits.for_running(conflict):
+                    raise
+    written = [stat.path for stat in outcome.stats] if isinstance(outcome, Write) else []
+    release_executed(session, attempt, written, service.settled)
     if entry is None:
         return None
     run.entry = entry
     run.seconds = session.ctx.clock.monotonic_s() - started_s
-    return run
+    return service.result(run)
 
 
-@contextmanager
-def _cleared(service: Service) -> Iterator[list[AnyRun]]:
-    """Let the service clear up after a refused run, while its lease is kept.
-
-    The caller adds the run to the list.
-
-    Raises:
-        NOTHING_LANDED: the run was refused.
-    """
-    runs: list[AnyRun] = []
-    try:
-        yield runs
-    except NOTHING_LANDED:
-        for run in runs:
-            with best_effort(run.attempt.instant):
-                service.clear_refused(run)
-        raise
-
-
-def _work(session: Session, service: Service, attempt: Attempt, how: Execution, monitor: LeaseMonitor) -> AnyRun:
+def _work(session: Session, service: TaskService, attempt: Attempt, how: Execution, monitor: LeaseMonitor) -> AnyRun:
     """Begin the plan and run its tasks."""
-    plan = _begin(session, service, attempt)
-    service.check(session, attempt.begun, attempt, plan)
+    plan = begin_plan(session, service, attempt)
     inputs = service.inputs(session, attempt, plan)
     engine, reason = choose_by_bytes(how.engine, inputs.bytes_in, session.ctx.engine, "to read")
     arrow_bytes = pa.default_memory_pool().max_memory()
     run: AnyRun = Run(session, attempt, plan, inputs, engine, reason, how.task_bytes(engine), arrow_bytes, monitor, how)
     run.tasks = service.tasks(run)
     leave_out_touched(service, run)
-    service.check_groups(run, attempt.begun)
+    service.check(run, attempt.begun)
     run.done = run_tasks(engine, service.run, run.tasks, monitor, how.progress, "file slices")
     return run
 
 
-def _begin(session: Session, service: Service, attempt: Attempt) -> Any:
+def begin_plan(session: Session, service: AnyService, attempt: Attempt) -> Any:
     """Return the plan, after removing files of earlier executors and putting the inflight file.
 
     Raises:
@@ -272,16 +301,16 @@ def _begin(session: Session, service: Service, attempt: Attempt) -> Any:
         # count, too: of two base files of one group and instant readers take the one listed last (docs/format §9.1).
         clear_foreign_attempts(session, attempt, service.files_unannounced(session, attempt, plan))
         clear_foreign_delta(session, attempt)
-    path = timeline.path(inflight_name(attempt.instant, service.action))
     if State.INFLIGHT not in found.states:
         requested = storage.get(timeline.path(requested_name(attempt.instant, service.action)))
-        ensure(storage, path, service.inflight_body(requested))
+        inflight = timeline.path(inflight_name(attempt.instant, service.action))
+        ensure(storage, inflight, requested if service.inflight_has_plan else b"")
     now = session.loader.reload(attempt.begun)
     after = now.timeline.find(attempt.instant, service.action)
     is_gone = after is None or State.REQUESTED not in after.states or attempt.instant <= now.log.boundary
     if is_gone:
         # An inflight without its requested file makes the whole table unreadable for Apache Hudi (docs/format §2.3).
-        storage.delete(path)
+        _delete_inflight(session, attempt)
     refuse_superseded(now.log, attempt.instant, attempt.epoch)
     if is_gone:
         raise Conflict(
@@ -292,13 +321,24 @@ def _begin(session: Session, service: Service, attempt: Attempt) -> Any:
     return plan
 
 
-def _complete(service: Service, run: AnyRun, outcome: Any) -> Complete | None:
+def _complete(service: TaskService, run: AnyRun, outcome: Write | Body) -> Complete | None:
     """Decide the completion; return None if a foreign writer completed the action."""
-    session, attempt = run.session, run.attempt
+    check = partial(service.check, run)
+    if isinstance(outcome, Body):
+        return complete_body(run.session, run.attempt, outcome, check)
+    return complete_write(run.session, run.attempt, outcome, role=service.role, check=check)
 
-    def check(state: TableState) -> None:
-        service.check(session, state, attempt, run.plan)
-        service.check_groups(run, state)
+
+def complete_body(
+    session: Session, attempt: Attempt, body: Body, check: Callable[[TableState], None]
+) -> Complete | None:
+    """Decide the completion of an action that is no write; `check` is called under the lock.
+
+    Returns None if a foreign writer completed the action.
+
+    Raises:
+        Conflict: it was voided, or `check` refused it.
+    """
 
     def check_action(state: TableState) -> bool:
         found = state.timeline.find(attempt.instant, attempt.action)
@@ -308,10 +348,8 @@ def _complete(service: Service, run: AnyRun, outcome: Any) -> Complete | None:
         check(state)
         return True
 
-    if isinstance(outcome, Body):
-        decided = complete_action(session, attempt, outcome, check_action)
-        return landed(decided, attempt) if decided is not None else None
-    return complete_write(session, attempt, outcome, role=service.role, check=check)
+    decided = complete_action(session, attempt, body, check_action)
+    return landed(decided, attempt) if decided is not None else None
 
 
 def release_plan(session: Session, attempt: Attempt, error: HudiOpsError) -> None:
@@ -321,7 +359,6 @@ def release_plan(session: Session, attempt: Attempt, error: HudiOpsError) -> Non
     over, only files of this epoch are removed. The markers stay: tasks of this executor may still write files that they announced,
     and the next executor deletes the files that markers name.
     """
-    storage = session.ctx.storage
     try:
         clear_own_epoch(session, attempt)
         try:
@@ -330,7 +367,7 @@ def release_plan(session: Session, attempt: Attempt, error: HudiOpsError) -> Non
             if not ended.details.get("taken_over"):
                 rollback_attempt(session, attempt.instant, ended)
             return
-        storage.delete(attempt.begun.timeline.path(inflight_name(attempt.instant, attempt.action)))
+        _delete_inflight(session, attempt)
         # The lease is removed last: while it exists, no process takes the inflight file for a foreign one. After an unknown outcome
         # that file may still be created.
         if not isinstance(error, OutcomeUnknown):
@@ -341,3 +378,8 @@ def release_plan(session: Session, attempt: Attempt, error: HudiOpsError) -> Non
     except HudiOpsError as failure:
         # The caller must get the first error; the next executor of the plan removes the rest.
         logger.warning("leftovers of the execution of %s stay until the next one: %s", attempt.instant, failure)
+
+
+def _delete_inflight(session: Session, attempt: Attempt) -> None:
+    target = Instant(attempt.instant, attempt.action, State.INFLIGHT)
+    remove(Removal(session, attempt.begun, target, Reason.TAKEN_OVER, ()), {Part.TIMELINE})

@@ -9,7 +9,7 @@ from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.attempt_status import PLAN_AGAIN
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.errors import Busy, Cancelled, Corrupt, InvalidRequest, Unsupported
-from hudi_ops.services.base.service import REGISTRY, TableService
+from hudi_ops.services.base.service import REGISTRY, AnyService, PlannedService
 from hudi_ops.timeline.content.archived import load_history
 from hudi_ops.timeline.content.plans import read_plan
 from hudi_ops.timeline.content.undone import undone_by
@@ -19,10 +19,10 @@ from hudi_ops.timeline.log.entries import Complete, cancel_of
 from hudi_ops.timeline.names import State
 from hudi_ops.timeline.state import TableState
 
-Service = TableService[Any, Any, Any, Any, Any, Any, Any]
 
-
-def next_pending(session: Session, service: Service, state: TableState, *, abandoned: bool = False) -> Instant | None:
+def next_pending(
+    session: Session, service: AnyService, state: TableState, *, abandoned: bool = False
+) -> Instant | None:
     """Return the service's oldest pending plan without a live executor, or None without a plan.
 
     `abandoned` states that foreign executors, which leave no heartbeat, have ended.
@@ -50,7 +50,7 @@ def next_pending(session: Session, service: Service, state: TableState, *, aband
     return None
 
 
-def named_pending(session: Session, service: Service, state: TableState, instant: str) -> Instant:
+def named_pending(session: Session, service: AnyService, state: TableState, instant: str) -> Instant:
     """Return the service's instant of that time, pending or completed.
 
     Raises:
@@ -111,12 +111,12 @@ def named_pending(session: Session, service: Service, state: TableState, instant
     )
 
 
-def kind_of(session: Session, service: Service, state: TableState, instant: Instant) -> str:
+def kind_of(session: Session, service: AnyService, state: TableState, instant: Instant) -> str:
     """Return the name of the kind of an instant, by its plan where kinds share the action.
 
     An instant whose plan cannot be read counts as of the kind that is named like the action.
     """
-    if instant.action != service.action or type(service).is_kind is TableService.is_kind:
+    if instant.action != service.action or type(service).is_kind is PlannedService.is_kind:
         return instant.action
     try:
         plan = read_plan(session.ctx.storage, state.timeline, instant)
@@ -126,7 +126,7 @@ def kind_of(session: Session, service: Service, state: TableState, instant: Inst
     return next((kind.name for kind in kinds if kind.is_kind(plan)), f"{instant.action} of another kind")
 
 
-def read_pending(session: Session, service: Service, state: TableState, instant: Instant) -> Any:
+def read_pending(session: Session, service: AnyService, state: TableState, instant: Instant) -> Any:
     """Return the decoded plan of a pending instant, of the service's `plan_type`.
 
     Raises:
@@ -159,7 +159,7 @@ def cancel_advice(instant: str, action: str = "") -> str:
     return f"cancel the plan, which can never be executed: `hudi-ops {command}`; then plan again"
 
 
-def refuse_foreign_executor(session: Session, service: Service, state: TableState, instant: str) -> None:
+def refuse_foreign_executor(session: Session, service: AnyService, state: TableState, instant: str) -> None:
     """Refuse a plan that Apache Hudi has begun to execute.
 
     Its executors leave no heartbeat, so a live one cannot be told from a dead one. Our executors hold a lease while their inflight

@@ -12,9 +12,10 @@ from hudi_ops.commit.recover.recover import finish_unfinished, recover
 from hudi_ops.commit.session import Session
 from hudi_ops.errors import Busy, Conflict, InvalidRequest
 from hudi_ops.services.base.choice import Choice
-from hudi_ops.services.base.pending import Service, next_pending
+from hudi_ops.services.base.pending import next_pending
 from hudi_ops.services.base.publish import publish_plan
 from hudi_ops.services.base.result import PlanResult
+from hudi_ops.services.base.service import AnyService
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.columns.kept import clear_view_source, view_source
 
@@ -22,7 +23,7 @@ TRIES_MAX = 3
 """Most tries to make a plan while other processes take everything that it chose."""
 
 
-def preview(session: Session, service: Service, request: Any, state: TableState | None = None) -> PlanResult:
+def preview(session: Session, service: AnyService, request: Any, state: TableState | None = None) -> PlanResult:
     """Return the plan that `plan` would publish, now or in a given state; change nothing.
 
     Raises:
@@ -31,7 +32,10 @@ def preview(session: Session, service: Service, request: Any, state: TableState 
     """
     state = state or session.loader.load()
     service.refuse_table(state)
-    state, ended = service.preview_prepare(session, state)
+    ended = service.end_plans(session, (), state)
+    if ended.removed:
+        left = tuple(one for one in state.timeline if one.is_completed or one.time not in ended.removed)
+        state = replace(state, timeline=replace(state.timeline, instants=left))
     clear_view_source(session.ctx.storage)
     result = _result(session, service, state, service.choose(session, state, request), dry_run=True)
     # The measures are of the whole table, whose view a plan for some partitions does not need.
@@ -39,7 +43,7 @@ def preview(session: Session, service: Service, request: Any, state: TableState 
     return replace(result, ended_first=ended, measures=measures)
 
 
-def plan(session: Session, service: Service, request: Any, *, waits: bool = True) -> PlanResult:
+def plan(session: Session, service: AnyService, request: Any, *, waits: bool = True) -> PlanResult:
     """Publish a plan, if there is anything to plan.
 
     Args:
@@ -56,7 +60,7 @@ def plan(session: Session, service: Service, request: Any, *, waits: bool = True
     """
     started_s = session.ctx.clock.monotonic_s()
     service.refuse_table(session.loader.load())
-    ended = service.prepare(session, [undone.instant for undone in recover(session)])
+    ended = service.end_plans(session, [undone.instant for undone in recover(session)], None)
     session.memory.is_clean = False  # until a write has ended well
     clear_view_source(session.ctx.storage)
     for tried in range(TRIES_MAX):
@@ -66,7 +70,7 @@ def plan(session: Session, service: Service, request: Any, *, waits: bool = True
         if waits:
             choice.leave_unfit_to_wait()
         if not choice.is_due:
-            service.refuse_nothing(state, choice)
+            choice.refuse_nothing(state.config.name)
             break
         try:
             planned = publish_plan(session, service.action, service.draft(session, state, choice))
@@ -89,7 +93,7 @@ def plan(session: Session, service: Service, request: Any, *, waits: bool = True
     return replace(result, ended_first=ended, seconds=round(session.ctx.clock.monotonic_s() - started_s, 3))
 
 
-def left_plan(session: Session, service: Service, *, abandoned: bool = False) -> str | None:
+def left_plan(session: Session, service: AnyService, *, abandoned: bool = False) -> str | None:
     """Return the instant of the oldest pending plan without a live executor, or None."""
     try:
         # A plan that a dead process had decided is on the timeline only after `finish_unfinished`.
@@ -99,7 +103,7 @@ def left_plan(session: Session, service: Service, *, abandoned: bool = False) ->
     return found.time if found is not None else None
 
 
-def left_plan_result(session: Session, service: Service, request: Any, instant: str) -> PlanResult:
+def left_plan_result(session: Session, service: AnyService, request: Any, instant: str) -> PlanResult:
     """Return the result of planning nothing, because a pending plan has no live executor."""
     note = f"{service.name} {instant} was planned before and has no live executor: it is executed first"
     choice = service.empty_choice(request)
@@ -108,7 +112,7 @@ def left_plan_result(session: Session, service: Service, request: Any, instant: 
 
 
 def _result(
-    session: Session, service: Service, state: TableState, choice: Choice, *, dry_run: bool = False
+    session: Session, service: AnyService, state: TableState, choice: Choice, *, dry_run: bool = False
 ) -> PlanResult:
     return PlanResult(
         table=state.config.name,

@@ -42,7 +42,6 @@ class Draft:
         body: bytes of the requested file.
         footprint: inputs of the plan; None: unknown, which overlaps everything.
         begun: the state from which the inputs were chosen.
-        check: the service's own check of the state in which the plan is decided; raises `Conflict` or `Busy`.
         revise: returns the draft for a later state, from commit metadata. With it, a completion since `begun` is no conflict. It is
             called under the lock, once for each slot tried: it lists nothing, and raises `Conflict` when others took everything.
         choice: the choice after revisions; None: the original one.
@@ -54,7 +53,6 @@ class Draft:
     body: bytes
     footprint: Footprint | None
     begun: TableState
-    check: Callable[[TableState], None] = lambda state: None
     revise: Callable[[TableState], Draft] | None = None
     choice: Choice | None = None
     log_files_added: int = 0
@@ -94,7 +92,6 @@ def publish_plan(session: Session, action: str, draft: Draft) -> Planned:
             refuse_overtaken(session, draft, state)
         lower = outranked(session, state, action)
         refuse_overlapping_plan(session, revised, state, but=lower)
-        revised.check(state)
         mine = Contender("", action, revised.footprint, "service")
         ended = cancels.still_to_cancel(state, [plan for plan in lower.values() if mine.shared(plan)])
         if ended:

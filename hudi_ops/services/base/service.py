@@ -17,18 +17,16 @@ from hudi_ops.commit.decide.completion import Body
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt
-from hudi_ops.concurrency.conflicts import Contender, Role
+from hudi_ops.concurrency.conflicts import Role
 from hudi_ops.concurrency.lease.monitor import LeaseMonitor
 from hudi_ops.config.requests import checked_engine
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.progress import Progress
 from hudi_ops.engine.protocol import Engine
-from hudi_ops.errors import Conflict
 from hudi_ops.services.base.choice import Choice
 from hudi_ops.services.base.cost import Cost
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.base.result import EndedPlans, ServiceResult
-from hudi_ops.timeline.content.footprint import Footprint
 from hudi_ops.timeline.content.plans import FilesByPartition
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.entries import Complete
@@ -152,8 +150,11 @@ class Run(Generic[Plan, Inputs, Task, Outcome]):
         return Cost(bytes_in, bytes_out, round(self.seconds, 3), peak_bytes if is_seen else None)
 
 
-class TableService(ABC, Generic[Request, Chosen, Plan, Inputs, Task, Outcome, Result]):
-    """One kind of planned table service.
+class PlannedService(ABC, Generic[Request, Chosen, Plan]):
+    """One kind of plan: how it is chosen, published and found again.
+
+    A service whose plans are executed by tasks is a `TableService`. One with an execution of its own calls
+    `services.base.execute.execute_plan`, and its plans are taken over and released like all others.
 
     Attributes:
         action: word of its pending instants, for example `compaction`. Several kinds may share it.
@@ -163,6 +164,7 @@ class TableService(ABC, Generic[Request, Chosen, Plan, Inputs, Task, Outcome, Re
         result_type: class of its result; made with table, instant, completion time and note alone where nothing was done.
         cancellable: whether a cancel may end its plans unless a setting says otherwise (RFC-79).
         role: how its completion meets other writers; see `commit.decide.complete.complete_write`.
+        inflight_has_plan: its inflight file has the bytes of the plan; else it is empty.
     """
 
     action: ClassVar[str]
@@ -172,6 +174,7 @@ class TableService(ABC, Generic[Request, Chosen, Plan, Inputs, Task, Outcome, Re
     result_type: ClassVar[type[ServiceResult]] = ServiceResult
     cancellable: ClassVar[bool] = True
     role: ClassVar[Role] = "service"
+    inflight_has_plan: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -182,6 +185,10 @@ class TableService(ABC, Generic[Request, Chosen, Plan, Inputs, Task, Outcome, Re
         """Return whether a plan of the service's action is of this kind."""
         return True
 
+    def is_own(self, session: Session, state: TableState, found: Instant) -> bool:
+        """Return whether a completed instant, whose requested file may be gone, was of this kind."""
+        return found.kind == completes_as(self.action)
+
     @abstractmethod
     def refuse_table(self, state: TableState) -> None:
         """Refuse a table that the service does not apply to.
@@ -190,6 +197,15 @@ class TableService(ABC, Generic[Request, Chosen, Plan, Inputs, Task, Outcome, Re
             InvalidRequest: the service does not apply to this kind of table.
             Unsupported: the table cannot be written.
         """
+
+    def end_plans(self, session: Session, removed: Sequence[str], preview: TableState | None) -> EndedPlans:
+        """End the plans that must end before this one is chosen, and return them.
+
+        A clean alone does so: overdue and cancelled plans hold back its files. It is called without the lock. `removed` are
+        instants, cancelled plans among them, that the recovery before it removed. `preview` is a state of which the plans that
+        would end are returned, while nothing is changed; None: they end now.
+        """
+        return EndedPlans()
 
     @abstractmethod
     def empty_choice(self, request: Request) -> Chosen:
@@ -206,6 +222,26 @@ class TableService(ABC, Generic[Request, Chosen, Plan, Inputs, Task, Outcome, Re
     @abstractmethod
     def estimate(self, choice: Chosen, engine: Engine) -> Cost:
         """Return the expected cost of executing a choice."""
+
+    def measures(self, session: Session, state: TableState) -> Mapping[str, float | None]:
+        """Return the measures of the table's health that this service mends.
+
+        They have the names of check and target, such as `read_cost.log_files`. By default there are none.
+        """
+        return {}
+
+    def refuse_plan(self, session: Session, state: TableState, plan: Plan, instant: str) -> None:
+        """Refuse a plan that must not be begun; called before the takeover, without the lock."""
+
+    def files_unannounced(self, session: Session, attempt: Attempt, plan: Plan) -> Sequence[str]:
+        """Return data files of the instant that earlier executors may have written without markers."""
+        return ()
+
+
+class TableService(
+    PlannedService[Request, Chosen, Plan], Generic[Request, Chosen, Plan, Inputs, Task, Outcome, Result]
+):
+    """One kind of planned table service, whose plans are executed by independent tasks."""
 
     @abstractmethod
     def inputs(self, session: Session, attempt: Attempt, plan: Plan) -> Inputs:
@@ -225,84 +261,16 @@ class TableService(ABC, Generic[Request, Chosen, Plan, Inputs, Task, Outcome, Re
     def run(task: Task) -> Outcome:
         """Run one task on any executor. It uses only its argument; a second call gives equal bytes."""
 
+    def check(self, run: Run[Plan, Inputs, Task, Outcome], state: TableState) -> None:
+        """Check plan and remaining tasks before the work, and again under the lock; list nothing.
+
+        Raises:
+            Conflict: they cannot complete.
+        """
+
     @abstractmethod
     def outcome(self, run: Run[Plan, Inputs, Task, Outcome]) -> Write | Body:
         """Return the write to complete, or the maker of the completed file of another action."""
-
-    def goes_on(self, run: Run[Plan, Inputs, Task, Outcome], conflict: Conflict) -> bool:
-        """Return whether a refused completion is tried again, with another outcome of the same run."""
-        return False
-
-    @abstractmethod
-    def result(self, run: Run[Plan, Inputs, Task, Outcome]) -> Result:
-        """Return the result of a completed run for the user."""
-
-    def prepare(self, session: Session, removed: Sequence[str]) -> EndedPlans:
-        """Do what comes before a plan is chosen, without the lock; return the plans that it ended.
-
-        `removed` are the instants, cancelled plans among them, that the recovery before it removed.
-        """
-        return EndedPlans()
-
-    def preview_prepare(self, session: Session, state: TableState) -> tuple[TableState, EndedPlans]:
-        """Return the state after `prepare`, and the plans that it would end; change nothing."""
-        return state, EndedPlans()
-
-    def with_cleared_plans(self, result: Result, ended: EndedPlans) -> Result:
-        """Return the result with the plans that `prepare` ended; by default without them."""
-        return result
-
-    def measures(self, session: Session, state: TableState) -> Mapping[str, float | None]:
-        """Return the measures of the table's health that this service mends.
-
-        They have the names of check and target, such as `read_cost.log_files`. By default there are none.
-        """
-        return {}
-
-    def refuse_nothing(self, state: TableState, choice: Chosen) -> None:
-        """Refuse a choice without candidates. By default it is not refused: its note says enough."""
-
-    def check(self, session: Session, state: TableState, attempt: Attempt, plan: Plan) -> None:
-        """Check the state in which the plan completes. Called under the lock: it lists nothing."""
-
-    def check_groups(self, run: Run[Plan, Inputs, Task, Outcome], state: TableState) -> None:
-        """Check the remaining tasks, before the work and again under the lock; list nothing.
-
-        Raises:
-            Conflict: they cannot complete together.
-        """
-
-    def refuse_plan(self, session: Session, state: TableState, plan: Plan, instant: str) -> None:
-        """Refuse a plan that must not be begun; called before the takeover, without the lock."""
-
-    def inflight_body(self, requested: bytes) -> bytes:
-        """Return the bytes of the inflight file, given those of the requested one; by default none."""
-        return b""
-
-    def replaced_by(self, task: Task) -> Footprint | None:
-        """Return the file groups that a task replaces as they were when the plan was made.
-
-        A task whose groups other writes touched since is left out. None: the plan completes whole.
-        """
-        return None
-
-    def overtaking(self, run: Run[Plan, Inputs, Task, Outcome], other: Contender) -> Contender | None:
-        """Return a write with only the groups whose tasks the plan must leave out; None: no group."""
-        return other
-
-    def clear_left_out(self, run: Run[Plan, Inputs, Task, Outcome]) -> None:
-        """Delete what other writers put for tasks that were left out, and set `run.removed`."""
-
-    def files_unannounced(self, session: Session, attempt: Attempt, plan: Plan) -> Sequence[str]:
-        """Return data files of the instant that earlier executors may have written without markers."""
-        return ()
-
-    def files_written(self, run: Run[Plan, Inputs, Task, Outcome]) -> Sequence[str]:
-        """Return the data files that the completed run wrote."""
-        return ()
-
-    def clear_refused(self, run: Run[Plan, Inputs, Task, Outcome]) -> None:
-        """Remove what an execution that did not complete put outside the files of its plan."""
 
     def settled(self, session: Session) -> None:
         """Follow up a completed run, for example compact the metadata table.
@@ -310,15 +278,19 @@ class TableService(ABC, Generic[Request, Chosen, Plan, Inputs, Task, Outcome, Re
         An error fails the call, and the run stays complete.
         """
 
-    def is_own(self, session: Session, state: TableState, found: Instant) -> bool:
-        """Return whether a completed instant, whose requested file may be gone, was of this kind."""
-        return found.kind == completes_as(self.action)
+    @abstractmethod
+    def result(self, run: Run[Plan, Inputs, Task, Outcome]) -> Result:
+        """Return the result of a completed run for the user."""
 
 
-REGISTRY: dict[str, TableService[Any, Any, Any, Any, Any, Any, Any]] = {}
+AnyRun = Run[Any, Any, Any, Any]
+AnyService = PlannedService[Any, Any, Any]
+TaskService = TableService[Any, Any, Any, Any, Any, Any, Any]
+
+REGISTRY: dict[str, AnyService] = {}
 """Service kinds by name. Cancel finds a kind here and imports none."""
 
-S = TypeVar("S", bound=TableService[Any, Any, Any, Any, Any, Any, Any])
+S = TypeVar("S", bound=AnyService)
 
 
 def register(service: S) -> S:

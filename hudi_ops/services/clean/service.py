@@ -60,13 +60,17 @@ def delete_files(task: DeleteTask) -> int:
 
 
 class Clean(TableService[CleanRequest, CleanChoice, CleanPlan, CleanInputs, DeleteTask, int, CleanOutcome]):
-    """Delete files of old slices."""
+    """Delete files of old slices.
+
+    Apache Hudi 1.0.2 deletes an empty inflight file of a clean, so it has the bytes of the plan.
+    """
 
     action = "clean"
     command = "hudi-ops clean"
     plan_type = CleanPlan
     result_type = CleanOutcome
     cancellable = False
+    inflight_has_plan = True
     run = staticmethod(delete_files)
 
     def refuse_table(self, state: TableState) -> None:
@@ -81,20 +85,12 @@ class Clean(TableService[CleanRequest, CleanChoice, CleanPlan, CleanInputs, Dele
         """Return the policy of the request, without files."""
         return empty_choice(request)
 
-    def prepare(self, session: Session, removed: Sequence[str]) -> EndedPlans:
+    def end_plans(self, session: Session, removed: Sequence[str], preview: TableState | None) -> EndedPlans:
         """Cancel overdue plans, and remove cancelled ones: they hold back files."""
+        if preview is not None:
+            return _ended(preview_overdue(session, preview))
         aborted = {one.time for one in session.loader.load().timeline.aborted} if removed else set()
         return _ended(cancel_overdue(session), aborted.intersection(removed))
-
-    def preview_prepare(self, session: Session, state: TableState) -> tuple[TableState, EndedPlans]:
-        """Return the state without the plans that `prepare` would remove."""
-        ended = _ended(preview_overdue(session, state))
-        left = tuple(one for one in state.timeline if one.is_completed or one.time not in ended.removed)
-        return replace(state, timeline=replace(state.timeline, instants=left)), ended
-
-    def with_cleared_plans(self, result: CleanOutcome, ended: EndedPlans) -> CleanOutcome:
-        """Return the result with the plans that `prepare` ended."""
-        return replace(result, ended_first=ended)
 
     def choose(self, session: Session, state: TableState, request: CleanRequest) -> CleanChoice:
         """Choose by the request's policy."""
@@ -121,10 +117,6 @@ class Clean(TableService[CleanRequest, CleanChoice, CleanPlan, CleanInputs, Dele
     def refuse_plan(self, session: Session, state: TableState, plan: CleanPlan, instant: str) -> None:
         """Refuse a plan that names a file which must stay: once it is begun, it cannot be cancelled."""
         inputs_of_plan(session, state, instant, plan)
-
-    def inflight_body(self, requested: bytes) -> bytes:
-        """Return the plan: Apache Hudi 1.0.2 deletes an empty inflight file of a clean."""
-        return requested
 
     def inputs(self, session: Session, attempt: Attempt, plan: CleanPlan) -> CleanInputs:
         """Return the files of the plan, after the checks of the plan and of the holds."""

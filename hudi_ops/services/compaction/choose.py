@@ -66,6 +66,30 @@ class CompactionChoice(Choice):
         """Return the partitions with log files that are not planned."""
         return {candidate.partition_path for candidate in self.waiting()} | self.elsewhere
 
+    def refuse_nothing(self, table: str) -> None:
+        """Refuse an empty choice if its only due candidates cannot be merged here.
+
+        Raises:
+            Unsupported: names the first such file group.
+        """
+        left = self.others[LeftReason.UNMERGEABLE]
+        if not left:
+            return
+        first, why = left[0]
+        where = f"file group {first.file_id} in partition {first.partition_path or '.'}"
+        what = (
+            f"None of the {len(left)} file groups with log files that are due can be merged here; the first is {where}"
+            if len(left) > 1
+            else f"The log files of {where} cannot be merged here"
+        )
+        raise Unsupported(
+            f"{what}; nothing was planned",
+            table=table,
+            expected="log files with rows as Avro or Parquet, deletes and rollbacks",
+            found=why,
+            next_step="compact them with Apache Hudi; `hudi-ops compact TABLE explain` says why of each file group",
+        )
+
 
 def empty_choice(request: CompactionRequest) -> CompactionChoice:
     """Return the choice of a request without candidates."""
@@ -140,31 +164,6 @@ def refuse_without_logs(state: TableState) -> None:
             found=state.config.table_type,
             next_step="nothing to do: its writes rewrite base files at once",
         )
-
-
-def refuse_unmergeable(state: TableState, choice: Choice) -> None:
-    """Refuse an empty choice if its only due candidates cannot be merged here.
-
-    Raises:
-        Unsupported: names the first such file group.
-    """
-    left = choice.others[LeftReason.UNMERGEABLE]
-    if not left:
-        return
-    first, why = left[0]
-    where = f"file group {first.file_id} in partition {first.partition_path or '.'}"
-    said = (
-        f"None of the {len(left)} file groups with log files that are due can be merged here; the first is {where}"
-        if len(left) > 1
-        else f"The log files of {where} cannot be merged here"
-    )
-    raise Unsupported(
-        f"{said}; nothing was planned",
-        table=state.config.name,
-        expected="log files with rows as Avro or Parquet, deletes and rollbacks",
-        found=why,
-        next_step="compact them with Apache Hudi; `hudi-ops compact TABLE explain` says why of each file group",
-    )
 
 
 def _slices(session: Session, state: TableState, wanted: Sequence[str]) -> tuple[list[Slice], int, set[str]]:

@@ -5,7 +5,7 @@ Source: docs/protocol §14, §17; docs/format §3.1, §9.2.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from hudi_ops.commit.session import Session
@@ -20,13 +20,7 @@ from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.base.rewrite.task import RewrittenGroup, task_fields, wanted_of
 from hudi_ops.services.base.service import Run, TableService, named, register
 from hudi_ops.services.base.slices import live_columns
-from hudi_ops.services.compaction.choose import (
-    CompactionChoice,
-    choose,
-    empty_choice,
-    refuse_unmergeable,
-    refuse_without_logs,
-)
+from hudi_ops.services.compaction.choose import CompactionChoice, choose, empty_choice, refuse_without_logs
 from hudi_ops.services.compaction.draft import CompactionDraft
 from hudi_ops.services.compaction.inputs import PlanInputs, inputs_of_plan, refuse_missing_log_files
 from hudi_ops.services.compaction.read_cost import read_cost
@@ -76,10 +70,6 @@ class Compaction(
         """Return what the health check `read_cost` measures."""
         return named("read_cost", read_cost(live_columns(session, state)).values())
 
-    def refuse_nothing(self, state: TableState, choice: CompactionChoice) -> None:
-        """Refuse if the only due log files cannot be merged."""
-        refuse_unmergeable(state, choice)
-
     def draft(self, session: Session, state: TableState, choice: CompactionChoice) -> Draft:
         """Return a draft that adds log files which complete while the plan is made."""
         return CompactionDraft(session, state, choice).draft()
@@ -108,20 +98,17 @@ class Compaction(
         stats = [stat for done in run.done for stat in done.stats]
         return Write("COMPACT", stats, compacted=True, facts=facts, wanted=wanted)
 
-    def check(self, session: Session, state: TableState, attempt: Attempt, plan: CompactionPlan) -> None:
+    def check(self, run: CompactionRun, state: TableState) -> None:
         """Refuse a plan that lacks a log file below its instant."""
+        attempt = run.attempt
         seen = attempt.begun if state is not attempt.begun else None
-        refuse_missing_log_files(session, state, attempt.instant, plan, seen)
+        refuse_missing_log_files(run.session, state, attempt.instant, run.plan, seen)
 
     def files_unannounced(self, session: Session, attempt: Attempt, plan: CompactionPlan) -> list[str]:
         """List base files of the plan's groups that carry its instant."""
         found = files_of_instant(session, {planned.partition_path for planned in plan.slices}, attempt.instant)
         groups = {(planned.partition_path, planned.file_id) for planned in plan.slices}
         return [file.path for file in found if not file.is_log and (file.partition_path, file.file_id) in groups]
-
-    def files_written(self, run: CompactionRun) -> Sequence[str]:
-        """Return the new base files."""
-        return [stat.path for done in run.done for stat in done.stats]
 
     def settled(self, session: Session) -> None:
         """Compact the metadata table if it has enough deltas."""

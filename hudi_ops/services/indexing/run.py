@@ -13,17 +13,16 @@ from hudi_ops.commit.session import Session
 from hudi_ops.config.requests import IndexRequest
 from hudi_ops.engine.progress import Progress
 from hudi_ops.errors import Conflict
-from hudi_ops.services.base.execute import execute
 from hudi_ops.services.base.plan import left_plan, left_plan_result, plan, preview
 from hudi_ops.services.base.result import PlanResult
 from hudi_ops.services.base.service import Execution
 from hudi_ops.services.indexing.choose import LATER
 from hudi_ops.services.indexing.drop import drop_metadata, without_partitions
 from hudi_ops.services.indexing.end_builds import end_builds
+from hudi_ops.services.indexing.execute import execute_indexing
 from hudi_ops.services.indexing.rebuild import dropped_before, errors_name_dropped, partitions_to_rebuild
-from hudi_ops.services.indexing.result import IndexResult
 from hudi_ops.services.indexing.secondary import columns_asked, defined, with_columns
-from hudi_ops.services.indexing.service import INDEXING
+from hudi_ops.services.indexing.service import INDEXING, IndexResult
 from hudi_ops.services.indexing.wanted import refuse_unbuildable, wanted_partitions
 from hudi_ops.timeline.state import TableState
 
@@ -122,7 +121,7 @@ def execute_build(session: Session, instant: str | None, how: Execution) -> Inde
             that such a build is removed.
     """
     try:
-        done: IndexResult = execute(session, INDEXING, instant, how)
+        return execute_indexing(session, instant, how)
     except Conflict as error:
         is_aborted = isinstance(how.request, IndexRequest) and how.request.on_timeout == "abort"
         if error.details.get("timed_out") and is_aborted and error.instant:
@@ -133,7 +132,6 @@ def execute_build(session: Session, instant: str | None, how: Execution) -> Inde
         if error.details.get("has_built") and end_builds(session, None, error.what, only=error.instant or ""):
             error.what += "; the plan was removed"
         raise
-    return done
 
 
 def _plan(

@@ -1,87 +1,63 @@
-"""Index build as a table service: fill, announce, catch up, list.
+"""Plan index builds as a table service; the result that users get.
 
 Source: RFC-45; docs/protocol §14, §18.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Never, cast
+from dataclasses import dataclass, field
 
-from hudi_ops.commit.decide.completion import Body
-from hudi_ops.commit.recover.built_indexes import list_built_indexes
-from hudi_ops.commit.recover.index_builds import withdraw_announcement
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
-from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.config.requests import IndexRequest
-from hudi_ops.config.requests.indexing import TIMEOUT_S
-from hudi_ops.engine.progress import Progress
 from hudi_ops.engine.protocol import Engine
-from hudi_ops.errors import NOTHING_LANDED, Conflict
-from hudi_ops.metadata.definitions import secondary_columns, statistics_of
 from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_timeline
-from hudi_ops.metadata.reader.layout import load_index_definitions
-from hudi_ops.metadata.records.partitions import in_build_order, is_secondary
-from hudi_ops.metadata.writer.building import Building
 from hudi_ops.services.base.cost import Cost
 from hudi_ops.services.base.publish import Draft
-from hudi_ops.services.base.service import Run, TableService, register
+from hudi_ops.services.base.result import ServiceResult
+from hudi_ops.services.base.service import PlannedService, register
 from hudi_ops.services.indexing.choose import IndexChoice, choose, draft_of, empty_choice
-from hudi_ops.services.indexing.dropped import dropped_indexes, unready_count, unready_indexes
-from hudi_ops.services.indexing.filling import build as building
-from hudi_ops.services.indexing.filling.build import Build
-from hudi_ops.services.indexing.filling.catch_up import CatchUp
-from hudi_ops.services.indexing.filling.diff import TableSnapshot, snapshot
-from hudi_ops.services.indexing.filling.reserve import BuildReservation, clear_build, reserve_build
-from hudi_ops.services.indexing.filling.resume import ResumedBuild, remove_uncounted, resumed_build
-from hudi_ops.services.indexing.filling.tasks import FactReader
-from hudi_ops.services.indexing.result import IndexResult
+from hudi_ops.services.indexing.dropped import unready_count, unready_indexes
 from hudi_ops.services.indexing.wanted import partition_named, refuse_unbuildable
-from hudi_ops.timeline.builds.checkpoint import drop_checkpoint, drop_checkpoints
-from hudi_ops.timeline.content.plan_bytes import encode_index_result
 from hudi_ops.timeline.content.plans import IndexPlan
-from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.timeline.state import TableState
-from hudi_ops.view.schema import table_schema
 
 
-@dataclass
-class IndexInputs:
-    """Inputs of an execution: a new build, or one that an earlier executor announced.
+@dataclass(frozen=True)
+class IndexResult(ServiceResult):
+    """Result of an index build.
 
-    Attributes:
-        partitions: what is built.
-        state: table when the build's instant was taken.
-        seen: snapshot whose files are indexed.
-        bytes_in: bytes that are read.
-        reserved: the build's instant; None: the build is resumed.
-        resumed: the build that an earlier executor announced.
-        build: the build, once it has begun.
-        catch_up: its catch-up, once it is announced.
+    `built_at` is its instant on the metadata table's timeline. `partitions` are the new ones, `rounds` counts the rounds that added
+    completions. `records` counts the records of the first base files, by partition; `bytes_in` is the size of the files that were
+    read. If a record index was built, `doubled_keys` counts the record keys in more than one file group: the index names one of
+    the groups, and reads do not rely on it. `verdicts` counts the instants since the announcement: `carried` by their writers,
+    `applied` by catch-up, and others. `catch_up_per_s` is the number of completions that catch-up added in a second (None: it added
+    none), `ingest_per_s` that of other writers' completions in a second since the announcement. `waited_for` says for which
+    foreign writers the build waited, and why.
+
+    One result may tell of several builds: `instant` and the rates are then those of the last one. `rebuilt` are the partitions that
+    the call dropped first.
     """
 
-    partitions: tuple[str, ...]
-    state: TableState
-    seen: TableSnapshot
-    bytes_in: int
-    reserved: BuildReservation | None = None
-    resumed: ResumedBuild | None = None
-    build: Build | None = None
-    catch_up: CatchUp | None = None
+    built_at: str = ""
+    partitions: tuple[str, ...] = ()
+    files: int = 0
+    bytes_in: int = 0
+    records: dict[str, int] = field(default_factory=dict)
+    groups: dict[str, int] = field(default_factory=dict)
+    rounds: int = 0
+    verdicts: dict[str, int] = field(default_factory=dict)
+    doubled_keys: int | None = None
+    catch_up_per_s: float | None = None
+    ingest_per_s: float | None = None
+    waited_for: tuple[str, ...] = ()
+    rebuilt: tuple[str, ...] = ()
 
 
-IndexRun = Run[IndexPlan, IndexInputs, Never, None]
-
-
-class IndexBuild(TableService[IndexRequest, IndexChoice, IndexPlan, IndexInputs, Never, None, IndexResult]):
-    """Build partitions of the metadata table while writers run.
-
-    A build has no tasks: it reads files in rounds of its own.
-    """
+class IndexBuild(PlannedService[IndexRequest, IndexChoice, IndexPlan]):
+    """Build partitions of the metadata table while writers run; `execute.py` executes its plans."""
 
     action = "indexing"
     command = "hudi-ops index"
@@ -125,164 +101,6 @@ class IndexBuild(TableService[IndexRequest, IndexChoice, IndexPlan, IndexInputs,
         for name, _ in plan.partitions:
             partition_named(name, state.config.name)
         refuse_unbuildable(session, state)
-
-    def inputs(self, session: Session, attempt: Attempt, plan: IndexPlan) -> IndexInputs:
-        """Return the table's files, and the build's instant on the metadata table's timeline.
-
-        Raises:
-            NOTHING_LANDED: the snapshot failed; the reserved instant is removed.
-        """
-        wanted = {partition_named(name, attempt.begun.config.name) for name, _ in plan.partitions}
-        partitions = in_build_order(wanted)
-        resumed = resumed_build(session, attempt, partitions)
-        if resumed is not None:
-            return IndexInputs(partitions, resumed.state, resumed.seen, 0, resumed=resumed)
-        withdraw_announcement(session, attempt.instant, frozenset(map(str, partitions)))
-        reserved = reserve_build(session, attempt, partitions)
-        try:
-            seen = snapshot(session, reserved.state)
-        except NOTHING_LANDED:
-            clear_build(session, reserved)
-            raise
-        return IndexInputs(partitions, reserved.state, seen, seen.size_bytes, reserved)
-
-    def tasks(self, run: IndexRun) -> list[Never]:
-        """Return no tasks."""
-        return []
-
-    @staticmethod
-    def run(task: Never) -> None:
-        """Run no task."""
-
-    def outcome(self, run: IndexRun) -> Body:
-        """Fill and announce once, add what completed since, return the completed file's maker."""
-        found = run.inputs
-        if found.build is None:
-            found.build = _build_of(run)
-        build = found.build
-        if not build.is_announced:
-            found.catch_up = None
-            if not build.announcements:
-                building.fill(build)
-            building.announce(build)
-        if found.catch_up is None:
-            limit_s = run.how.request.timeout_s if isinstance(run.how.request, IndexRequest) else TIMEOUT_S
-
-            def pulse(progress: Progress) -> None:
-                run.monitor.check()
-                run.how.progress(progress)
-
-            found.catch_up = CatchUp(build, run.session.ctx.clock.monotonic_s() + limit_s, pulse)
-            found.catch_up.begin()
-        found.catch_up.add()
-        partitions = dict(run.plan.partitions)
-        return Body(lambda state, completion: encode_index_result(partitions))
-
-    def check_groups(self, run: IndexRun, state: TableState) -> None:
-        """Complete the delta of catch-up, and refuse to complete while something is missing.
-
-        Raises:
-            Conflict: something is missing; the next round adds it.
-        """
-        catch_up = run.inputs.catch_up
-        if catch_up is not None:
-            catch_up.finish(state)
-            catch_up.check(state)
-
-    def goes_on(self, run: IndexRun, conflict: Conflict) -> bool:
-        """Return whether a refused completion is tried again after one more round of catch-up."""
-        return bool(conflict.details.get("behind"))
-
-    def clear_refused(self, run: IndexRun) -> None:
-        """Remove files of a build that was not announced, or uncounted records of catch-up."""
-        session, found = run.session, run.inputs
-        build, reserved = found.build, found.reserved
-        if build is not None and build.is_announced:
-            remove_uncounted(build, found.catch_up.delta if found.catch_up is not None else None)
-        elif build is not None:
-            clear_build(session, BuildReservation(build.instant, build.partitions, build.begun))
-        elif reserved is not None:
-            clear_build(session, reserved)
-        began = build or reserved
-        if began is not None and session.was_cancelled(session.loader.load(), began.instant):
-            # The checkpoint may have been put after other processes removed it.
-            drop_checkpoint(session.ctx.storage, run.attempt.instant, run.attempt.epoch)
-
-    def settled(self, session: Session) -> None:
-        """List the partitions whose build has completed."""
-        list_built_indexes(session)
-
-    def result(self, run: IndexRun) -> IndexResult:
-        """Return what was built.
-
-        Raises:
-            Conflict: a foreign writer dropped a partition before it could be listed.
-        """
-        build = cast("Build", run.inputs.build)
-        session = run.session
-        for instant in (build.instant, *build.deltas):
-            session.drop_name(instant)
-        config = load_config(session.ctx.storage)
-        names = tuple(map(str, run.inputs.partitions))
-        missing = sorted({*names} - {*config.metadata_partitions})
-        if missing:
-            dropped = dropped_indexes(session, session.loader.load(), missing)
-            raise Conflict(
-                "a foreign writer changed the table before the new partitions of its metadata table could be listed",
-                table=config.name,
-                instant=build.attempt.instant,
-                expected=", ".join(names),
-                found="; ".join(f"{name} is not listed: {dropped.get(name, 'it was dropped')}" for name in missing),
-                next_step="run the same call again, which builds them anew; if Apache Hudi dropped them, name them in the options "
-                "of its writers first",
-            )
-        drop_checkpoints(session.ctx.storage, build.attempt.instant)
-        return IndexResult(
-            **run.result_fields,
-            built_at=build.instant,
-            partitions=names,
-            files=len(run.inputs.seen.described),
-            bytes_in=run.inputs.bytes_in,
-            records=build.records,
-            groups={str(partition): count for partition, count in build.groups.items()},
-            rounds=build.rounds,
-            verdicts=dict(Counter(build.verdicts.values())),
-            doubled_keys=build.doubled_keys,
-            waited_for=tuple(build.waited_for.values()),
-            **build.pace.facts(session.ctx.clock.now_ms()),
-        )
-
-
-def _build_of(run: IndexRun) -> Build:
-    """Return a new build, or the one that an earlier executor announced."""
-    found, session = run.inputs, run.session
-    state = found.state
-    schema = table_schema(state.config, state.timeline, session.commits)
-    definitions = load_index_definitions(session.ctx.storage)
-    statistics = statistics_of(schema, state.config, definitions)
-    began: list[Build] = []
-
-    def tell(progress: Progress) -> None:
-        for build in began:
-            build.tell(progress)
-            progress = replace(progress, note=build.pace_words)
-        run.how.progress(progress)
-
-    secondary = [name for name in found.partitions if is_secondary(name)]
-    columns = secondary_columns(secondary, schema, state.config, definitions)
-    partitions = {name: columns.get(name, "") for name in found.partitions}
-    reader = FactReader(session, state, run.engine, run.monitor, tell, schema, partitions, statistics)
-    instant = (
-        found.resumed.checkpoint.built_at
-        if found.resumed is not None
-        else cast("BuildReservation", found.reserved).instant
-    )
-    records = Building(state.config.version, instant, statistics)
-    build = Build(session, run.attempt, found.partitions, state, instant, found.seen, records, reader)
-    began.append(build)
-    if found.resumed is not None:
-        found.resumed.continue_with(build)
-    return build
 
 
 INDEXING = register(IndexBuild())

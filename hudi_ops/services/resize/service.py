@@ -158,7 +158,7 @@ class Resize(ReplaceService[ResizeRequest, ResizeChoice, PlanInputs, ResizeTask,
         }
         return replace(other, footprint=replace(touched, groups=touched.groups - written)) if written else other
 
-    def check_groups(self, run: ResizeRun, state: TableState) -> None:
+    def check(self, run: ResizeRun, state: TableState) -> None:
         """Refuse groups that a write touched without child logs, or whose ring has changed.
 
         Raises:
@@ -185,9 +185,9 @@ class Resize(ReplaceService[ResizeRequest, ResizeChoice, PlanInputs, ResizeTask,
                 next_step="run the same call again: it deletes these files, too",
             )
 
-    def clear_left_out(self, run: ResizeRun) -> None:
+    def clear_left_out(self, run: ResizeRun) -> FilesByPartition:
         """Delete the child logs of left-out groups: they would double rows."""
-        run.removed = _named_children(run, run.session.loader.load())
+        named = _named_children(run, run.session.loader.load())
         children = _children(run)
         found = files_of_instant(run.session, {path for path, _ in children}, run.attempt.instant)
         remove_data_files(
@@ -195,6 +195,7 @@ class Resize(ReplaceService[ResizeRequest, ResizeChoice, PlanInputs, ResizeTask,
             run.attempt,
             [file.path for file in found if file.is_log and (file.partition_path, file.file_id) in children],
         )
+        return named
 
     def settled(self, session: Session) -> None:
         """Compact the metadata table if it has enough deltas."""

@@ -16,8 +16,8 @@ from hudi_ops.metadata.reader.layout import load_index_definitions
 from hudi_ops.metadata.records.partitions import FOLDER, TIMELINE_FOLDER
 from hudi_ops.services.base.service import Execution
 from hudi_ops.services.cancel.abort import CancelResult, cancel
-from hudi_ops.services.indexing.result import IndexResult
 from hudi_ops.services.indexing.run import build_indexes, execute_build
+from hudi_ops.services.indexing.service import IndexResult
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.testing.clock import ManualClock

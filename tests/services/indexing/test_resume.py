@@ -9,7 +9,7 @@ import pytest
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, list_leases, take_lease
 from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt
 from hudi_ops.metadata.records.partitions import FOLDER
-from hudi_ops.services.indexing import service as indexing_service
+from hudi_ops.services.indexing import execute as indexing_execute
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
@@ -302,7 +302,7 @@ def test_a_complete_build_that_could_not_be_listed_keeps_its_files_and_the_next_
         raise Busy("the lock was not free")
 
     with monkeypatch.context() as patch:
-        patch.setattr(indexing_service, "list_built_indexes", busy)
+        patch.setattr(indexing_execute, "list_built_indexes", busy)
         with pytest.raises(Busy, match="the lock was not free"):
             execute(storage, clock)
     assert load_config(storage).metadata_partitions_inflight == KEYS

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import compress
 from typing import Any
 
@@ -20,7 +19,8 @@ from hudi_ops.concurrency.conflicts import Contender, refuse_completed
 from hudi_ops.concurrency.vain_waits import note_vain_wait, waited_in_vain
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Conflict, Overtaken
-from hudi_ops.services.base.service import Run, TableService
+from hudi_ops.services.base.rewrite.service import ReplaceService
+from hudi_ops.services.base.service import AnyRun, TaskService
 from hudi_ops.timeline.content.footprint import Footprint
 from hudi_ops.timeline.state import TableState
 
@@ -29,8 +29,7 @@ logger = logging.getLogger(__name__)
 FIRST_WAIT_S = 0.1
 """First wait for a running write; each further one is twice as long."""
 
-AnyRun = Run[Any, Any, Any, Any]
-Service = TableService[Any, Any, Any, Any, Any, Any, Any]
+AnyReplace = ReplaceService[Any, Any, Any, Any, Any]
 
 
 class Waits:
@@ -58,7 +57,7 @@ class Waits:
         return True
 
 
-def leave_out_touched(service: Service, run: AnyRun) -> int:
+def leave_out_touched(service: TaskService, run: AnyRun) -> int:
     """Leave out tasks that other writes touched since the plan, and delete their files.
 
     Returns:
@@ -68,32 +67,26 @@ def leave_out_touched(service: Service, run: AnyRun) -> int:
     Raises:
         Overtaken: no task remains.
     """
-    footprints = [service.replaced_by(task) for task in run.tasks]
-    known = [one for one in footprints if one is not None]
-    if not known or len(known) < len(footprints):
+    if not isinstance(service, ReplaceService) or not run.tasks:
         return 0
-    completed, running = _touching(service, run, _union(known))
-    is_left = _touched(known, completed)
-    if running and not all(with_running := _touched(known, [*completed, *running])):
+    footprints = [service.replaced_by(task) for task in run.tasks]
+    completed, running = _touching(service, run, _union(footprints))
+    is_left = _touched(footprints, completed)
+    if running and not all(with_running := _touched(footprints, [*completed, *running])):
         is_left = with_running
     # A running write may still fail: the plan waits for one that touches all that remains (`refuse_running`).
     if not any(is_left):
         return _clear_left_out(service, run)
     is_kept = [not one for one in is_left]
-    dropped = replace(run, tasks=[*compress(run.tasks, is_left)], done=[*compress(run.done, is_left)])
-    remove_data_files(run.session, run.attempt, service.files_written(dropped))
+    dropped = [*compress(run.tasks, is_left)]
+    written = [stat.path for outcome in compress(run.done, is_left) for stat in outcome.stats]
+    remove_data_files(run.session, run.attempt, written)
     run.tasks = [*compress(run.tasks, is_kept)]
     run.done = [*compress(run.done, is_kept)]
-    run.left_out = (*run.left_out, *dropped.tasks)
+    run.left_out = (*run.left_out, *dropped)
     names = ", ".join(sorted(f"{other.action} {other.instant}" for other in [*completed, *running]))
-    logger.info(
-        "%s %s leaves out %d of %d groups, which %s touched",
-        run.attempt.action,
-        run.attempt.instant,
-        len(dropped.tasks),
-        len(is_left),
-        names,
-    )
+    who = f"{run.attempt.action} {run.attempt.instant}"
+    logger.info("%s leaves out %d of %d groups, which %s touched", who, len(dropped), len(is_left), names)
     if not run.tasks:
         raise Overtaken(
             f"{names} touched every file group of the plan since it was made",
@@ -103,10 +96,10 @@ def leave_out_touched(service: Service, run: AnyRun) -> int:
             found=f"{len(run.left_out)} groups, all of them touched",
             next_step="plan again; smaller plans, or plans of partitions with few writes, lose fewer groups",
         )
-    return len(dropped.tasks) + _clear_left_out(service, run)
+    return len(dropped) + _clear_left_out(service, run)
 
 
-def refuse_touched(service: Service, run: AnyRun, state: TableState) -> None:
+def refuse_touched(service: AnyReplace, run: AnyRun, state: TableState) -> None:
     """Refuse to complete tasks that a completed write touched.
 
     Called under the lock: it reads commit metadata.
@@ -114,32 +107,31 @@ def refuse_touched(service: Service, run: AnyRun, state: TableState) -> None:
     Raises:
         Conflict: names the write.
     """
-    known = [one for one in map(service.replaced_by, run.tasks) if one is not None]
-    mine = _contender(service, run, _union(known))
+    mine = _contender(service, run, _union(map(service.replaced_by, run.tasks)))
     refuse_completed(mine, _completed(service, run, mine, state))
 
 
-def _clear_left_out(service: Service, run: AnyRun) -> int:
+def _clear_left_out(service: AnyReplace, run: AnyRun) -> int:
     if not run.left_out:
         return 0
     before = sum(map(len, run.removed.values()))
-    service.clear_left_out(run)
+    run.removed = service.clear_left_out(run)
     return sum(map(len, run.removed.values())) - before
 
 
-def _contender(service: Service, run: AnyRun, planned: Footprint | None) -> Contender:
+def _contender(service: AnyReplace, run: AnyRun, planned: Footprint | None) -> Contender:
     attempt = run.attempt
     return Contender(attempt.instant, attempt.action, planned, service.role, owner=str(run.session.ctx.owner))
 
 
-def _completed(service: Service, run: AnyRun, mine: Contender, state: TableState) -> list[Contender]:
+def _completed(service: AnyReplace, run: AnyRun, mine: Contender, state: TableState) -> list[Contender]:
     """Return the writes that completed since the attempt began and touch groups of the plan."""
     since = run.session.contenders.completed_since(run.attempt.begun, mine, state)
     seen = (service.overtaking(run, one) for one in since)
     return [one for one in seen if one is not None and mine.shared(one)]
 
 
-def _touching(service: Service, run: AnyRun, planned: Footprint | None) -> tuple[list[Contender], list[Contender]]:
+def _touching(service: AnyReplace, run: AnyRun, planned: Footprint | None) -> tuple[list[Contender], list[Contender]]:
     """Return the completed, and the running, writes that touch groups of the plan.
 
     Running writes are returned only if the plan gives way to them and they announced what they touch.

@@ -6,7 +6,7 @@ Source: docs/protocol §14, §28.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import ClassVar, TypeVar
 
 import pyarrow as pa
@@ -14,11 +14,12 @@ import pyarrow as pa
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt
+from hudi_ops.concurrency.conflicts import Contender
 from hudi_ops.services.base.planned.slices import files_of_instant
 from hudi_ops.services.base.rewrite.task import RewriteTask, RewrittenGroup, wanted_of
 from hudi_ops.services.base.service import Chosen, Inputs, Request, Result, Run, TableService
 from hudi_ops.timeline.content.footprint import Footprint
-from hudi_ops.timeline.content.plans import ReplacePlan
+from hudi_ops.timeline.content.plans import FilesByPartition, ReplacePlan
 
 Task = TypeVar("Task", bound=RewriteTask)
 
@@ -39,8 +40,22 @@ class ReplaceService(TableService[Request, Chosen, ReplacePlan, Inputs, Task, Re
         """Return the extra metadata of the replace commit."""
 
     def replaced_by(self, task: Task) -> Footprint:
-        """Return the file groups that a task rewrites."""
+        """Return the file groups that a task rewrites; it is left out once other writes touch them."""
         return Footprint.of_groups(source.key for source in task.sources)
+
+    def overtaking(self, run: Run[ReplacePlan, Inputs, Task, RewrittenGroup], other: Contender) -> Contender | None:
+        """Return a write with only the groups whose tasks the plan must leave out; None: no group.
+
+        A resize also completes groups whose writes put their rows into the new buckets, too.
+        """
+        return other
+
+    def clear_left_out(self, run: Run[ReplacePlan, Inputs, Task, RewrittenGroup]) -> FilesByPartition:
+        """Delete what writers put for left-out tasks; return the files that their commits name.
+
+        Writers put such files for the new buckets of a resize alone.
+        """
+        return {}
 
     def outcome(self, run: Run[ReplacePlan, Inputs, Task, RewrittenGroup]) -> Write:
         """Return a replace commit of the new files, which names every rewritten file group."""
@@ -65,7 +80,3 @@ class ReplaceService(TableService[Request, Chosen, ReplacePlan, Inputs, Task, Re
         """List base files of the plan's partitions that carry its instant."""
         found = files_of_instant(session, {planned.partition_path for planned in plan.slices}, attempt.instant)
         return [file.path for file in found if not file.is_log]
-
-    def files_written(self, run: Run[ReplacePlan, Inputs, Task, RewrittenGroup]) -> Sequence[str]:
-        """Return the new base files."""
-        return [stat.path for done in run.done for stat in done.stats]

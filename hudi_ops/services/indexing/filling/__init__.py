@@ -1,4 +1,4 @@
-"""Steps of an index build: reserve an instant, fill, announce, catch up, resume.
+"""Steps of an index build: reserve an instant, fill, announce, catch up.
 
-`services.indexing.service` calls them. Read `build.py` first.
+`services.indexing.execute` calls them. Read `build.py` first.
 """

@@ -39,6 +39,7 @@ from hudi_ops.metadata.writer.commit import ACTION
 from hudi_ops.metadata.writer.delta import log_files
 from hudi_ops.services.indexing.filling.diff import TableSnapshot, diff, snapshot
 from hudi_ops.services.indexing.filling.pace import Pace
+from hudi_ops.services.indexing.filling.reserve import remove_build_files
 from hudi_ops.services.indexing.filling.tasks import FactReader
 from hudi_ops.services.indexing.rebuild import dropped_before
 from hudi_ops.services.indexing.wanted import refuse_unbuildable
@@ -321,7 +322,7 @@ def announce(build: Build) -> None:
         found = own.find(build.instant)
         if tried:
             # An earlier try lost its slot, so no writer uses its completed instant.
-            session.ctx.storage.delete(tried)
+            remove_build_files(session, build.attempt, state, [tried])
         if tried or found is None or not found.is_completed:
             completion = session.next_time(newest_known(state.timeline, state.log) | {own.newest_time}, state)
             tried = f"{TIMELINE_FOLDER}/{completed_name(build.instant, ACTION, completion)}"

@@ -11,15 +11,16 @@ announce the partitions.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 
 from hudi_ops.commit.decide.cancel import cancel_write
+from hudi_ops.commit.owned.kinds import Part, Reason, Removal
+from hudi_ops.commit.owned.remove import remove
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.attempt_status import refuse_closed
 from hudi_ops.concurrency.lease.lease import read_lease, take_lease
-from hudi_ops.concurrency.lock.locks import Held, hold_lock
+from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.config.table import TableConfig
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Busy, Cancelled, Conflict, HudiOpsError, InvalidRequest, NotFound
@@ -28,6 +29,7 @@ from hudi_ops.metadata.reader.instants import INIT_PREFIX, load_metadata_timelin
 from hudi_ops.metadata.records.partitions import FOLDER, TIMELINE_FOLDER
 from hudi_ops.metadata.writer.commit import ACTION, undo_delta
 from hudi_ops.services.indexing.wanted import refuse_unbuildable
+from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.builds.checkpoint import (
     BuildCheckpoint,
@@ -38,8 +40,16 @@ from hudi_ops.timeline.builds.checkpoint import (
 )
 from hudi_ops.timeline.content.archived import load_history
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
+from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.reserve import free_at_or_below, known_times
-from hudi_ops.timeline.names import completed_name, inflight_name, instant_of_ms, ms_of_instant, requested_name
+from hudi_ops.timeline.names import (
+    State,
+    completed_name,
+    inflight_name,
+    instant_of_ms,
+    ms_of_instant,
+    requested_name,
+)
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.timeline.state import TableState
 
@@ -49,17 +59,11 @@ EXECUTORS = 8
 """Number of consecutive slots whose executors never choose the same instant of catch-up."""
 
 
-@dataclass(frozen=True)
-class BuildReservation:
-    """Instant of a build, and the state of the table when it was taken."""
-
-    instant: str
-    partitions: tuple[str, ...]
-    state: TableState
-
-
-def reserve_build(session: Session, attempt: Attempt, wanted: tuple[str, ...]) -> BuildReservation:
+def reserve_build(session: Session, attempt: Attempt, wanted: tuple[str, ...]) -> tuple[str, TableState]:
     """Take an instant of the metadata table for a build, and remove files of dead builds.
+
+    Returns:
+        The instant, and the state of the table when it was taken.
 
     Raises:
         Busy: another build is running, or the lock is held.
@@ -88,7 +92,7 @@ def reserve_build(session: Session, attempt: Attempt, wanted: tuple[str, ...]) -
                 table=state.config.name,
                 next_step="run the same call again: nothing was built",
             )
-        _clear(session, state, own, wanted, left, attempt)
+        _clear(session, attempt, state, own, wanted, left, begins=True)
         instant = _take_instant(session, state, own)
         # Other processes find the build by the checkpoint.
         names = tuple(map(str, wanted))
@@ -102,7 +106,7 @@ def reserve_build(session: Session, attempt: Attempt, wanted: tuple[str, ...]) -
     except (Cancelled, Conflict):
         drop_checkpoint(ctx.storage, attempt.instant, attempt.epoch)
         raise
-    return BuildReservation(instant, wanted, state)
+    return instant, state
 
 
 def _refuse_built(state: TableState, wanted: tuple[str, ...]) -> None:
@@ -144,52 +148,39 @@ def _is_dead(session: Session, attempt: Attempt, instant: str) -> bool:
         return False
 
 
-def clear_build(session: Session, reserved: BuildReservation) -> None:
-    """Remove the files of a build that readers do not use; log a failure."""
+def clear_build(session: Session, attempt: Attempt, instant: str, partitions: Collection[str]) -> None:
+    """Remove the files of a build that readers do not use; log a failure.
+
+    No other build gets a cancelled instant, so what this executor put there since, while it slept, goes whole.
+    """
+    storage = session.ctx.storage
     try:
         with hold_lock(session.ctx, "remove an unfinished build") as held:
             state = session.loader.load()
-            builds = _by_instant(session)
+            builds, named = _by_instant(session), {*state.config.all_metadata_partitions}
+            if session.was_cancelled(state, instant):
+                undo_delta(storage, [instant], also_vanished=True)
+                others = {name for one in builds.values() if one.built_at != instant for name in one.partitions}
+                paths = _unused_files(storage, partitions, named | others)
+                if paths and held.still_mine():
+                    _refuse_named(load_config(storage), named)
+                    remove_build_files(session, attempt, state, paths)
             # Until the instant is cancelled, a successor may have taken it, too, and announced the partitions.
-            is_taken = bool({*reserved.partitions} & {*state.config.all_metadata_partitions})
-            if session.was_cancelled(state, reserved.instant):
-                others = [one for one in builds.values() if one.built_at != reserved.instant]
-                _clear_cancelled(session, state, reserved, others, held)
-            elif reserved.instant in builds and not is_taken:
-                own = load_metadata_timeline(session.ctx.storage)
-                _clear(session, state, own, reserved.partitions, [reserved.instant])
-        session.drop_name(reserved.instant)
+            elif instant in builds and not named & {*partitions}:
+                _clear(session, attempt, state, load_metadata_timeline(storage), partitions, [instant])
+        session.drop_name(instant)
     except HudiOpsError as error:
-        logger.warning("files of the build at %s stay until the next build: %s", reserved.instant, error)
+        logger.warning("files of the build at %s stay until the next build: %s", instant, error)
 
 
-def _clear_cancelled(
-    session: Session,
-    state: TableState,
-    reserved: BuildReservation,
-    others: Collection[BuildCheckpoint],
-    held: Held,
-) -> None:
-    """Delete what this executor put at an instant that was cancelled while it slept.
+def _unused_files(storage: Storage, partitions: Collection[str], used: Collection[str]) -> list[str]:
+    """Return the files of partitions' folders that no reader, no build and no instant uses.
 
-    No other build gets a cancelled instant. A folder is deleted whole if no reader, no other build and no file of another instant
-    uses it.
-
-    Raises:
-        Busy: another process listed or announced partitions since. Raised by `_refuse_named`.
+    `used` are the partitions of readers and of other builds; a folder with a data file is another instant's.
     """
-    storage, named = session.ctx.storage, {*state.config.all_metadata_partitions}
-    undo_delta(storage, [reserved.instant], also_vanished=True)
-    used = named | {name for one in others for name in one.partitions}
-    gone: list[str] = []
-    for folder in [f"{FOLDER}/{name}" for name in reserved.partitions if name not in used] if used else [FOLDER]:
-        files = storage.list(folder)
-        if all(parse_data_file(info.name) is None for info in files):
-            gone += [info.path for info in files]
-    if gone and held.still_mine():
-        _refuse_named(load_config(storage), named)
-        for path in gone:
-            storage.delete(path)
+    places = [f"{FOLDER}/{name}" for name in partitions if name not in used] if used else [FOLDER]
+    listed = [storage.list(place) for place in places]
+    return [info.path for files in listed if all(parse_data_file(one.name) is None for one in files) for info in files]
 
 
 def _unfinished(session: Session, attempt: Attempt, state: TableState, own: Timeline) -> list[str]:
@@ -267,15 +258,17 @@ def _is_named(session: Session, state: TableState, path: str) -> bool:
 
 def _clear(
     session: Session,
+    attempt: Attempt,
     state: TableState,
     own: Timeline,
     wanted: Collection[str],
     instants: Collection[str],
-    attempt: Attempt | None = None,
+    *,
+    begins: bool = False,
 ) -> None:
     """Delete the folders of partitions that readers do not use, and instants of builds.
 
-    Call it under the lock, with `state` and the metadata table's timeline `own` read under it; `attempt` begins a build.
+    Call it under the lock, with `state` and the metadata table's timeline `own` read under it. `begins`: a build begins.
 
     Raises:
         Busy: another process listed or announced partitions since the files were listed. Raised by `_refuse_named`.
@@ -307,11 +300,16 @@ def _clear(
     if gone:
         # The lock may be lost by now.
         _refuse_named(load_config(storage), named)
-        if attempt is not None:
+        if begins:
             refuse_closed(storage, attempt, session.loader.load())
         logger.warning("deleting %s files of a metadata table that no reader uses", len(gone))
-    for path in gone:
-        storage.delete(path)
+    remove_build_files(session, attempt, state, gone)
+
+
+def remove_build_files(session: Session, attempt: Attempt, state: TableState, paths: Sequence[str]) -> None:
+    """Delete files in the metadata table that the executor of a build's plan found."""
+    plan = Instant(attempt.instant, attempt.action, State.INFLIGHT)
+    remove(Removal(session, state, plan, Reason.BUILD_WITHDRAWN, paths), {Part.CONTENT})
 
 
 def _refuse_named(config: TableConfig, before: Collection[str]) -> None:
