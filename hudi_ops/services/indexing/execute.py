@@ -54,7 +54,7 @@ from hudi_ops.services.indexing.wanted import partition_named
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.builds.announced import announced_plan
-from hudi_ops.timeline.builds.checkpoint import BuildCheckpoint, checkpoints_of, drop_checkpoint, drop_checkpoints
+from hudi_ops.timeline.builds.checkpoint import checkpoints_of, drop_checkpoint, drop_checkpoints
 from hudi_ops.timeline.completed import changing
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.plan_bytes import encode_index_result
@@ -113,37 +113,6 @@ class BuildRun:
         self.how.progress(progress)
 
 
-@dataclass(frozen=True)
-class _ResumedBuild:
-    """An announced build of an earlier executor.
-
-    Attributes:
-        checkpoint: the last checkpoint of that executor.
-        doubled_keys: number of record keys in several file groups when it was announced; None: not counted.
-        state: table as it was at that executor's last snapshot.
-        seen: that snapshot, taken again.
-        announced_at: completion time of the build's instant.
-    """
-
-    checkpoint: BuildCheckpoint
-    doubled_keys: int | None
-    state: TableState
-    seen: TableSnapshot
-    announced_at: str
-
-    def continue_with(self, build: Build) -> None:
-        """Set the fields of a build to the progress of the earlier executor."""
-        build.groups = dict(self.checkpoint.groups)
-        build.records = dict(self.checkpoint.records)
-        build.rounds = self.checkpoint.rounds
-        build.defined = self.checkpoint.defined
-        build.deltas = self.checkpoint.deltas
-        build.doubled_keys = self.doubled_keys
-        build.covered = self.seen.completed
-        build.pace = Pace(self.announced_at, self.state.zone, self.checkpoint.catch_up_per_s)
-        build.is_announced = True
-
-
 def execute_indexing(session: Session, instant: str | None, how: Execution) -> IndexResult:
     """Execute a plan, ours or Apache Hudi's; raise as `execute_plan` does."""
     result: IndexResult = execute_plan(session, INDEXING, instant, how, partial(_execute, session, how))
@@ -174,17 +143,20 @@ def _execute(session: Session, how: Execution, attempt: Attempt) -> IndexResult 
 def _begin(run: BuildRun) -> Build:
     """Return a new build at its own instant, or the one that an earlier executor announced."""
     session, attempt = run.session, run.taken.attempt
-    resumed = _resumed_build(session, attempt, run.partitions)
+    resumed = _resumed_build(run)
     if resumed is not None:
-        instant, state, seen = resumed.checkpoint.built_at, resumed.state, resumed.seen
-    else:
-        withdraw_announcement(session, attempt.instant, frozenset(map(str, run.partitions)))
-        run.instant, state = reserve_build(session, attempt, run.partitions)
-        instant, seen = run.instant, snapshot(session, state)
-        run.bytes_in = seen.size_bytes
-    run.files = len(seen.described)
+        return resumed
+    withdraw_announcement(session, attempt.instant, frozenset(map(str, run.partitions)))
+    run.instant, state = reserve_build(session, attempt, run.partitions)
+    seen = snapshot(session, state)
+    run.bytes_in = seen.size_bytes
+    return _build_at(run, run.instant, state, seen)
+
+
+def _build_at(run: BuildRun, instant: str, state: TableState, seen: TableSnapshot) -> Build:
+    """Return a build at an instant of the metadata table, of the files of a snapshot."""
+    session = run.session
     engine, run.engine_reason = choose_by_bytes(run.how.engine, run.bytes_in, session.ctx.engine, "to read")
-    run.engine = engine.name
     schema = table_schema(state.config, state.timeline, session.commits)
     definitions = load_index_definitions(session.ctx.storage)
     statistics = statistics_of(schema, state.config, definitions)
@@ -192,11 +164,8 @@ def _begin(run: BuildRun) -> Build:
     partitions = {name: columns.get(name, "") for name in run.partitions}
     reader = FactReader(session, state, engine, run.taken.monitor, run.tell, schema, partitions, statistics)
     records = Building(state.config.version, instant, statistics)
-    build = Build(session, attempt, run.partitions, state, instant, seen, records, reader)
-    run.instant = instant
-    if resumed is not None:
-        resumed.continue_with(build)
-    return build
+    run.instant, run.engine, run.files = instant, engine.name, len(seen.described)
+    return Build(session, run.taken.attempt, run.partitions, state, instant, seen, records, reader)
 
 
 def _build_up(run: BuildRun, build: Build, planned: Mapping[str, str]) -> Complete | None:
@@ -297,12 +266,15 @@ def _result(run: BuildRun, build: Build, entry: Complete) -> IndexResult:
     )
 
 
-def _resumed_build(session: Session, attempt: Attempt, partitions: tuple[str, ...]) -> _ResumedBuild | None:
-    """Return the announced build of a plan, or None: then it is built from the start.
+def _resumed_build(run: BuildRun) -> Build | None:
+    """Return the build of the plan that an earlier executor announced, with its progress.
+
+    None: it is built from the start.
 
     Raises:
         Corrupt: a checkpoint of the plan cannot be read.
     """
+    session, attempt, partitions = run.session, run.taken.attempt, run.partitions
     storage = session.ctx.storage
     state = session.loader.load()
     entry = announced_plan(storage, state.log, partitions)
@@ -328,7 +300,13 @@ def _resumed_build(session: Session, attempt: Attempt, partitions: tuple[str, ..
     except (Conflict, Corrupt) as error:
         logger.warning("%s is built from the start: %s", ", ".join(partitions), error.what)
         return None
-    return _ResumedBuild(last, entry.doubled_keys, began, seen, built.completion_time)
+    build = _build_at(run, last.built_at, began, seen)
+    build.groups, build.records = dict(last.groups), dict(last.records)
+    build.rounds, build.defined, build.deltas = last.rounds, last.defined, last.deltas
+    build.doubled_keys, build.covered = entry.doubled_keys, seen.completed
+    build.pace = Pace(built.completion_time, began.zone, last.catch_up_per_s)
+    build.is_announced = True
+    return build
 
 
 def _remove_uncounted(build: Build, pending: MetadataDelta | None) -> None:
