@@ -115,14 +115,13 @@ if TYPE_CHECKING:
         Result as Result,
         ServiceResult as ServiceResult,
     )
-    from hudi_ops.services.base.rewrite.result import RewriteResult as RewriteResult
     from hudi_ops.services.cancel.abort import CancelResult as CancelResult
     from hudi_ops.services.cancel.executed import Stopped as Stopped
     from hudi_ops.services.cancel.overdue import OverdueResult as OverdueResult
     from hudi_ops.services.cancel.plans import PlanRow as PlanRow
     from hudi_ops.services.clean.result import CleanOutcome as CleanOutcome
-    from hudi_ops.services.clustering.result import ClusterResult as ClusterResult
-    from hudi_ops.services.compaction.result import CompactResult as CompactResult
+    from hudi_ops.services.clustering.service import ClusterResult as ClusterResult
+    from hudi_ops.services.compaction.service import CompactResult as CompactResult
     from hudi_ops.services.create.adopt import AdoptionResult as AdoptionResult
     from hudi_ops.services.indexing.drop import DropResult as DropResult
     from hudi_ops.services.indexing.service import IndexResult as IndexResult
@@ -145,7 +144,8 @@ if TYPE_CHECKING:
         Repair as Repair,
         RepairResult as RepairResult,
     )
-    from hudi_ops.services.resize.result import ResizeResult as ResizeResult
+    from hudi_ops.services.resize.service import ResizeResult as ResizeResult
+    from hudi_ops.services.rewrite.result import RewriteResult as RewriteResult
     from hudi_ops.services.write.ingest import IngestResult as IngestResult
     from hudi_ops.services.write.remove import RemovalResult as RemovalResult
     from hudi_ops.services.write.replace import HeldPartition as HeldPartition
@@ -200,14 +200,14 @@ _PLACES = {
     "services.base.choice": "Verdict",
     "services.base.cost": "Cost CostError",
     "services.base.result": "EndedPlans PlanResult Result ServiceResult",
-    "services.base.rewrite.result": "RewriteResult",
+    "services.rewrite.result": "RewriteResult",
     "services.cancel.abort": "CancelResult",
     "services.cancel.executed": "Stopped",
     "services.cancel.overdue": "OverdueResult",
     "services.cancel.plans": "PlanRow",
     "services.clean.result": "CleanOutcome",
-    "services.clustering.result": "ClusterResult",
-    "services.compaction.result": "CompactResult",
+    "services.clustering.service": "ClusterResult",
+    "services.compaction.service": "CompactResult",
     "services.create.adopt": "AdoptionResult",
     "services.indexing.drop": "DropResult",
     "services.indexing.service": "IndexResult",
@@ -216,7 +216,7 @@ _PLACES = {
     "services.recovery.attempts": "Left RecoverResult RollbackResult",
     "services.recovery.properties": "PropertiesRepair",
     "services.repair.repair": "Repair RepairResult",
-    "services.resize.result": "ResizeResult",
+    "services.resize.service": "ResizeResult",
     "services.write.ingest": "IngestResult",
     "services.write.remove": "RemovalResult",
     "services.write.replace": "HeldPartition",

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from hudi_ops.services.base.choice import Verdict
     from hudi_ops.services.base.cost import Cost, CostError
     from hudi_ops.services.base.result import PlanResult, ServiceResult
-    from hudi_ops.services.base.rewrite.result import RewriteResult
-    from hudi_ops.services.compaction.result import CompactResult
+    from hudi_ops.services.compaction.service import CompactResult
+    from hudi_ops.services.rewrite.result import RewriteResult
     from hudi_ops.table.services import ServiceApi, ServiceRequest
     from hudi_ops.table.table import Table
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hudi_ops.health.check import TABLE, Measure
-from hudi_ops.services.base.planned.before import PlansBefore
+from hudi_ops.health.plans_before import PlansBefore
 from hudi_ops.services.cancel.endings import Words
 
 OWN_MAX = 3

@@ -26,12 +26,9 @@ from hudi_ops.services.base.result import PlanResult, ServiceResult
 from hudi_ops.services.base.service import Execution
 from hudi_ops.services.clean.result import CleanOutcome
 from hudi_ops.services.clean.service import CLEAN
-from hudi_ops.services.clustering.result import ClusterResult
-from hudi_ops.services.clustering.service import CLUSTERING
-from hudi_ops.services.compaction.result import CompactResult
-from hudi_ops.services.compaction.service import COMPACTION
-from hudi_ops.services.resize.result import ResizeResult
-from hudi_ops.services.resize.service import RESIZE
+from hudi_ops.services.clustering.service import CLUSTERING, ClusterResult
+from hudi_ops.services.compaction.service import COMPACTION, CompactResult
+from hudi_ops.services.resize.service import RESIZE, ResizeResult
 from hudi_ops.services.write.automatic import kept_by_archive, recorded_services
 from hudi_ops.table.argument_types import checks_types
 

@@ -185,7 +185,7 @@ GUARDS = [
     ),
     _row(
         "file names carry the epoch",
-        "services/base/rewrite/task.py",
+        "services/rewrite/task.py",
         "self.number + place, self.epoch, self.instant)",
         "self.number + place, 0, self.instant)",
         "services/compaction/test_races.py",
@@ -711,7 +711,7 @@ GUARDS = [
     _row(
         "what writers put for groups that a resize leaves out is deleted before its decision",
         "services/resize/service.py",
-        "[file.path for file in found if file.is_log and (file.partition_path, file.file_id) in children],",
+        "[file.path for file in files if file.is_log and (file.partition_path, file.file_id) in children],",
         "[],",
         "services/resize/test_races.py",
     ),

@@ -12,7 +12,7 @@ from hudi_ops.cli.planned import Mode, ModeArgument, ServiceCommand, cost_lines,
 from hudi_ops.config.requests import ClusteringRequest
 
 if TYPE_CHECKING:
-    from hudi_ops.services.clustering.result import ClusterResult
+    from hudi_ops.services.clustering.service import ClusterResult
 
 CLUSTER_HELP = """Merge the small files of a table into larger ones, and sort its rows by columns.
 

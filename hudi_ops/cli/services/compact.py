@@ -12,7 +12,7 @@ from hudi_ops.config.requests import CompactionRequest
 from hudi_ops.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from hudi_ops.services.compaction.result import CompactResult
+    from hudi_ops.services.compaction.service import CompactResult
 
 COMPACT_HELP = """Merge the log files of a merge-on-read table into new base files.
 

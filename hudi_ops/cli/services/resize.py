@@ -20,7 +20,7 @@ from hudi_ops.cli.planned import (
 from hudi_ops.config.requests import ResizeRequest, merged
 
 if TYPE_CHECKING:
-    from hudi_ops.services.resize.result import ResizeResult
+    from hudi_ops.services.resize.service import ResizeResult
 
 RESIZE_HELP = """Split the large buckets of a table with hash rings, and merge the small ones.
 

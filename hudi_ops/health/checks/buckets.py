@@ -14,8 +14,8 @@ from hudi_ops.errors import Unsupported
 from hudi_ops.health.advice import is_missed, notes, planned, waits
 from hudi_ops.health.check import TABLE, Check, Evidence, Facts, Judgement, Measure, NotHere
 from hudi_ops.health.look import Look
+from hudi_ops.health.plans_before import PlansBefore, plans_before
 from hudi_ops.metadata.records.partitions import MetadataPartition
-from hudi_ops.services.base.planned.before import PlansBefore, plans_before
 from hudi_ops.services.cancel.endings import Words
 from hudi_ops.services.resize.bucket_sizes import TARGET_BYTES, BucketSizes, LargeBucket, bucket_sizes, rings_at_limit
 from hudi_ops.services.resize.choose import refuse_foreign_writers

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hudi_ops.config.requests.targets import PlansTargets
 from hudi_ops.health.check import EVIDENCE_MAX, TABLE, Check, Evidence, Facts, Judgement, Measure
 from hudi_ops.health.look import Look
-from hudi_ops.services.base.planned.starved import IN_A_ROW, StarvedGroups, may_be_starved, starved_groups
+from hudi_ops.health.starved import IN_A_ROW, StarvedGroups, may_be_starved, starved_groups
 from hudi_ops.services.cancel.pending_plans import PendingPlan, PendingPlans, pending_plans
 from hudi_ops.services.clustering.layout import ORDER_KEY, decode_order
 

@@ -8,7 +8,7 @@ from hudi_ops.config.requests.targets import ReadCostTargets
 from hudi_ops.health.advice import is_missed, planned, waits
 from hudi_ops.health.check import EVIDENCE_MAX, TABLE, Check, Evidence, Facts, Judgement, Measure, NotHere
 from hudi_ops.health.look import Look
-from hudi_ops.services.base.planned.before import PlansBefore, plans_before
+from hudi_ops.health.plans_before import PlansBefore, plans_before
 from hudi_ops.services.compaction.read_cost import LoggedSlice, ReadCost, read_cost
 from hudi_ops.services.compaction.service import COMPACTION
 

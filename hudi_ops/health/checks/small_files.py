@@ -8,7 +8,7 @@ from hudi_ops.config.requests.targets import SmallFilesTargets
 from hudi_ops.health.advice import notes, planned, waits
 from hudi_ops.health.check import TABLE, Check, Evidence, Facts, Judgement, Measure, NotHere
 from hudi_ops.health.look import Look
-from hudi_ops.services.base.planned.before import PlansBefore, plans_before
+from hudi_ops.health.plans_before import PlansBefore, plans_before
 from hudi_ops.services.clustering.service import CLUSTERING
 from hudi_ops.services.clustering.small_files import SmallFiles, SmallPartition, small_files
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Protocol, TypeVar
 
 from hudi_ops.config.requests import CancelSettings
 from hudi_ops.timeline.cancel.policy import NEVER, CancelPolicy, OnOverlap
@@ -12,6 +13,18 @@ from hudi_ops.view.slices import Slice
 
 SHOWN_MAX = 100
 """Candidates that a result names for each reason but `planned`; the counts include all of them."""
+
+
+class Sized(Protocol):
+    """A candidate, a group, a task or inputs, which read a known number of bytes."""
+
+    @property
+    def bytes_in(self) -> int:
+        """Return the bytes of the files that are read."""
+        ...
+
+
+M = TypeVar("M", bound=Sized)
 
 
 class Reason(StrEnum):
@@ -52,6 +65,11 @@ class Measured:
 
     candidate: Candidate
     measure: float
+
+    @property
+    def bytes_in(self) -> int:
+        """Return the bytes that are read."""
+        return self.candidate.bytes_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,20 +236,20 @@ def measured(
     return reached, ordered[len(reached) :]
 
 
-def within(ordered: Iterable[Measured], max_bytes: int | None) -> tuple[list[Measured], list[Measured]]:
-    """Return the candidates that together fit a limit of bytes, and those that do not fit.
+def within(ordered: Iterable[M], max_bytes: int | None) -> tuple[list[M], list[M]]:
+    """Return the candidates or groups that fit a limit of bytes, and those that do not.
 
-    The first candidate always fits. One that does not fit is passed over for smaller ones behind it.
+    The first always fits. One that does not fit is passed over for smaller ones behind it.
     """
-    taken: list[Measured] = []
-    left: list[Measured] = []
-    used = 0
-    for found in ordered:
-        if max_bytes is not None and taken and used + found.candidate.bytes_in > max_bytes:
-            left.append(found)
+    taken: list[M] = []
+    left: list[M] = []
+    used_bytes = 0
+    for candidate in ordered:
+        if max_bytes is not None and taken and used_bytes + candidate.bytes_in > max_bytes:
+            left.append(candidate)
             continue
-        taken.append(found)
-        used += found.candidate.bytes_in
+        taken.append(candidate)
+        used_bytes += candidate.bytes_in
     return taken, left
 
 

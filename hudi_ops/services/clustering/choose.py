@@ -6,7 +6,7 @@ Source: docs/protocol §28.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
 
@@ -19,11 +19,20 @@ from hudi_ops.config.requests.cancel import parse_cancel
 from hudi_ops.errors import InvalidRequest, NotFound, Unsupported
 from hudi_ops.files.base.base_file import BaseFileReader
 from hudi_ops.kernels.sorting.order import UNSORTED, SortOrder
-from hudi_ops.services.base.choice import Candidate, Choice, Measured, Strategy, cancel_policy, count_of
-from hudi_ops.services.base.planned.choosing import leave_out_pending, pending_plans, slices_of
-from hudi_ops.services.base.planned.starvation import held_back, release
+from hudi_ops.services.base.choice import Candidate, cancel_policy, count_of, within
 from hudi_ops.services.clustering.layout import ORDER_KEY, decode_order, say_order
 from hudi_ops.services.clustering.packing import pack
+from hudi_ops.services.rewrite.choice import (
+    RewriteChoice,
+    RewriteGroup,
+    by_bytes,
+    leave_out_pending,
+    members,
+    pending_plans,
+    sized,
+    slices_of,
+)
+from hudi_ops.services.rewrite.starvation import held_back, release
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.partition_values import constant_fields
 from hudi_ops.view.schema import table_schema
@@ -40,53 +49,32 @@ class LeftReason(StrEnum):
     ALONE = "no other small file to merge with"
 
 
-@dataclass(frozen=True)
-class OutputGroup:
-    """Slices that are rewritten together, into `outputs` files."""
-
-    slices: tuple[Candidate, ...]
-    outputs: int
-
-    @property
-    def partition_path(self) -> str:
-        """Return the partition of all its slices."""
-        return self.slices[0].partition_path
-
-    @property
-    def bytes_in(self) -> int:
-        """Return the bytes that are read."""
-        return sum(slice_.bytes_in for slice_ in self.slices)
-
-
 @dataclass
-class ClusteringChoice(Choice):
-    """Choice of a clustering: the order of the rows, and the planned slices by group."""
+class ClusteringChoice(RewriteChoice[RewriteGroup]):
+    """Choice of a clustering, with the order of the rows."""
 
     order: SortOrder = UNSORTED
-    groups: list[OutputGroup] = field(default_factory=list)
 
     def work(self) -> str:
         """Return in words how many file groups are rewritten, and into how many."""
         outputs = sum(group.outputs for group in self.groups)
-        said = f"{count_of(len(self.planned), 'file group')} into {outputs:,}"
-        return f"{said}, sorted {say_order(self.order)}" if self.order.columns else said
+        work = f"{count_of(len(self.planned), 'file group')} into {outputs:,}"
+        return f"{work}, sorted {say_order(self.order)}" if self.order.columns else work
 
-    def leave_out_ordered(self, one: Candidate) -> None:
+    def leave_out_ordered(self, candidate: Candidate) -> None:
         """Leave out a file whose rows are in this order already."""
-        self.leave_out(LeftReason.ORDERED, one, say_order(self.order))
+        self.leave_out(LeftReason.ORDERED, candidate, say_order(self.order))
 
 
 def empty_choice(request: ClusteringRequest) -> ClusteringChoice:
     """Return the choice of a request without candidates."""
-    strategy = Strategy(request.curve, lambda candidate, now_ms: float(candidate.bytes_in), "bytes", 0.0)
-    others: dict[str, list[tuple[Candidate, str]]] = {reason: [] for reason in LeftReason}
     return ClusteringChoice(
         "cluster",
         "files",
-        strategy,
+        by_bytes(request.curve),
         float(request.small_limit),
         request.max_bytes,
-        others=others,
+        others={reason: [] for reason in LeftReason},
         cancel=cancel_policy(parse_cancel(request.cancel), request.on_overlap),
         order=SortOrder(request.curve, request.sort_by),
     )
@@ -101,23 +89,23 @@ def choose(session: Session, state: TableState, request: ClusteringRequest) -> C
     choice = empty_choice(request)
     _refuse_columns(session, state, request)
     has_buckets = state.log.properties.facts.has_buckets
-    plan_of = pending_plans(session, state, "clustering")
+    plans = pending_plans(session, state, "clustering")
     slices, _ = slices_of(session, state, request.partitions)
     candidates = [Candidate(*slice_.key, slice_.base, slice_.logs) for slice_ in slices]
-    free = leave_out_pending(choice, candidates, plan_of)
+    free = leave_out_pending(choice, candidates, plans)
     ordered = frozenset() if request.rewrite else _ordered(session, state, choice.order, free)
 
-    def groups(into: ClusteringChoice, candidates: Sequence[Candidate]) -> list[OutputGroup]:
+    def groups(into: ClusteringChoice, candidates: Sequence[Candidate]) -> list[RewriteGroup]:
         if has_buckets:
             return _groups_of_buckets(into, candidates, ordered)
         return _groups_of_partitions(into, request, candidates, ordered)
 
     starved = held_back(session, state, "clustering", request.starvation)
     if starved is not None:
-        due = [one for group in groups(empty_choice(request), free) for one in group.slices]
+        due = [*members(groups(empty_choice(request), free))]
         kept = starved.keep(choice, due, least=1 if has_buckets else MERGED_MIN)
-        held = {one.key for one in due} - {one.key for one in kept}
-        rest = [one for one in free if one.key not in held]
+        held = {candidate.key for candidate in due} - {candidate.key for candidate in kept}
+        rest = [candidate for candidate in free if candidate.key not in held]
         if held and not groups(empty_choice(request), rest):
             release(choice)
         else:
@@ -201,16 +189,16 @@ def refuse_unknown_index(state: TableState) -> None:
 
 
 def _groups_of_buckets(
-    choice: ClusteringChoice, members: Iterable[Candidate], ordered: frozenset[tuple[str, str]]
-) -> list[OutputGroup]:
+    choice: ClusteringChoice, candidates: Iterable[Candidate], ordered: frozenset[tuple[str, str]]
+) -> list[RewriteGroup]:
     """Return a group for each file that is not in the order yet: its rows stay in their bucket."""
-    found = []
-    for one in members:
-        if one.key in ordered:
-            choice.leave_out_ordered(one)
+    groups = []
+    for candidate in candidates:
+        if candidate.key in ordered:
+            choice.leave_out_ordered(candidate)
         else:
-            found.append(OutputGroup((one,), 1))
-    return found
+            groups.append(RewriteGroup((candidate,)))
+    return groups
 
 
 def _groups_of_partitions(
@@ -218,7 +206,7 @@ def _groups_of_partitions(
     request: ClusteringRequest,
     candidates: Iterable[Candidate],
     ordered: frozenset[tuple[str, str]],
-) -> list[OutputGroup]:
+) -> list[RewriteGroup]:
     """Return the groups of candidates, which come partition by partition.
 
     Small files are merged where that leaves fewer files. With an order, every file that is not in this order yet is sorted,
@@ -228,49 +216,43 @@ def _groups_of_partitions(
     taken: list[Candidate] = []
     numbers: list[int] = []
     is_unsorted: list[bool] = []
-    for number, (_, members) in enumerate(groupby(candidates, key=lambda one: one.partition_path)):
+    for number, (_, in_partition) in enumerate(groupby(candidates, key=lambda candidate: candidate.partition_path)):
         small: list[Candidate] = []
         begun = len(taken)
-        for one in members:
-            if choice.order.columns and one.key not in ordered:
-                taken.append(one)
-            elif one.bytes_in < limit:
-                small.append(one)
-            elif one.key in ordered:
-                choice.leave_out_ordered(one)
+        for candidate in in_partition:
+            if choice.order.columns and candidate.key not in ordered:
+                taken.append(candidate)
+            elif candidate.bytes_in < limit:
+                small.append(candidate)
+            elif candidate.key in ordered:
+                choice.leave_out_ordered(candidate)
             else:
-                choice.leave_out(LeftReason.LARGE, one)
+                choice.leave_out(LeftReason.LARGE, candidate)
         is_unsorted += [True] * (len(taken) - begun) + [False] * len(small)
         taken += small
         numbers += [number] * (len(taken) - begun)
-    sizes = np.array([one.bytes_in for one in taken], np.int64)
+    sizes = np.array([candidate.bytes_in for candidate in taken], np.int64)
     packs = pack(np.array(numbers, np.int64), sizes, request.group_bytes, request.target_bytes)
-    found = []
+    groups = []
     for start, count, outputs in zip(packs.starts.tolist(), packs.counts.tolist(), packs.outputs.tolist(), strict=True):
         slices = tuple(taken[start : start + count])
         # Files that are not sorted yet come first in their partition.
         if is_unsorted[start] or outputs < count:
-            found.append(OutputGroup(slices, outputs))
+            groups.append(RewriteGroup(slices, outputs))
             continue
-        for one in slices:
-            if one.key in ordered:
-                choice.leave_out_ordered(one)
+        for candidate in slices:
+            if candidate.key in ordered:
+                choice.leave_out_ordered(candidate)
             else:
-                choice.leave_out(LeftReason.ALONE, one)
-    return found
+                choice.leave_out(LeftReason.ALONE, candidate)
+    return groups
 
 
-def _take(choice: ClusteringChoice, found: Sequence[OutputGroup]) -> None:
-    """Plan groups up to the limit of bytes, the largest first; the first always fits."""
-    used = 0
-    for group in sorted(found, key=lambda one: (-one.bytes_in, one.slices[0].key)):
-        measured = [Measured(one, float(one.bytes_in)) for one in group.slices]
-        if choice.max_bytes is not None and choice.groups and used + group.bytes_in > choice.max_bytes:
-            choice.beyond += measured
-            continue
-        used += group.bytes_in
-        choice.groups.append(group)
-        choice.planned += measured
+def _take(choice: ClusteringChoice, groups: Sequence[RewriteGroup]) -> None:
+    """Plan groups up to the limit of bytes, the largest first."""
+    ordered = sorted(groups, key=lambda group: (-group.bytes_in, group.slices[0].key))
+    choice.groups, beyond = within(ordered, choice.max_bytes)
+    choice.planned, choice.beyond = sized(members(choice.groups)), sized(members(beyond))
 
 
 def _ordered(

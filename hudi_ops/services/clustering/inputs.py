@@ -5,65 +5,53 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.errors import Unsupported
 from hudi_ops.files.names import bucket_file_id, group_file_id
 from hudi_ops.kernels.sorting.order import SortOrder
 from hudi_ops.services.base.pending import cancel_advice
-from hudi_ops.services.base.planned.slices import read_slices
 from hudi_ops.services.clustering.layout import order_of
+from hudi_ops.services.rewrite.inputs import GroupInput, PlanInputs, read_groups
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS
 from hudi_ops.timeline.content.plans import PlannedGroup, ReplacePlan
-from hudi_ops.timeline.state import TableState
 from hudi_ops.view.slices import Slice
 
 
 @dataclass(frozen=True)
-class GroupInput:
-    """Slices that are rewritten together.
+class OutputGroup(GroupInput):
+    """Slices that are rewritten together; `outputs` are the file ids of the new files."""
 
-    `outputs` are the file ids of the new files, and `number` the place of the first of them in the plan.
-    """
-
-    partition_path: str
-    slices: tuple[Slice, ...]
     outputs: tuple[str, ...]
-    number: int
 
 
 @dataclass(frozen=True)
-class PlanInputs:
+class ClusteringInputs(PlanInputs[OutputGroup]):
     """Groups of a plan, and the order of their rows."""
 
-    groups: tuple[GroupInput, ...]
     order: SortOrder
 
-    @property
-    def bytes_in(self) -> int:
-        """Return the bytes that are read."""
-        return sum(slice_.bytes_in for group in self.groups for slice_ in group.slices)
 
-
-def inputs_of_plan(session: Session, state: TableState, instant: str, plan: ReplacePlan) -> PlanInputs:
+def inputs_of_plan(session: Session, attempt: Attempt, plan: ReplacePlan) -> ClusteringInputs:
     """Return the groups of a plan with the sizes of their files.
 
     Raises:
         Unsupported: a group spans partitions or buckets, or the plan's strategy is not known.
         Corrupt: a file is gone.
     """
+    state, instant = attempt.begun, attempt.instant
     order = order_of(plan, state.config.name, instant)
-    slices = iter(read_slices(session, state, instant, plan.slices))
     has_buckets, table_id = state.log.properties.facts.has_buckets, state.log.table_id
-    groups, number = [], 0
-    for planned in plan.groups:
-        members = tuple(next(slices) for _ in planned.slices)
+    groups: list[OutputGroup] = []
+    number = 0
+    for planned, slices in read_groups(session, state, instant, plan):
         path = _partition_of(planned, state.config.name, instant)
         if has_buckets:
-            ids = [bucket_file_id(table_id, path, _bucket_of(members, state.config.name, instant), instant)]
+            ids = [bucket_file_id(table_id, path, _bucket_of(slices, state.config.name, instant), instant)]
         else:
             ids = [group_file_id(table_id, path, number + place, instant) for place in range(max(1, planned.outputs))]
-        groups.append(GroupInput(path, members, tuple(ids), number))
+        groups.append(OutputGroup(path, slices, number, tuple(ids)))
         number += len(ids)
-    return PlanInputs(tuple(groups), order)
+    return ClusteringInputs(tuple(groups), order)
 
 
 def _bucket_of(slices: tuple[Slice, ...], table: str, instant: str) -> int:

@@ -11,13 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from hudi_ops.errors import Internal
 from hudi_ops.files.base.base_file import BaseFileReader
-from hudi_ops.files.base.writer import NOTHING_REPLACED, ROW_GROUP_BYTES, BaseFileWriter, ReplacedFile, new_filter_bytes
+from hudi_ops.files.base.writer import NOTHING_REPLACED, ReplacedFile, new_filter_bytes
 from hudi_ops.files.slice.slice_scan import NOTHING_MERGED, MergeCounts, SliceScan
-from hudi_ops.formats.large_arrays import joined
 from hudi_ops.kernels.sorting.curves import curve_keys
 from hudi_ops.kernels.sorting.cuts import ends_of_shares
 from hudi_ops.kernels.sorting.order import SortOrder
@@ -26,8 +23,8 @@ from hudi_ops.services.base.cost import ARROW_PER_STORED
 from hudi_ops.services.clustering.disk_sort import DiskSort, sampled
 
 if TYPE_CHECKING:
-    from hudi_ops.services.base.rewrite.task import WrittenFile
     from hudi_ops.services.clustering.tasks import ClusterTask
+    from hudi_ops.services.rewrite.task import WrittenFile
 
 _SHARES = 8
 """Memory of a task, as a multiple of a bucket: it holds a share of chunks, a block or bucket twice, and a row group twice."""
@@ -67,7 +64,7 @@ def stream_group(task: ClusterTask, base_bytes: float) -> tuple[list[WrittenFile
             sort, pieces = _sorted(task, stack, rows, share_bytes, expected)
             held, sizes = sort.rows.tolist(), sort.sizes.tolist()
         ends = ends_of_shares(held, sizes, len(task.outputs))
-        return _written(task, _Pieces(pieces), ends, share_bytes), counts
+        return _written(task, _Pieces(pieces), ends), counts
 
 
 def _sorted(
@@ -120,40 +117,14 @@ class _Pieces:
             yield part
 
 
-def _written(task: ClusterTask, pieces: _Pieces, ends: list[int], share_bytes: int) -> list[WrittenFile]:
-    files: list[WrittenFile] = []
-    begin = 0
-    largest = int(np.diff([0, *ends]).max(initial=0))
-    task.refuse_small_limit(new_filter_bytes(largest, task.settings.bloom_fpp))
-    for place, end in enumerate(ends):
-        output, keys = task.output(place), [pa.array([], pa.string())]
-        if end == begin:
-            continue
-        with BaseFileWriter(
-            task.stored,
-            task.table_name,
-            task.settings,
-            keys=end - begin,
-            replaced=_replaced(task),
-            row_group_bytes=min(ROW_GROUP_BYTES, share_bytes),
-            folder=task.spill_folder,
-        ) as writer:
-            for piece in pieces.take(end - begin):
-                rows = output.named(piece, task.stored)
-                writer.write(rows)
-                keys.append(task.keys_brought(rows))
-            body = writer.finish()
-            if writer.rows != end - begin:
-                raise Internal(
-                    f"rows of {task.table_name} were lost while they were sorted",
-                    instant=task.instant,
-                    expected=f"{end - begin} rows for {output.path}",
-                    found=f"{writer.rows} rows",
-                )
-            output.put(writer.view)
-            files.append(task.written(output, body, writer.rows, keys=pc.unique(joined(keys, pa.string()))))
-        begin = end
-    return files
+def _written(task: ClusterTask, pieces: _Pieces, ends: list[int]) -> list[WrittenFile]:
+    counts = np.diff([0, *ends]).tolist()
+    task.refuse_small_limit(new_filter_bytes(max(counts, default=0), task.settings.bloom_fpp))
+    return [
+        task.put_streamed(task.output(place), pieces.take(count), count, _replaced(task))
+        for place, count in enumerate(counts)
+        if count
+    ]
 
 
 def _replaced(task: ClusterTask) -> ReplacedFile:

@@ -10,20 +10,16 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from hudi_ops.config.columns import RECORD_KEY
 from hudi_ops.engine.stopping import check_stop
-from hudi_ops.files.base.base_file import BaseFileReader, encode_base_file
 from hudi_ops.files.base.output import BaseFileOutput
 from hudi_ops.files.base.repeated_columns import joined_rows
 from hudi_ops.files.slice.slice_scan import NOTHING_MERGED, MergeCounts
-from hudi_ops.formats.large_arrays import joined
 from hudi_ops.kernels.sorting.cuts import ends_of_shares
 from hudi_ops.kernels.sorting.order import SortOrder
 from hudi_ops.kernels.sorting.sort import sort_indices
-from hudi_ops.services.base.rewrite.task import RewriteTask, RewrittenGroup, WrittenFile
 from hudi_ops.services.clustering.stream import stream_group
+from hudi_ops.services.rewrite.task import RewriteTask, RewrittenGroup, WrittenFile
 from hudi_ops.view.file_group import DataFile
 
 _BLOCKS = 64
@@ -51,12 +47,6 @@ class ClusterTask(RewriteTask):
     def output(self, place: int) -> BaseFileOutput:
         """Return the base file at a place among the outputs."""
         return self.new_file(self.outputs[place], place)
-
-    def keys_brought(self, rows: pa.Table) -> pa.Array:
-        """Return the record keys of rows for statistics, each once; none if they are not wanted."""
-        if not self.wanted.keys:
-            return pa.array([], pa.string())
-        return pc.unique(joined([self.merging[0].keys_of(rows)], pa.string()))
 
 
 def cluster_group(task: ClusterTask) -> RewrittenGroup:
@@ -90,7 +80,7 @@ def _rewritten(task: ClusterTask) -> tuple[list[WrittenFile], MergeCounts]:
     files, begin = [], 0
     for place, end in enumerate(_ends(rows, len(task.outputs))):
         if end > begin:
-            files.append(_put(task, task.output(place), rows.slice(begin, end - begin)))
+            files.append(task.put_rows(task.output(place), rows.slice(begin, end - begin), task.only_base))
         begin = end
     return files, counts
 
@@ -111,21 +101,3 @@ def _ends(rows: pa.Table, count: int) -> list[int]:
     return ends_of_shares(
         np.diff(blocks), [sized.slice(low, high - low).nbytes for low, high in pairwise(blocks)], count
     )
-
-
-def _put(task: ClusterTask, output: BaseFileOutput, rows: pa.Table) -> WrittenFile:
-    check_stop()
-    rows = output.named(rows, task.stored)
-    body = _encoded(task, rows)
-    output.put(body)
-    return task.written(output, body, rows.num_rows, rows, task.keys_brought(rows))
-
-
-def _encoded(task: ClusterTask, rows: pa.Table) -> pa.Buffer:
-    if task.only_base is None:
-        return encode_base_file(rows, task.table_name, task.settings)
-    only = BaseFileReader(task.storage, task.only_base.path)
-    if RECORD_KEY not in task.stored.names or only.footer.bloom is None:
-        return encode_base_file(rows, task.table_name, task.settings, previous=only.parquet)
-    none_added = rows.column(RECORD_KEY).slice(0, 0)
-    return encode_base_file(rows, task.table_name, task.settings, only.footer.bloom, none_added, only.parquet)

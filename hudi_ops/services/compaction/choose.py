@@ -15,10 +15,11 @@ from hudi_ops.errors import Corrupt, InvalidRequest, NotFound, Unsupported
 from hudi_ops.files.log.log_file import LogFileReader
 from hudi_ops.files.log.visible_blocks import BlockInstants, visible_blocks
 from hudi_ops.files.names import parse_data_file
-from hudi_ops.services.base.choice import Candidate, Choice, Measured, Strategy, cancel_policy, measured, within
-from hudi_ops.services.base.planned.choosing import leave_out_pending, pending_plans, slices_of
-from hudi_ops.services.base.planned.starvation import held_back, release
+from hudi_ops.services.base.choice import Candidate, Measured, Strategy, cancel_policy, measured, within
 from hudi_ops.services.base.slices import live_columns
+from hudi_ops.services.rewrite.choice import RewriteChoice, RewriteGroup, leave_out_pending, pending_plans, slices_of
+from hudi_ops.services.rewrite.draft import begun_by
+from hudi_ops.services.rewrite.starvation import held_back, release
 from hudi_ops.timeline.content.plans import CompactionPlan, read_plan
 from hudi_ops.timeline.log.commit_log import Pointer
 from hudi_ops.timeline.names import ms_of_instant
@@ -57,7 +58,7 @@ class LeftReason(StrEnum):
 
 
 @dataclass
-class CompactionChoice(Choice):
+class CompactionChoice(RewriteChoice[RewriteGroup]):
     """Choice of a compaction. `elsewhere` are partitions outside the request with log files."""
 
     elsewhere: set[str] = field(default_factory=set)
@@ -95,8 +96,9 @@ def empty_choice(request: CompactionRequest) -> CompactionChoice:
     """Return the choice of a request without candidates."""
     strategy = parse_strategy(request.strategy)
     threshold = strategy.threshold if request.threshold is None else request.threshold
-    others: dict[str, list[tuple[Candidate, str]]] = {LeftReason.UNMERGEABLE: []}
-    return CompactionChoice("compact", "log files", strategy, threshold, request.max_bytes, others=others)
+    return CompactionChoice(
+        "compact", "log files", strategy, threshold, request.max_bytes, others={LeftReason.UNMERGEABLE: []}
+    )
 
 
 def choose(session: Session, state: TableState, request: CompactionRequest) -> CompactionChoice:
@@ -108,16 +110,16 @@ def choose(session: Session, state: TableState, request: CompactionRequest) -> C
     choice = empty_choice(request)
     settings = request.cancel_settings(session.upkeep.cancel)
     choice.cancel = cancel_policy(settings, settings.on_overlap)
-    plan_of = pending_plans(session, state, "compaction")
+    plans = pending_plans(session, state, "compaction")
     slices, choice.bare, choice.elsewhere = _slices(session, state, request.partitions)
-    logged = [_candidate(state, group) for group in slices]
-    free = leave_out_pending(choice, logged, plan_of)
+    logged = [_candidate(state, slice_) for slice_ in slices]
+    free = leave_out_pending(choice, logged, plans)
     reached, choice.below = measured(choice.strategy, free, choice.threshold, session.ctx.clock.now_ms())
     looked_at: dict[tuple[str, str], str] = {}
     starved = held_back(session, state, "compaction", request.starvation)
     if starved is not None:
-        kept = {one.key for one in starved.keep(choice, [found.candidate for found in reached])}
-        _take(session, state, choice, [found for found in reached if found.candidate.key in kept], looked_at)
+        kept = {candidate.key for candidate in starved.keep(choice, [due.candidate for due in reached])}
+        _take(session, state, choice, [due for due in reached if due.candidate.key in kept], looked_at)
         if choice.planned:
             return choice
         release(choice)
@@ -136,18 +138,19 @@ def _take(
 
     `looked_at` maps each candidate whose blocks were read to the reason why it cannot be merged; empty: it can be.
     """
-    reached = [found for found in reached if not looked_at.get(found.candidate.key)]
+    reached = [due for due in reached if not looked_at.get(due.candidate.key)]
     while True:
         choice.planned, choice.beyond = within(reached, choice.max_bytes)
-        unknown = [found.candidate for found in choice.planned if found.candidate.key not in looked_at]
+        unknown = [due.candidate for due in choice.planned if due.candidate.key not in looked_at]
         if not unknown:
+            choice.groups = [RewriteGroup((due.candidate,)) for due in choice.planned]
             return
         reasons = unmergeable(session, state, unknown)
         looked_at |= {candidate.key: reasons.get(candidate.key, "") for candidate in unknown}
         choice.others[LeftReason.UNMERGEABLE] += [
             (candidate, reasons[candidate.key]) for candidate in unknown if candidate.key in reasons
         ]
-        reached = [found for found in reached if not looked_at.get(found.candidate.key)]
+        reached = [due for due in reached if not looked_at.get(due.candidate.key)]
 
 
 def refuse_without_logs(state: TableState) -> None:
@@ -190,11 +193,11 @@ def _slices(session: Session, state: TableState, wanted: Sequence[str]) -> tuple
 
 def _candidate(state: TableState, slice_: Slice) -> Candidate:
     timeline = state.timeline
-    since = slice_.base.instant if slice_.base is not None else min(file.instant for file in slice_.logs)
-    later = (done for done in timeline.completed_writes if done.completion_time > since and done.time != since)
-    commits = sum(done.kind == "deltacommit" for done in later)
+    since = begun_by(slice_)
+    later = (write for write in timeline.completed_writes if write.completion_time > since and write.time != since)
+    commits = sum(write.kind == "deltacommit" for write in later)
     writers = {file.instant for file in slice_.logs}
-    times = [found.completion_time for time in writers if (found := timeline.find(time)) is not None]
+    times = [write.completion_time for time in writers if (write := timeline.find(time)) is not None]
     # The completion time of an archived write is not read: its request time is close enough for an age.
     oldest = min(times) if len(times) == len(writers) and all(times) else min(writers)
     oldest_ms = ms_of_instant(oldest, state.zone)

@@ -8,54 +8,45 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.errors import Conflict
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.services.base.pending import cancel_advice
-from hudi_ops.services.base.planned.slices import read_slices
+from hudi_ops.services.rewrite.inputs import GroupInput, PlanInputs, read_slices
 from hudi_ops.timeline.content.plans import CompactionPlan
 from hudi_ops.timeline.since import Since
 from hudi_ops.timeline.state import TableState
-from hudi_ops.view.slices import Slice, replaced_groups
+from hudi_ops.view.slices import replaced_groups
 
 
 @dataclass(frozen=True)
-class SliceInput(Slice):
-    """Slice to merge. `number` is its index in the plan, a part of the new base file's name."""
-
-    number: int = 0
-
-
-@dataclass(frozen=True)
-class PlanInputs:
+class CompactionInputs(PlanInputs[GroupInput]):
     """Slices of a plan to merge; `replaced` counts those whose group was replaced since."""
 
-    slices: tuple[SliceInput, ...]
     replaced: int
 
-    @property
-    def bytes_in(self) -> int:
-        """Return the bytes that are read."""
-        return sum(slice_.bytes_in for slice_ in self.slices)
 
-
-def inputs_of_plan(session: Session, state: TableState, instant: str, plan: CompactionPlan) -> PlanInputs:
+def inputs_of_plan(session: Session, attempt: Attempt, plan: CompactionPlan) -> CompactionInputs:
     """Return the slices of a plan with the sizes of their files.
+
+    The number of a slice is its index in the plan.
 
     Raises:
         Corrupt: a file is gone although its group was not replaced.
     """
+    state = attempt.begun
     hidden = replaced_groups(session.commits, state.timeline)  # they need no merge
     live = [
         (number, planned)
         for number, planned in enumerate(plan.slices)
         if (planned.partition_path, planned.file_id) not in hidden and planned.log_files
     ]
-    found = read_slices(session, state, instant, [planned for _, planned in live])
-    slices = tuple(
-        SliceInput(*slice_.key, slice_.base, slice_.logs, number)
-        for (number, _), slice_ in zip(live, found, strict=True)
+    slices = read_slices(session, state, attempt.instant, [planned for _, planned in live])
+    groups = tuple(
+        GroupInput(slice_.partition_path, (slice_,), number) for (number, _), slice_ in zip(live, slices, strict=True)
     )
-    return PlanInputs(slices, sum((planned.partition_path, planned.file_id) in hidden for planned in plan.slices))
+    replaced = sum((planned.partition_path, planned.file_id) in hidden for planned in plan.slices)
+    return CompactionInputs(groups, replaced)
 
 
 def refuse_missing_log_files(

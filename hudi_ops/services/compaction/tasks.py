@@ -13,19 +13,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from hudi_ops.config.columns import RECORD_KEY
-from hudi_ops.files.base.base_file import BaseFileReader, encode_base_file
+from hudi_ops.files.base.base_file import BaseFileReader
 from hudi_ops.files.base.output import BaseFileOutput
-from hudi_ops.files.base.writer import NOTHING_REPLACED, ROW_GROUP_BYTES, BaseFileWriter, ReplacedFile
+from hudi_ops.files.base.writer import NOTHING_REPLACED, ReplacedFile
 from hudi_ops.files.slice.slice_scan import MergeCounts, SliceScan, SliceTask
 from hudi_ops.files.statistics.collect import statistics_of_base
 from hudi_ops.services.base.cost import COPIES, FOLDED_MAX, memory_of
-from hudi_ops.services.base.rewrite.task import RewriteTask, RewrittenGroup
+from hudi_ops.services.rewrite.task import RewriteTask, RewrittenGroup
 from hudi_ops.timeline.content.commit_metadata import WriteStat
 from hudi_ops.view.slices import Slice
-
-GROUPS_IN_MEMORY = 8
-"""Memory of a streamed slice, as a multiple of its row group: read, held, encoded and filtered at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,21 +59,13 @@ def compact_slice(task: CompactTask) -> RewrittenGroup:
     path = task.output.path
     if not streaming:
         rows = task.output.named(scan.table(), task.stored)
-        body = _encoded(task, rows, scan.counts)
+        body = task.encoded(rows, task.source.base, _brought(scan.counts))
         task.output.put(body)
         facts = statistics_of_base(path, body, task.stored, task.wanted, rows=rows)
         files = [(_stat(task, rows.num_rows, body.size, scan.counts), facts)]
         return RewrittenGroup.of(files, scan.counts, streamed=False)
     counts, count = scan.counts, scan.count()
-    with BaseFileWriter(
-        task.stored,
-        task.table_name,
-        task.settings,
-        keys=count,
-        replaced=_replaced(scan, count - _brought(counts)),
-        row_group_bytes=min(ROW_GROUP_BYTES, max(1, task.memory_bytes // GROUPS_IN_MEMORY)),
-        folder=task.spill_folder,
-    ) as writer:
+    with task.writer(count, _replaced(scan, count - _brought(counts))) as writer:
         task.refuse_small_limit(writer.filter_bytes)
         for batch in scan.batches():
             writer.write(task.output.named(pa.Table.from_batches([batch]), task.stored))
@@ -110,16 +98,6 @@ def exceeds_memory(task: CompactTask) -> bool:
 def _brought(counts: MergeCounts) -> int:
     """Return the number of rows from log records: the last rows of the new base file."""
     return counts.updated + counts.inserted
-
-
-def _encoded(task: CompactTask, rows: pa.Table, counts: MergeCounts) -> pa.Buffer:
-    base = task.source.base
-    reader = BaseFileReader(task.storage, base.path) if base is not None else None
-    previous = reader.parquet if reader is not None else None
-    if RECORD_KEY not in task.stored.names or reader is None or reader.footer.bloom is None:
-        return encode_base_file(rows, task.table_name, task.settings, previous=previous)
-    added = rows.column(RECORD_KEY).slice(rows.num_rows - _brought(counts))
-    return encode_base_file(rows, task.table_name, task.settings, reader.footer.bloom, added, previous)
 
 
 def _stat(task: CompactTask, rows: int, size_bytes: int, counts: MergeCounts) -> WriteStat:

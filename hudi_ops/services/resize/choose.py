@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Self
 
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers
@@ -19,16 +20,23 @@ from hudi_ops.index.bucket_engine import ring_engine_of
 from hudi_ops.index.resizes import RingChange
 from hudi_ops.index.ring import Ring, merge, split
 from hudi_ops.index.ring_files import RingReader
-from hudi_ops.services.base.choice import Candidate, Choice, Measured, Strategy, cancel_policy, count_of
+from hudi_ops.services.base.choice import Candidate, cancel_policy, count_of
 from hudi_ops.services.base.engine import choose_by_bytes
 from hudi_ops.services.base.merging import merging_of
-from hudi_ops.services.base.planned.choosing import leave_out_pending, naming, slices_of
-from hudi_ops.services.base.planned.revise import other_plans
 from hudi_ops.services.base.planned.rings import refuse_lost_ring, refuse_misleading_rings, refuse_record_index
 from hudi_ops.services.resize.child_names import ChildNames
 from hudi_ops.services.resize.nodes import Limits, NodeChoice, choose_nodes
 from hudi_ops.services.resize.points import PointTask, SplitPoint, find_point, split_point_of
-from hudi_ops.timeline.names import MERGING_ACTIONS
+from hudi_ops.services.rewrite.choice import (
+    RewriteChoice,
+    RewriteGroup,
+    by_bytes,
+    leave_out_pending,
+    members,
+    pending_plans,
+    sized,
+    slices_of,
+)
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import table_schema
 
@@ -47,34 +55,25 @@ class LeftReason(StrEnum):
 
 
 @dataclass(frozen=True)
-class ResizeGroup:
+class ResizeGroup(RewriteGroup):
     """Buckets that are replaced together: one that is split, or neighbours that are merged."""
 
-    slices: tuple[Candidate, ...]
-    change: RingChange
+    change: RingChange = field(kw_only=True)
 
-    @property
-    def partition_path(self) -> str:
-        """Return the partition of all its slices."""
-        return self.change.partition_path
-
-    @property
-    def outputs(self) -> int:
-        """Return the number of file groups that it becomes."""
-        return len(self.change.prefixes)
-
-    @property
-    def bytes_in(self) -> int:
-        """Return the bytes that are read."""
-        return sum(slice_.bytes_in for slice_ in self.slices)
+    def extra(self) -> Mapping[str, str]:
+        """Return the extra metadata of the plan group: how the ring changes."""
+        return self.change.extra()
 
 
 @dataclass
-class ResizeChoice(Choice):
+class ResizeChoice(RewriteChoice[ResizeGroup]):
     """Choice of a resize: splits, merges, and the rings that they change, by partition path."""
 
-    groups: list[ResizeGroup] = field(default_factory=list)
     rings: dict[str, Ring] = field(default_factory=dict)
+
+    def revised(self, groups: list[ResizeGroup], left: Mapping[tuple[str, str], str]) -> Self:
+        """Return the choice with these of its groups, measured with the log files that joined them."""
+        return replace(super().revised(groups, left), planned=sized(members(groups)))
 
     def work(self) -> str:
         """Return in words how many buckets are replaced, and by how many."""
@@ -92,16 +91,12 @@ def empty_choice(request: ResizeRequest) -> ResizeChoice:
     return ResizeChoice(
         "resize",
         "files",
-        _strategy(request.split_point or "balanced"),
+        by_bytes(request.split_point or "balanced"),
         float(request.split_bytes),
         request.max_bytes,
         others={reason: [] for reason in LeftReason},
         cancel=cancel_policy(parse_cancel(request.cancel), "shrink"),
     )
-
-
-def _strategy(split_point: str) -> Strategy:
-    return Strategy(split_point, lambda candidate, now_ms: float(candidate.bytes_in), "bytes", 0.0)
 
 
 def refuse_table(state: TableState) -> None:
@@ -195,7 +190,7 @@ def choose(session: Session, state: TableState, request: ResizeRequest) -> Resiz
     rule = split_point_of(request.split_point, is_extendible=limits.is_extendible)
     choice = empty_choice(request)
     if limits.is_extendible:
-        choice.strategy = _strategy("middle")
+        choice.strategy = by_bytes("middle")
     held = _bucketed(session, state, request, choice)
     for bucketed in held.values():
         bucketed.choose(limits)
@@ -221,9 +216,9 @@ def choose(session: Session, state: TableState, request: ResizeRequest) -> Resiz
         children = (
             split(ring, nodes[0], points[path, nodes[0]], ("", "")) if len(nodes) == 1 else merge(ring, nodes, "")
         )
-        change = RingChange(path, tuple(one.file_id for one in slices), children, ring.seq_no)
-        choice.groups.append(ResizeGroup(slices, names.named(change)))
-        choice.planned += [Measured(one, float(one.bytes_in)) for one in slices]
+        change = RingChange(path, tuple(slice_.file_id for slice_ in slices), children, ring.seq_no)
+        choice.groups.append(ResizeGroup(slices, len(change.prefixes), change=names.named(change)))
+    choice.planned = sized(members(choice.groups))
     return choice
 
 
@@ -236,19 +231,12 @@ def _bucketed(
         InvalidRequest: a partition that the table does not have.
         Corrupt: a ring cannot be read, or a file group belongs to no node of its ring.
     """
-    plans = list(other_plans(session, state, ACTION, reach_back=True))
-    plan_of = naming(plans)
-    resized = {
-        path: f"{instant.action} {instant.time}"
-        for instant, inputs in plans
-        if inputs is not None and instant.action not in MERGING_ACTIONS
-        for path, _ in inputs.groups
-    }
+    plans = pending_plans(session, state, ACTION, by_partition=True)
     slices, _ = slices_of(session, state, request.partitions)
     candidates = [Candidate(*slice_.key, slice_.base, slice_.logs) for slice_ in slices]
     free: dict[str, list[Candidate]] = defaultdict(list)
-    for one in leave_out_pending(choice, candidates, lambda one: resized.get(one.partition_path) or plan_of(one)):
-        free[one.partition_path].append(one)
+    for candidate in leave_out_pending(choice, candidates, plans):
+        free[candidate.partition_path].append(candidate)
     due: list[str] = []
     for path, buckets in free.items():
         small = [one for one in buckets if one.bytes_in < request.merge_bytes]
@@ -358,9 +346,9 @@ def _record(
         why = "no key, or all keys have one hash" if rule.reads_keys else "its range has one hash"
         for one in bucketed.of(sorted(bucketed.stuck)):
             choice.leave_out(LeftReason.ONE_HASH, one, why)
-    choice.beyond += [Measured(one, float(one.bytes_in)) for one in _all(held, beyond)]
-    for one in _all(held, passed):
-        choice.leave_out(LeftReason.PARTITIONS, one)
+    choice.beyond = sized(_all(held, beyond))
+    for candidate in _all(held, passed):
+        choice.leave_out(LeftReason.PARTITIONS, candidate)
 
 
 def _all(held: Mapping[str, _Bucketed], groups: Sequence[_Group]) -> Iterator[Candidate]:

@@ -11,10 +11,9 @@ from hudi_ops.index.resizes import RingChange, changes_of, span_of
 from hudi_ops.index.ring import Ring, with_children
 from hudi_ops.index.ring_files import RingReader
 from hudi_ops.services.base.pending import cancel_advice
-from hudi_ops.services.base.planned.slices import read_slices
+from hudi_ops.services.rewrite.inputs import GroupInput, PlanInputs, read_groups
 from hudi_ops.timeline.content.plans import ReplacePlan
 from hudi_ops.timeline.state import TableState
-from hudi_ops.view.slices import Slice
 
 
 @dataclass(frozen=True)
@@ -27,37 +26,26 @@ class ChildRange:
 
 
 @dataclass(frozen=True)
-class GroupInput:
-    """Slices that are replaced together.
-
-    `number` is the place of the first child among those of the plan. `children` is empty if the ring changed since the plan.
-    """
+class ParentGroup(GroupInput):
+    """Slices that are replaced together. `children` is empty if the ring changed since the plan."""
 
     change: RingChange
-    slices: tuple[Slice, ...]
     children: tuple[ChildRange, ...]
-    number: int
 
 
 @dataclass(frozen=True)
-class PlanInputs:
+class ResizeInputs(PlanInputs[ParentGroup]):
     """Groups of a plan, and the ring of each of their partitions.
 
     `lost` are the children (partition path, file id) that lack a log file which a completed write names: an earlier executor left
     them out.
     """
 
-    groups: tuple[GroupInput, ...]
     rings: Mapping[str, Ring]
     lost: frozenset[tuple[str, str]] = frozenset()
 
-    @property
-    def bytes_in(self) -> int:
-        """Return the bytes that are read."""
-        return sum(slice_.bytes_in for group in self.groups for slice_ in group.slices)
 
-
-def inputs_of_plan(session: Session, state: TableState, instant: str, plan: ReplacePlan) -> PlanInputs:
+def inputs_of_plan(session: Session, state: TableState, instant: str, plan: ReplacePlan) -> ResizeInputs:
     """Return the groups of a plan with the sizes of their files.
 
     Raises:
@@ -66,9 +54,9 @@ def inputs_of_plan(session: Session, state: TableState, instant: str, plan: Repl
     """
     changes = changes_of(plan, state.config.name, instant)
     reader = RingReader.of(session.ctx.storage, state, session.commits)
-    found = reader.read_all({change.partition_path for change in changes}, session.ctx.local_engine)
-    rings = {path: ring for path, ring in found.items() if ring is not None}
-    lost = min(found.keys() - rings.keys(), default=None)
+    read = reader.read_all({change.partition_path for change in changes}, session.ctx.local_engine)
+    rings = {path: ring for path, ring in read.items() if ring is not None}
+    lost = min(read.keys() - rings.keys(), default=None)
     if lost is not None:
         raise Corrupt(
             f"partition {lost or '.'} has no hash ring, and the plan changes one",
@@ -78,15 +66,14 @@ def inputs_of_plan(session: Session, state: TableState, instant: str, plan: Repl
             found="no ring file",
             next_step="restore the partition's ring files from a copy of the table",
         )
-    slices = iter(read_slices(session, state, instant, plan.slices))
-    groups, number = [], 0
-    for planned, change in zip(plan.groups, changes, strict=True):
-        members = tuple(next(slices) for _ in planned.slices)
+    groups: list[ParentGroup] = []
+    number = 0
+    for (_, slices), change in zip(read_groups(session, state, instant, plan), changes, strict=True):
         ring = rings[change.partition_path]
         children = _ranges(ring, change, state.config.name, instant) if change.seq_no == ring.seq_no else ()
-        groups.append(GroupInput(change, members, children, number))
+        groups.append(ParentGroup(change.partition_path, slices, number, change, children))
         number += len(change.prefixes)
-    return PlanInputs(tuple(groups), rings)
+    return ResizeInputs(tuple(groups), rings)
 
 
 def _ranges(ring: Ring, change: RingChange, table: str, instant: str) -> tuple[ChildRange, ...]:

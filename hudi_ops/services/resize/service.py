@@ -5,8 +5,8 @@ Source: docs/protocol §14, §27, §29; docs/format §10.3.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set as AbstractSet
-from dataclasses import replace
+from collections.abc import Mapping, Sequence, Set as AbstractSet
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hudi_ops.commit.decide.takeover import remove_data_files
@@ -15,43 +15,53 @@ from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import Contender
 from hudi_ops.config.requests import ResizeRequest
-from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import Conflict
 from hudi_ops.index.bucket_engine import ring_engine_of
 from hudi_ops.index.resizes import changes_of, is_resize
 from hudi_ops.index.ring import Child
 from hudi_ops.index.ring_files import resize_extra
-from hudi_ops.services.base.cost import Cost, Rates, TaskSize
+from hudi_ops.services.base.cost import Rates, TaskSize
 from hudi_ops.services.base.pending import cancel_advice
 from hudi_ops.services.base.planned.leave_out import refuse_touched
 from hudi_ops.services.base.planned.rings import refuse_record_index
-from hudi_ops.services.base.planned.slices import files_of_instant
-from hudi_ops.services.base.publish import Draft
-from hudi_ops.services.base.rewrite.result import rewrite_fields
-from hudi_ops.services.base.rewrite.service import ReplaceService
-from hudi_ops.services.base.rewrite.task import RewrittenGroup, task_fields
 from hudi_ops.services.base.service import Run, named, register
 from hudi_ops.services.base.slices import live_columns
-from hudi_ops.services.metadata_table.compact import after_write
 from hudi_ops.services.resize.bucket_sizes import bucket_sizes, rings_at_limit
 from hudi_ops.services.resize.choose import ResizeChoice, choose, empty_choice, refuse_table
 from hudi_ops.services.resize.draft import ResizeDraft
-from hudi_ops.services.resize.inputs import PlanInputs, inputs_of_plan
-from hudi_ops.services.resize.result import ResizeResult
+from hudi_ops.services.resize.inputs import ParentGroup, ResizeInputs, inputs_of_plan
 from hudi_ops.services.resize.tasks import ResizeTask, resize_group
+from hudi_ops.services.rewrite.inputs import files_of_instant
+from hudi_ops.services.rewrite.result import RewriteResult, rewrite_fields
+from hudi_ops.services.rewrite.service import ReplaceService
+from hudi_ops.services.rewrite.task import RewrittenGroup
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS, Footprint
 from hudi_ops.timeline.content.plans import FilesByPartition, ReplacePlan
-from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import completes_as
 from hudi_ops.timeline.state import TableState
+from hudi_ops.view.slices import Slice
 
-ResizeRun = Run[ReplacePlan, PlanInputs, ResizeTask, RewrittenGroup]
-
-RATES = Rates(0.02, read_bytes_per_s=15_000_000)
-"""Speed of reading, hashing and encoding; fixed cost of a file that is opened or written."""
+ResizeRun = Run[ReplacePlan, ResizeInputs, ResizeTask, RewrittenGroup]
 
 
-class Resize(ReplaceService[ResizeRequest, ResizeChoice, PlanInputs, ResizeTask, ResizeResult]):
+@dataclass(frozen=True)
+class ResizeResult(RewriteResult):
+    """Result of a resize.
+
+    `left_out` counts the plan groups that writes touched without writing into their children.
+
+    Attributes:
+        splits: number of buckets that were split.
+        merges: number of runs of buckets that were merged.
+        streamed: number of plan groups that were rewritten in bounded memory.
+    """
+
+    splits: int = 0
+    merges: int = 0
+    streamed: int = 0
+
+
+class Resize(ReplaceService[ResizeRequest, ResizeChoice, ResizeInputs, ResizeTask, ResizeResult]):
     """Rewrite buckets into others, one task for each plan group.
 
     It does not conflict with writes that put their rows into the child groups, too. Groups that other writes touched are left out.
@@ -60,8 +70,13 @@ class Resize(ReplaceService[ResizeRequest, ResizeChoice, PlanInputs, ResizeTask,
     name = "resize"
     command = "hudi-ops resize"
     result_type = ResizeResult
+    draft_type = ResizeDraft
+    task_type = ResizeTask
+    rates = Rates(0.02, read_bytes_per_s=15_000_000)
     has_keys = False
     role = "compaction"
+    empty_choice = staticmethod(empty_choice)
+    choose = staticmethod(choose)
     run = staticmethod(resize_group)
 
     def is_kind(self, plan: Any) -> bool:
@@ -73,29 +88,15 @@ class Resize(ReplaceService[ResizeRequest, ResizeChoice, PlanInputs, ResizeTask,
         refuse_unwritable(state.config)
         refuse_table(state)
 
-    def empty_choice(self, request: ResizeRequest) -> ResizeChoice:
-        """Return the sizes and the limit of the request."""
-        return empty_choice(request)
-
-    def choose(self, session: Session, state: TableState, request: ResizeRequest) -> ResizeChoice:
-        """Choose by the request's sizes."""
-        return choose(session, state, request)
-
     def measures(self, session: Session, state: TableState) -> Mapping[str, float | None]:
         """Return what the health check `buckets` measures."""
         slices = live_columns(session, state)
         at_limit = rings_at_limit(session, state, slices)
         return named("buckets", {**bucket_sizes(slices).values(), "at_limit": at_limit})
 
-    def draft(self, session: Session, state: TableState, choice: ResizeChoice) -> Draft:
-        """Return a draft that leaves out groups which others rewrite while the plan is made."""
-        return ResizeDraft(session, state, choice).draft()
-
-    def estimate(self, choice: ResizeChoice, engine: Engine) -> Cost:
-        """Return the cost of rewriting the chosen groups."""
-        groups = choice.groups
-        sizes = [TaskSize(group.bytes_in, group.bytes_in, len(group.slices) + group.outputs) for group in groups]
-        return RATES.cost(sizes, engine)
+    def size_of(self, slices: Sequence[Slice], outputs: int) -> TaskSize:
+        """Return the expected bytes of a group, and the files that are opened and written for it."""
+        return replace(super().size_of(slices, outputs), files=len(slices) + outputs)
 
     def refuse_plan(self, session: Session, state: TableState, plan: ReplacePlan, instant: str) -> None:
         """Refuse a plan that does not say its child groups, or a table with a record index."""
@@ -103,34 +104,25 @@ class Resize(ReplaceService[ResizeRequest, ResizeChoice, PlanInputs, ResizeTask,
         refuse_record_index(state)
         changes_of(plan, state.config.name, instant)
 
-    def inputs(self, session: Session, attempt: Attempt, plan: ReplacePlan) -> PlanInputs:
+    def inputs(self, session: Session, attempt: Attempt, plan: ReplacePlan) -> ResizeInputs:
         """Return the groups of the plan as they are on storage, and their rings."""
-        found = inputs_of_plan(session, attempt.begun, attempt.instant, plan)
-        changes = [group.change for group in found.groups]
+        inputs = inputs_of_plan(session, attempt.begun, attempt.instant, plan)
+        changes = [group.change for group in inputs.groups]
         children = {(change.partition_path, f"{name}-0") for change in changes for name in change.prefixes}
-        named = _named(session, attempt, attempt.begun, children)
-        listed = files_of_instant(session, {path for path, _ in children}, attempt.instant) if named else []
-        there = {(file.partition_path, file.name) for file in listed}
-        lost = frozenset(group for group, path, name in named if (path, name) not in there)
-        return replace(found, lost=lost)
+        logs = _named(session, attempt, attempt.begun, children)
+        files = files_of_instant(session, {path for path, _ in children}, attempt.instant) if logs else []
+        there = {(file.partition_path, file.name) for file in files}
+        lost = frozenset(group for group, path, name in logs if (path, name) not in there)
+        return replace(inputs, lost=lost)
 
-    def tasks(self, run: ResizeRun) -> list[ResizeTask]:
-        """Return one task for each plan group."""
-        inputs, fields = run.inputs, task_fields(run, keys=self.has_keys)
-        engine = ring_engine_of(run.attempt.begun.log.properties.facts)
-        return [
-            ResizeTask(
-                **fields,
-                partition_path=group.change.partition_path,
-                change=group.change,
-                sources=group.slices,
-                engine=engine,
-                children=group.children,
-                ring=inputs.rings[group.change.partition_path].instant,
-                number=group.number,
-            )
-            for group in inputs.groups
-        ]
+    def fields_of(self, run: ResizeRun, group: ParentGroup) -> dict[str, Any]:
+        """Return how the ring changes by a group, and the hashes of its children."""
+        return {
+            "change": group.change,
+            "engine": ring_engine_of(run.attempt.begun.log.properties.facts),
+            "children": group.children,
+            "ring": run.inputs.rings[group.partition_path].instant,
+        }
 
     def extra_of(self, run: ResizeRun) -> Mapping[str, str]:
         """Return how the rings change."""
@@ -189,32 +181,23 @@ class Resize(ReplaceService[ResizeRequest, ResizeChoice, PlanInputs, ResizeTask,
         """Delete the child logs of left-out groups: they would double rows."""
         named = _named_children(run, run.session.loader.load())
         children = _children(run)
-        found = files_of_instant(run.session, {path for path, _ in children}, run.attempt.instant)
+        files = files_of_instant(run.session, {path for path, _ in children}, run.attempt.instant)
         remove_data_files(
             run.session,
             run.attempt,
-            [file.path for file in found if file.is_log and (file.partition_path, file.file_id) in children],
+            [file.path for file in files if file.is_log and (file.partition_path, file.file_id) in children],
         )
         return named
 
-    def settled(self, session: Session) -> None:
-        """Compact the metadata table if it has enough deltas."""
-        after_write(session)
-
     def result(self, run: ResizeRun) -> ResizeResult:
         """Return counts of groups, files, rows and bytes."""
-        sizes = [TaskSize(task.bytes_in, task.bytes_in, len(task.sources) + len(task.children)) for task in run.tasks]
+        sizes = [self.size_of(task.sources, len(task.children)) for task in run.tasks]
         return ResizeResult(
-            **rewrite_fields(run, RATES.cost(sizes, run.engine, run.task_bytes)),
+            **rewrite_fields(run, self.rates.cost(sizes, run.engine, run.task_bytes)),
             splits=sum(len(task.children) > 1 for task in run.tasks),
             merges=sum(len(task.sources) > 1 for task in run.tasks),
             streamed=sum(done.streamed for done in run.done),
         )
-
-    def is_own(self, session: Session, state: TableState, found: Instant) -> bool:
-        """Return whether a completed replace commit was a resize of ours."""
-        metadata = session.commits.metadata(state.timeline, found) if found.kind == "replacecommit" else None
-        return metadata is not None and metadata.made_groups is not None
 
 
 def _children(run: ResizeRun) -> set[tuple[str, str]]:
@@ -224,10 +207,10 @@ def _children(run: ResizeRun) -> set[tuple[str, str]]:
 
 def _named_children(run: ResizeRun, state: TableState) -> FilesByPartition:
     """Return the log files in children of left-out groups that completed writes name."""
-    found: dict[str, set[str]] = {}
+    by_path: dict[str, set[str]] = {}
     for _, path, name in _named(run.session, run.attempt, state, _children(run)):
-        found.setdefault(path, set()).add(name)
-    return {path: tuple(sorted(names)) for path, names in sorted(found.items())}
+        by_path.setdefault(path, set()).add(name)
+    return {path: tuple(sorted(names)) for path, names in sorted(by_path.items())}
 
 
 def _named(

@@ -13,25 +13,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hudi_ops.engine.stopping import check_stop
-from hudi_ops.errors import Corrupt, Internal
-from hudi_ops.files.base.base_file import encode_base_file
+from hudi_ops.errors import Corrupt
 from hudi_ops.files.base.output import BaseFileOutput
 from hudi_ops.files.base.repeated_columns import joined_rows
-from hudi_ops.files.base.writer import ROW_GROUP_BYTES, BaseFileWriter, new_filter_bytes
+from hudi_ops.files.base.writer import new_filter_bytes
 from hudi_ops.files.slice.slice_scan import NOTHING_MERGED, MergeCounts, SliceScan
 from hudi_ops.formats.large_arrays import joined
 from hudi_ops.index.bucket_engine import RingEngine
 from hudi_ops.index.resizes import RingChange, holders_of
-from hudi_ops.services.base.rewrite.task import RewriteTask, RewrittenGroup, WrittenFile
 from hudi_ops.services.resize.inputs import ChildRange
+from hudi_ops.services.rewrite.task import RewriteTask, RewrittenGroup, WrittenFile
 from hudi_ops.view.slices import Slice
 
 Holders: TypeAlias = npt.NDArray[np.int16]
 """Number of the child that gets each row."""
-
-_GROUPS_IN_MEMORY = 8
-"""Memory of a streamed group, as a multiple of a row group: read, held, encoded and filtered at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,13 +100,8 @@ def _rewritten(task: ResizeTask) -> tuple[list[WrittenFile], MergeCounts]:
     parts.clear()
     files = []
     for place in range(len(task.children)):
-        check_stop()
-        output = task.output(place)
         taken = rows if len(task.children) == 1 else rows.filter(pa.array(holders == place))
-        taken = output.named(taken, task.stored)
-        body = encode_base_file(taken, task.table_name, task.settings)
-        output.put(body)
-        files.append(task.written(output, body, taken.num_rows, taken))
+        files.append(task.put_rows(task.output(place), taken))
     return files, counts
 
 
@@ -124,33 +114,13 @@ def _streamed(task: ResizeTask) -> tuple[list[WrittenFile], MergeCounts]:
         held += [task.holders(source, pa.Table.from_batches([batch])) for batch in scan.batches()]
         counts += scan.counts if isinstance(scan, SliceScan) else NOTHING_MERGED
     holders = _joined(held)
-    largest = int(np.bincount(holders[holders >= 0], minlength=1).max())
-    task.refuse_small_limit(new_filter_bytes(largest, task.settings.bloom_fpp))
-    return [_put_streamed(task, place, holders) for place in range(len(task.children))], counts
-
-
-def _put_streamed(task: ResizeTask, place: int, holders: Holders) -> WrittenFile:
-    output, count = task.output(place), int(np.count_nonzero(holders == place))
-    with BaseFileWriter(
-        task.stored,
-        task.table_name,
-        task.settings,
-        keys=count,
-        row_group_bytes=min(ROW_GROUP_BYTES, max(1, task.memory_bytes // _GROUPS_IN_MEMORY)),
-        folder=task.spill_folder,
-    ) as writer:
-        for rows in _rows_of(task, place, holders):
-            writer.write(output.named(rows, task.stored))
-        body = writer.finish()
-        if writer.rows != count:
-            raise Internal(
-                f"rows of {task.table_name} were lost while a bucket was rewritten",
-                instant=task.instant,
-                expected=f"{count} rows for {output.path}",
-                found=f"{writer.rows} rows",
-            )
-        output.put(writer.view)
-        return task.written(output, body, writer.rows)
+    counted = np.bincount(holders[holders >= 0], minlength=len(task.children)).tolist()
+    task.refuse_small_limit(new_filter_bytes(max(counted, default=0), task.settings.bloom_fpp))
+    files = [
+        task.put_streamed(task.output(place), _rows_of(task, place, holders), count)
+        for place, count in enumerate(counted)
+    ]
+    return files, counts
 
 
 def _rows_of(task: ResizeTask, place: int, holders: Holders) -> Iterator[pa.Table]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hudi_ops.services.clustering.result import ClusterResult
+from hudi_ops.services.clustering.service import ClusterResult
 from hudi_ops.table.table import Table
 
 

@@ -15,7 +15,7 @@ from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.errors import Cancelled, Conflict
 from hudi_ops.services.cancel.errors import NotRequested
 from hudi_ops.services.cancel.overdue import cancel_overdue
-from hudi_ops.services.clustering.result import ClusterResult
+from hudi_ops.services.clustering.service import ClusterResult
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock

@@ -9,7 +9,7 @@ import pytest
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.errors import Cancelled, Conflict, InvalidRequest
 from hudi_ops.services.cancel.errors import AlreadyCommitted, InstantNotFound
-from hudi_ops.services.clustering.result import ClusterResult
+from hudi_ops.services.clustering.service import ClusterResult
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage

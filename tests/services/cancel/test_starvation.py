@@ -11,7 +11,7 @@ from hudi_ops.config.requests.starvation import AFTER_MAX, StarvationGuard, pars
 from hudi_ops.config.write_settings import FileSizes
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.base.result import PlanResult
-from hudi_ops.services.clustering.result import ClusterResult
+from hudi_ops.services.clustering.service import ClusterResult
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock

@@ -16,7 +16,7 @@ from hudi_ops.services.base.choice import Reason
 from hudi_ops.services.base.cost import TaskSize, memory_of
 from hudi_ops.services.clustering.choose import LeftReason
 from hudi_ops.services.clustering.layout import ORDER_KEY, SORT_AND_SIZE, SORT_COLUMNS_KEY, SORT_IN_FILE
-from hudi_ops.services.clustering.service import RATES
+from hudi_ops.services.clustering.service import CLUSTERING
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
@@ -215,7 +215,7 @@ def test_the_estimate_of_memory_keeps_to_the_limit() -> None:
 
     def memory(threads: int, memory_bytes: int | None = None) -> int | None:
         sizes = [TaskSize(size, size) for size in (large, small)]
-        return RATES.cost(sizes, LocalEngine(threads), memory_bytes).memory_bytes
+        return CLUSTERING.rates.cost(sizes, LocalEngine(threads), memory_bytes).memory_bytes
 
     assert memory(2) == memory_of(large) + memory_of(small)
     assert memory(2, 1 << 30) == (1 << 30) + memory_of(small), "the first is sorted on disk"

@@ -18,7 +18,7 @@ from dataclasses import replace
 import pytest
 
 from hudi_ops.concurrency import attempt_status as standing
-from hudi_ops.services.clustering.draft import ClusteringDraft
+from hudi_ops.services.clustering.service import ClusteringDraft
 from hudi_ops.testing.faults import Fault
 from hudi_ops.testing.steps import Event
 from tests.bounds import SOAK

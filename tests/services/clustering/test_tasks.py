@@ -16,9 +16,9 @@ from hudi_ops.files.statistics.collect import FileStatisticsTask, statistics_of_
 from hudi_ops.files.statistics.statistics import FileStatistics, StatisticsRequest
 from hudi_ops.kernels.sorting.order import UNSORTED, SortOrder
 from hudi_ops.services.base.merging import merging_of
-from hudi_ops.services.base.rewrite.task import RewrittenGroup
 from hudi_ops.services.base.slices import live_slices
 from hudi_ops.services.clustering.tasks import ClusterTask, cluster_group
+from hudi_ops.services.rewrite.task import RewrittenGroup
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.view.schema import table_schema

@@ -11,7 +11,7 @@ from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.base.choice import Candidate, Reason, measured, within
 from hudi_ops.services.base.cost import ARROW_PER_STORED, COPIES, PLAN_S, Cost, error_of
 from hudi_ops.services.compaction.choose import STRATEGIES, LeftReason, parse_strategy
-from hudi_ops.services.compaction.service import RATES, size_of
+from hudi_ops.services.compaction.service import COMPACTION
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.timeline.content.plans import CompactionPlan, decode_plan
@@ -181,7 +181,8 @@ def test_estimates_follow_from_bytes_and_parallelism() -> None:
     def estimate(sizes: list[tuple[int, int]], threads: int, memory_bytes: int | None = None) -> Cost:
         """Cost of slices, each given by the bytes of its base file and of its log file."""
         slices = [candidate("slice", logs, base=base) for base, logs in sizes]
-        return RATES.cost(list(map(size_of, slices)), LocalEngine(threads), memory_bytes)
+        tasks = [COMPACTION.size_of((slice_,), 1) for slice_ in slices]
+        return COMPACTION.rates.cost(tasks, LocalEngine(threads), memory_bytes)
 
     one = estimate([(60_000_000, 0)], 1)
     assert (one.bytes_in, one.bytes_out, one.seconds) == (60_000_000, 60_000_000, 3.75)
@@ -193,7 +194,7 @@ def test_estimates_follow_from_bytes_and_parallelism() -> None:
     assert estimate(both, 4, memory_bytes=1_000).memory_bytes == 4_000
     assert estimate([(0, 500)], 1).bytes_out == 500, "without a base file the log files are all there is"
     assert estimate([], 4) == Cost(0, 0, 0.0, 0)
-    assert estimate([(1, 1)] * 3, 1).seconds == pytest.approx(PLAN_S + 3 * RATES.fixed_s, abs=0.01)
+    assert estimate([(1, 1)] * 3, 1).seconds == pytest.approx(PLAN_S + 3 * COMPACTION.rates.fixed_s, abs=0.01)
 
 
 def test_the_error_of_an_estimate_is_relative() -> None:

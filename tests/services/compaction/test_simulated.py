@@ -19,7 +19,7 @@ from dataclasses import replace
 import pytest
 
 from hudi_ops.concurrency import attempt_status as standing
-from hudi_ops.services.compaction.draft import CompactionDraft
+from hudi_ops.services.compaction.service import CompactionDraft
 from hudi_ops.testing.faults import Fault
 from hudi_ops.testing.steps import Event, Trouble
 from tests.bounds import SOAK

@@ -10,12 +10,11 @@ from hudi_ops.index.resizes import RESIZE_STRATEGY, RingChange
 from hudi_ops.index.ring import Ring, merge, middle_between, split, with_children
 from hudi_ops.index.ring_files import RingReader
 from hudi_ops.services.base.execute import execute
-from hudi_ops.services.base.planned.groups import planned_group
 from hudi_ops.services.base.publish import Draft, publish_plan
 from hudi_ops.services.base.service import Execution
 from hudi_ops.services.base.slices import live_slices
-from hudi_ops.services.resize.result import ResizeResult
-from hudi_ops.services.resize.service import RESIZE
+from hudi_ops.services.resize.service import RESIZE, ResizeResult
+from hudi_ops.services.rewrite.draft import planned_group
 from hudi_ops.table.table import Table
 from hudi_ops.timeline.cancel.policy import CancelPolicy, OnOverlap
 from hudi_ops.timeline.content.clean_bytes import planned_path

@@ -13,8 +13,7 @@ from hudi_ops.index.ring import Ring
 from hudi_ops.services.base.execute import plan_and_execute
 from hudi_ops.services.base.plan import plan
 from hudi_ops.services.base.service import Execution
-from hudi_ops.services.resize.result import ResizeResult
-from hudi_ops.services.resize.service import RESIZE
+from hudi_ops.services.resize.service import RESIZE, ResizeResult
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock

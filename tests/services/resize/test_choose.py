@@ -18,7 +18,7 @@ from hudi_ops.services.base.cost import PLAN_S, memory_of
 from hudi_ops.services.base.publish import publish_plan
 from hudi_ops.services.resize.choose import ACTION, LeftReason
 from hudi_ops.services.resize.draft import ResizeDraft
-from hudi_ops.services.resize.service import RATES, RESIZE
+from hudi_ops.services.resize.service import RESIZE
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.timeline.names import instant_of_ms
@@ -385,7 +385,10 @@ def test_choosing_writes_nothing_and_repeats() -> None:
 def test_an_estimate_grows_with_bytes_and_files() -> None:
     found = chosen(opened(filled(CONSISTENT, SKEWED)))
     sizes = [group.bytes_in for group in found.groups]
-    each = [RATES.fixed_s * files + size / RATES.read_bytes_per_s for files, size in zip((3, 4), sizes, strict=True)]
+    each = [
+        RESIZE.rates.fixed_s * files + size / RESIZE.rates.read_bytes_per_s
+        for files, size in zip((3, 4), sizes, strict=True)
+    ]
     cost, beside = RESIZE.estimate(found, LocalEngine(1)), RESIZE.estimate(found, LocalEngine(2))
     assert (cost.bytes_in, cost.bytes_out) == (sum(sizes), sum(sizes))
     assert cost.seconds == round(PLAN_S + sum(each), 3)

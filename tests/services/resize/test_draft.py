@@ -309,7 +309,7 @@ def test_a_plan_that_nothing_disturbs_is_encoded_once(monkeypatch: pytest.Monkey
         calls.append(len(plan.groups))
         return encode_clustering(plan)
 
-    monkeypatch.setattr("hudi_ops.services.resize.draft.encode_clustering", counted)
+    monkeypatch.setattr("hudi_ops.services.rewrite.draft.encode_clustering", counted)
     planned = table.resize.plan(split_bytes=1, merge_bytes=0)
     assert planned.instant is not None
     assert len(calls) == 1

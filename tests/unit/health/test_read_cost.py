@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from hudi_ops.config.requests.targets import HealthTargets, ReadCostTargets
 from hudi_ops.health.check import Judgement, NotHere
 from hudi_ops.health.checks.read_cost import CHECK, ReadCostFacts
-from hudi_ops.services.base.planned.before import OtherPlan, PlansBefore
+from hudi_ops.health.plans_before import OtherPlan, PlansBefore
 from hudi_ops.services.compaction.read_cost import ReadCost
 from hudi_ops.table.table import Table
 from tests.unit.health.added_calls import added_calls

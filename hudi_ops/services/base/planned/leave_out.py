@@ -9,6 +9,7 @@ Source: docs/protocol §28; RFC-22 (ingestion comes first).
 from __future__ import annotations
 
 import logging
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from itertools import compress
 from typing import Any
@@ -19,9 +20,21 @@ from hudi_ops.concurrency.conflicts import Contender, refuse_completed
 from hudi_ops.concurrency.vain_waits import note_vain_wait, waited_in_vain
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Conflict, Overtaken
-from hudi_ops.services.base.rewrite.service import ReplaceService
-from hudi_ops.services.base.service import AnyRun, TaskService
+from hudi_ops.services.base.service import (
+    AnyRun,
+    Chosen,
+    Inputs,
+    Outcome,
+    Plan,
+    Request,
+    Result,
+    Run,
+    TableService,
+    Task,
+    TaskService,
+)
 from hudi_ops.timeline.content.footprint import Footprint
+from hudi_ops.timeline.content.plans import FilesByPartition
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
@@ -29,7 +42,30 @@ logger = logging.getLogger(__name__)
 FIRST_WAIT_S = 0.1
 """First wait for a running write; each further one is twice as long."""
 
-AnyReplace = ReplaceService[Any, Any, Any, Any, Any]
+
+class PartialService(TableService[Request, Chosen, Plan, Inputs, Task, Outcome, Result]):
+    """Table service whose plans complete without the tasks that other writes touched."""
+
+    @abstractmethod
+    def replaced_by(self, task: Task) -> Footprint:
+        """Return the file groups that a task replaces as they were when the plan was made."""
+
+    def overtaking(self, run: Run[Plan, Inputs, Task, Outcome], other: Contender) -> Contender | None:
+        """Return a write with only the groups whose tasks the plan must leave out; None: no group.
+
+        A resize also completes groups whose writes put their rows into the new buckets, too.
+        """
+        return other
+
+    def clear_left_out(self, run: Run[Plan, Inputs, Task, Outcome]) -> FilesByPartition:
+        """Delete what writers put for left-out tasks; return the files that their commits name.
+
+        Writers put such files for the new buckets of a resize alone.
+        """
+        return {}
+
+
+AnyPartial = PartialService[Any, Any, Any, Any, Any, Any, Any]
 
 
 class Waits:
@@ -67,7 +103,7 @@ def leave_out_touched(service: TaskService, run: AnyRun) -> int:
     Raises:
         Overtaken: no task remains.
     """
-    if not isinstance(service, ReplaceService) or not run.tasks:
+    if not isinstance(service, PartialService) or not run.tasks:
         return 0
     footprints = [service.replaced_by(task) for task in run.tasks]
     completed, running = _touching(service, run, _union(footprints))
@@ -99,7 +135,7 @@ def leave_out_touched(service: TaskService, run: AnyRun) -> int:
     return len(dropped) + _clear_left_out(service, run)
 
 
-def refuse_touched(service: AnyReplace, run: AnyRun, state: TableState) -> None:
+def refuse_touched(service: AnyPartial, run: AnyRun, state: TableState) -> None:
     """Refuse to complete tasks that a completed write touched.
 
     Called under the lock: it reads commit metadata.
@@ -111,7 +147,7 @@ def refuse_touched(service: AnyReplace, run: AnyRun, state: TableState) -> None:
     refuse_completed(mine, _completed(service, run, mine, state))
 
 
-def _clear_left_out(service: AnyReplace, run: AnyRun) -> int:
+def _clear_left_out(service: AnyPartial, run: AnyRun) -> int:
     if not run.left_out:
         return 0
     before = sum(map(len, run.removed.values()))
@@ -119,19 +155,19 @@ def _clear_left_out(service: AnyReplace, run: AnyRun) -> int:
     return sum(map(len, run.removed.values())) - before
 
 
-def _contender(service: AnyReplace, run: AnyRun, planned: Footprint | None) -> Contender:
+def _contender(service: AnyPartial, run: AnyRun, planned: Footprint | None) -> Contender:
     attempt = run.attempt
     return Contender(attempt.instant, attempt.action, planned, service.role, owner=str(run.session.ctx.owner))
 
 
-def _completed(service: AnyReplace, run: AnyRun, mine: Contender, state: TableState) -> list[Contender]:
+def _completed(service: AnyPartial, run: AnyRun, mine: Contender, state: TableState) -> list[Contender]:
     """Return the writes that completed since the attempt began and touch groups of the plan."""
     since = run.session.contenders.completed_since(run.attempt.begun, mine, state)
     seen = (service.overtaking(run, one) for one in since)
     return [one for one in seen if one is not None and mine.shared(one)]
 
 
-def _touching(service: AnyReplace, run: AnyRun, planned: Footprint | None) -> tuple[list[Contender], list[Contender]]:
+def _touching(service: AnyPartial, run: AnyRun, planned: Footprint | None) -> tuple[list[Contender], list[Contender]]:
     """Return the completed, and the running, writes that touch groups of the plan.
 
     Running writes are returned only if the plan gives way to them and they announced what they touch.

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from hudi_ops.commit.session import Session
 from hudi_ops.errors import Corrupt, NotFound
 from hudi_ops.index.resizes import is_resize
-from hudi_ops.services.base.planned.starvation import Group, cancels_of, groups_of, newest_done, planned_by
+from hudi_ops.services.rewrite.starvation import Group, cancels_of, groups_of, newest_done, planned_by
 from hudi_ops.timeline.cancel.aborted import read_aborted
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS
 from hudi_ops.timeline.content.plans import Plan, ReplacePlan

@@ -6,17 +6,59 @@ Source: docs/format §3.2, §9.2.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Generic, TypeVar
 
 from hudi_ops.commit.session import Session
 from hudi_ops.errors import Corrupt
 from hudi_ops.files.names import data_path, parse_data_file
 from hudi_ops.services.base.pending import cancel_advice
-from hudi_ops.timeline.content.plans import PlannedSlice
+from hudi_ops.timeline.content.plans import PlannedGroup, PlannedSlice, ReplacePlan
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.columns.kept import forget_view
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.listing import StorageListing
 from hudi_ops.view.slices import Slice, merge_order
+
+
+@dataclass(frozen=True)
+class GroupInput:
+    """Slices that are rewritten together.
+
+    `number` is the place of its first new file among those of the plan, a part of the file names.
+    """
+
+    partition_path: str
+    slices: tuple[Slice, ...]
+    number: int
+
+
+G = TypeVar("G", bound=GroupInput)
+
+
+@dataclass(frozen=True)
+class PlanInputs(Generic[G]):
+    """Groups of a plan, with the sizes of their files."""
+
+    groups: tuple[G, ...]
+
+    @property
+    def bytes_in(self) -> int:
+        """Return the bytes that are read."""
+        return sum(slice_.bytes_in for group in self.groups for slice_ in group.slices)
+
+
+def read_groups(
+    session: Session, state: TableState, instant: str, plan: ReplacePlan
+) -> list[tuple[PlannedGroup, tuple[Slice, ...]]]:
+    """Return the groups of a plan, each with its slices and the sizes of their files.
+
+    Raises:
+        Corrupt: a file is gone.
+    """
+    slices = iter(read_slices(session, state, instant, plan.slices))
+    return [(group, tuple(islice(slices, len(group.slices)))) for group in plan.groups]
 
 
 def read_slices(session: Session, state: TableState, instant: str, planned: Sequence[PlannedSlice]) -> list[Slice]:

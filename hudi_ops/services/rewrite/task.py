@@ -6,21 +6,23 @@ files follow from the input, so every attempt of a task writes the same files.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hudi_ops.commit.apply.metadata_delta import wanted_facts
-from hudi_ops.config.columns import FILE_NAME
+from hudi_ops.config.columns import FILE_NAME, RECORD_KEY
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.memory import RUN_BYTES_MIN
 from hudi_ops.engine.stopping import check_stop
-from hudi_ops.errors import InvalidRequest
-from hudi_ops.files.base.base_file import BaseFileReader, WriterSettings, conform, stored_schema
+from hudi_ops.errors import Internal, InvalidRequest
+from hudi_ops.files.base.base_file import BaseFileReader, WriterSettings, conform, encode_base_file, stored_schema
 from hudi_ops.files.base.output import BaseFileOutput
 from hudi_ops.files.base.repeated_columns import decode_columns
+from hudi_ops.files.base.writer import NOTHING_REPLACED, ROW_GROUP_BYTES, BaseFileWriter, ReplacedFile
 from hudi_ops.files.log.merge_rules import MergeRules
 from hudi_ops.files.log.visible_blocks import BlockInstants
 from hudi_ops.files.names import base_file_name
@@ -29,6 +31,7 @@ from hudi_ops.files.slice.slice_join import StreamLimits
 from hudi_ops.files.slice.slice_scan import NOTHING_MERGED, MergeCounts, SliceScan, SliceTask
 from hudi_ops.files.statistics.collect import statistics_of_base
 from hudi_ops.files.statistics.statistics import NO_FACTS, FileStatistics, StatisticsRequest
+from hudi_ops.formats.large_arrays import joined
 from hudi_ops.services.base.cost import COPIES, FOLDED_MAX, memory_of
 from hudi_ops.services.base.merging import merging_of
 from hudi_ops.services.base.service import Run
@@ -44,6 +47,8 @@ FILTER_FORMS = 3
 """Copies of a filter's size in memory while a file is read or written: its bits, and its text."""
 _FILTER_BYTES_FREE = 32 << 10
 """A filter of at most this size fits beside any limit."""
+GROUPS_IN_MEMORY = 8
+"""Memory of a streamed file, as a multiple of its row group: read, held, encoded and filtered at a time."""
 _JOIN_SHARE, _BATCH_SHARE = 4, 16
 _HELD_BYTES_MAX = 2 << 30
 """Most memory of rows that are held whole, with their copy: Arrow's arrays of texts hold 2 GiB."""
@@ -155,6 +160,70 @@ class RewriteTask:
         """Return the base file at a place among the outputs; `previous`: the last one of its group."""
         name = base_file_name(file_id, self.number + place, self.epoch, self.instant)
         return BaseFileOutput(self.storage, self.instant, self.partition_path, file_id, name, previous)
+
+    def encoded(self, rows: pa.Table, base: DataFile | None = None, added: int = 0) -> pa.Buffer:
+        """Encode the rows of a base file.
+
+        With `base`, its filter is used again: it holds the keys of all rows but the last `added` ones.
+        """
+        if base is None:
+            return encode_base_file(rows, self.table_name, self.settings)
+        reader = BaseFileReader(self.storage, base.path)
+        if RECORD_KEY not in self.stored.names or reader.footer.bloom is None:
+            return encode_base_file(rows, self.table_name, self.settings, previous=reader.parquet)
+        keys = rows.column(RECORD_KEY).slice(rows.num_rows - added)
+        return encode_base_file(rows, self.table_name, self.settings, reader.footer.bloom, keys, reader.parquet)
+
+    def put_rows(self, output: BaseFileOutput, rows: pa.Table, base: DataFile | None = None) -> WrittenFile:
+        """Write a file of rows that are in memory; `base` as in `encoded`."""
+        check_stop()
+        rows = output.named(rows, self.stored)
+        body = self.encoded(rows, base)
+        output.put(body)
+        return self.written(output, body, rows.num_rows, rows, self.keys_brought(rows))
+
+    def writer(self, keys: int, replaced: ReplacedFile = NOTHING_REPLACED) -> BaseFileWriter:
+        """Return the writer of a streamed file of `keys` rows, whose row groups fit into memory."""
+        return BaseFileWriter(
+            self.stored,
+            self.table_name,
+            self.settings,
+            keys=keys,
+            replaced=replaced,
+            row_group_bytes=min(ROW_GROUP_BYTES, max(1, self.memory_bytes // GROUPS_IN_MEMORY)),
+            folder=self.spill_folder,
+        )
+
+    def put_streamed(
+        self, output: BaseFileOutput, pieces: Iterable[pa.Table], count: int, replaced: ReplacedFile = NOTHING_REPLACED
+    ) -> WrittenFile:
+        """Write a file of `count` rows that come piece by piece, in bounded memory.
+
+        Raises:
+            Internal: rows were lost on the way.
+        """
+        keys = [pa.array([], pa.string())]
+        with self.writer(count, replaced) as writer:
+            for piece in pieces:
+                rows = output.named(piece, self.stored)
+                writer.write(rows)
+                keys.append(self.keys_brought(rows))
+            body = writer.finish()
+            if writer.rows != count:
+                raise Internal(
+                    f"rows of {self.table_name} were lost while their file groups were rewritten",
+                    instant=self.instant,
+                    expected=f"{count} rows for {output.path}",
+                    found=f"{writer.rows} rows",
+                )
+            output.put(writer.view)
+            return self.written(output, body, writer.rows, keys=pc.unique(joined(keys, pa.string())))
+
+    def keys_brought(self, rows: pa.Table) -> pa.Array:
+        """Return the record keys of rows for statistics, each once; none if they are not wanted."""
+        if not self.wanted.keys:
+            return pa.array([], pa.string())
+        return pc.unique(joined([self.merging[0].keys_of(rows)], pa.string()))
 
     def written(
         self,

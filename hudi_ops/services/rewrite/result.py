@@ -7,8 +7,8 @@ from typing import Any
 
 from hudi_ops.services.base.cost import Cost, CostError, error_of
 from hudi_ops.services.base.result import ServiceResult
-from hudi_ops.services.base.rewrite.task import RewrittenGroup
 from hudi_ops.services.base.service import Run
+from hudi_ops.services.rewrite.task import RewrittenGroup
 
 
 @dataclass(frozen=True)
@@ -44,22 +44,26 @@ class RewriteResult(ServiceResult):
     estimate_error: CostError | None = None
 
 
-def rewrite_fields(run: Run[Any, Any, Any, RewrittenGroup], expected: Cost) -> dict[str, Any]:
-    """Return the fields of a `RewriteResult` for a run that completed."""
+def cost_fields(run: Run[Any, Any, Any, RewrittenGroup], expected: Cost) -> dict[str, Any]:
+    """Return the fields that compare the cost of a completed run with the expected one."""
     stats = [stat for done in run.done for stat in done.stats]
     actual = run.cost(sum(task.bytes_in for task in run.tasks), sum(stat.file_size_in_bytes for stat in stats))
+    return {"estimate": expected, "actual": actual, "estimate_error": error_of(expected, actual)}
+
+
+def rewrite_fields(run: Run[Any, Any, Any, RewrittenGroup], expected: Cost) -> dict[str, Any]:
+    """Return the fields of a `RewriteResult` for a run that completed."""
+    costs = cost_fields(run, expected)
     return {
         **run.result_fields,
+        **costs,
         "groups": len(run.tasks),
         "left_out": len(run.left_out),
         "replaced": sum(len(task.sources) for task in run.tasks),
-        "files": len(stats),
+        "files": sum(len(done.stats) for done in run.done),
         "rows": sum(done.rows for done in run.done),
         "log_records": sum(done.counts.log_records for done in run.done),
         "deleted": sum(done.counts.deleted for done in run.done),
-        "bytes_in": actual.bytes_in,
-        "bytes_out": actual.bytes_out,
-        "estimate": expected,
-        "actual": actual,
-        "estimate_error": error_of(expected, actual),
+        "bytes_in": costs["actual"].bytes_in,
+        "bytes_out": costs["actual"].bytes_out,
     }
