@@ -81,7 +81,7 @@ def parse_cancel(text: str | None) -> CancelSettings:
     )
 
 
-def checked_cancel(text: str) -> str:
-    """Return a text that `parse_cancel` takes."""
+def checked_cancel(text: str | None) -> str | None:
+    """Return a text that `parse_cancel` takes, or None."""
     parse_cancel(text)
     return text

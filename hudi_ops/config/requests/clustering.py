@@ -9,7 +9,6 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 from pydantic import Field
 
 from hudi_ops.config.doors import TEXT, Door
-from hudi_ops.config.requests.cancel import checked_cancel
 from hudi_ops.config.requests.fields import (
     Abandoned,
     CancelText,
@@ -20,9 +19,9 @@ from hudi_ops.config.requests.fields import (
     Partitions,
     PlanInstant,
     Resume,
+    StarvationText,
 )
 from hudi_ops.config.requests.request import Names, Request, checked_name
-from hudi_ops.config.requests.starvation import StarvationText, checked_guard
 from hudi_ops.errors import InvalidRequest
 
 OrderName: TypeAlias = Literal["none", "linear", "z-order", "hilbert"]
@@ -43,8 +42,6 @@ class ClusteringRequest(Request):
     checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
         **Request.checks,
         "order": partial(checked_name, "order", get_args(OrderName), field="order"),
-        "cancel": checked_cancel,
-        "starvation": checked_guard,
     }
 
     sort_by: Annotated[

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import Field
 
-from hudi_ops.config.requests.cancel import CancelSettings, checked_cancel, parse_cancel
+from hudi_ops.config.requests.cancel import CancelSettings, parse_cancel
 from hudi_ops.config.requests.fields import (
     Abandoned,
     CancelText,
@@ -18,9 +18,9 @@ from hudi_ops.config.requests.fields import (
     Partitions,
     PlanInstant,
     Resume,
+    StarvationText,
 )
 from hudi_ops.config.requests.request import Request, checked_name
-from hudi_ops.config.requests.starvation import StarvationText, checked_guard
 from hudi_ops.errors import InvalidRequest
 
 StrategyName: TypeAlias = Literal["size", "count", "commits", "age"]
@@ -34,12 +34,7 @@ def checked_strategy(name: str) -> str:
 class CompactionRequest(Request):
     """What a compaction plans, and how its plan is executed."""
 
-    checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
-        **Request.checks,
-        "strategy": checked_strategy,
-        "cancel": checked_cancel,
-        "starvation": checked_guard,
-    }
+    checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {**Request.checks, "strategy": checked_strategy}
 
     strategy: StrategyName = Field(
         default="size",

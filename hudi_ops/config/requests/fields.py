@@ -1,13 +1,15 @@
-"""Fields that requests of several planned services share: types, titles, descriptions."""
+"""Share fields among the requests of planned services: types, checks and descriptions."""
 
 from __future__ import annotations
 
 from typing import Annotated, TypeAlias
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from hudi_ops.config.doors import TEXT, Door
+from hudi_ops.config.requests.cancel import checked_cancel
 from hudi_ops.config.requests.request import EngineName, Names
+from hudi_ops.config.requests.starvation import checked_guard
 
 MaxBytes: TypeAlias = Annotated[
     int | None,
@@ -20,6 +22,7 @@ MaxBytes: TypeAlias = Annotated[
 ]
 CancelText: TypeAlias = Annotated[
     str | None,
+    BeforeValidator(checked_cancel),
     Door(
         form={
             **TEXT,
@@ -32,6 +35,20 @@ CancelText: TypeAlias = Annotated[
         description="Whether a cancel may end the plan: never, cancellable, or cancellable and overdue after a limit, such as "
         "after 6h, after 50 instants, after 6h or 50 instants. Default: cancellable for clusterings and resizes; for "
         "compactions as the table declares, else never.",
+    ),
+]
+StarvationText: TypeAlias = Annotated[
+    str | None,
+    BeforeValidator(checked_guard),
+    Door(
+        form={**TEXT, "examples": ["halve after 3", "colder after 3", "wait 60s after 3"]},
+        allows="halve after 3, colder after 3, or wait 60s after 3",
+    ),
+    Field(
+        title="Starvation guard",
+        description="What a plan does about file groups of which writes cancelled a number of plans, such as 3: halve after 3, "
+        "half of them are planned; colder after 3, those of the partitions written last are left out; wait 60s after 3, writes "
+        "that would cancel the plan wait for it up to 60 s. Default: nothing.",
     ),
 ]
 Partitions: TypeAlias = Annotated[

@@ -8,7 +8,6 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from hudi_ops.config.doors import Door
-from hudi_ops.config.requests.cancel import checked_cancel
 from hudi_ops.config.requests.fields import (
     Abandoned,
     CancelText,
@@ -58,11 +57,7 @@ def checked_split_point(name: str) -> str:
 class ResizeRequest(Request):
     """Which buckets a resize splits and merges, and how its plan is executed."""
 
-    checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
-        **Request.checks,
-        "split_point": checked_split_point,
-        "cancel": checked_cancel,
-    }
+    checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {**Request.checks, "split_point": checked_split_point}
 
     partitions: Partitions = ()
     split_bytes: Annotated[int, Door(option="split-size", unit="bytes")] = Field(

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeAlias
+from typing import Literal
 
-from pydantic import Field
-
-from hudi_ops.config.doors import TEXT, Door
 from hudi_ops.errors import InvalidRequest
 
 WAIT_S_MAX = 3_600
@@ -21,20 +18,6 @@ _GUARD = re.compile(
 )
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3_600.0}
 _EXPECTED = "halve after 3, colder after 3, or wait 60s after 3"
-
-StarvationText: TypeAlias = Annotated[
-    str | None,
-    Door(
-        form={**TEXT, "examples": ["halve after 3", "colder after 3", "wait 60s after 3"]},
-        allows="halve after 3, colder after 3, or wait 60s after 3",
-    ),
-    Field(
-        title="Starvation guard",
-        description="What a plan does about file groups of which writes cancelled a number of plans, such as 3: halve after 3, "
-        "half of them are planned; colder after 3, those of the partitions written last are left out; wait 60s after 3, writes "
-        "that would cancel the plan wait for it up to 60 s. Default: nothing.",
-    ),
-]
 
 
 @dataclass(frozen=True)
@@ -71,7 +54,8 @@ def parse_guard(text: str) -> StarvationGuard:
     return StarvationGuard(how, int(found["after"]), wait_s)
 
 
-def checked_guard(text: str) -> str:
-    """Return a text that `parse_guard` takes."""
-    parse_guard(text)
+def checked_guard(text: str | None) -> str | None:
+    """Return a text that `parse_guard` takes, or None."""
+    if text is not None:
+        parse_guard(text)
     return text
