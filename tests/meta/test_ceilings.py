@@ -31,7 +31,7 @@ DELETERS = {
 NAMES = {"one": 672, "found": 649, "said": 120, "wanted": 113, "done": 84, "gone": 82}
 """Assignments of names that say nothing of their value."""
 
-ROOMS = {"commit": 6_350, "services/base": 2_400, "services/rewrite": 1_300}
+ROOMS = {"commit": 6_300, "services/base": 2_300, "services/rewrite": 1_300}
 """Lines of rooms that services share."""
 
 SERVICES = {

@@ -49,9 +49,9 @@ from hudi_ops.errors import (
     Unsupported,
 )
 from hudi_ops.services.base.engine import choose_by_bytes
+from hudi_ops.services.base.leave_out import Waits, leave_out_touched
 from hudi_ops.services.base.pending import named_pending, next_pending, read_pending, refuse_foreign_executor
 from hudi_ops.services.base.plan import left_plan, plan
-from hudi_ops.services.base.planned.leave_out import Waits, leave_out_touched
 from hudi_ops.services.base.result import EndedPlans
 from hudi_ops.services.base.service import AnyRun, AnyService, Execution, Run, TaskService
 from hudi_ops.services.base.waves import run_tasks

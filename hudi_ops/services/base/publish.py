@@ -21,7 +21,6 @@ from hudi_ops.concurrency.pending import pending_inputs
 from hudi_ops.concurrency.transaction import First
 from hudi_ops.errors import Busy, Cancelled, Conflict, Internal
 from hudi_ops.services.base.choice import Choice
-from hudi_ops.services.base.planned.revise import outranked
 from hudi_ops.timeline.cancel.policy import NEVER, CancelPolicy
 from hudi_ops.timeline.content.footprint import Footprint, encode_footprint, footprint_of
 from hudi_ops.timeline.log.entries import Entry, Plan
@@ -203,3 +202,21 @@ def free_instant(session: Session, state: TableState, leases: list[str]) -> str:
             return instant
         times |= {instant}
     raise Internal(f"no free instant in {INSTANTS_TRIED_MAX} tries", table=state.config.name)
+
+
+def outranked(session: Session, state: TableState, action: str, *, reach_back: bool = False) -> dict[str, Contender]:
+    """Return the pending plans that a plan of `action` may cancel, by instant.
+
+    They are cancellable, and of services with a lower priority (RFC-79). With `reach_back`, older slots are read, too, to find the
+    publishers of plans. Call it so before the lock is taken; under the lock the publishers are then known. Source: docs/protocol
+    §26, step 11.
+    """
+    settings = session.conflicts
+    if not any(settings.outranks(action, plan.action) for plan in state.timeline.pending):
+        return {}
+    plans = session.contenders.plans(state, Contender("", action, None, "service"), reach_back=reach_back)
+    return {
+        plan.instant: plan
+        for plan in plans
+        if settings.outranks(action, plan.action) and plan.is_cancellable and not plan.is_cancelled
+    }

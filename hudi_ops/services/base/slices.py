@@ -1,8 +1,9 @@
-"""List the visible file slices of one state, outside the lock."""
+"""List the visible file slices of one state, outside the lock, and return how they are merged."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +11,9 @@ import pyarrow as pa
 
 from hudi_ops.commit.session import Session
 from hudi_ops.errors import Unsupported
-from hudi_ops.index.simple_bucket import groups_by_bucket
+from hudi_ops.files.log.merge_rules import MergeRules
+from hudi_ops.files.log.visible_blocks import BlockInstants
+from hudi_ops.index.simple_bucket import computed_keys, groups_by_bucket
 from hudi_ops.read.current_view import current_view
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.columns.slices import SliceColumns, newest_slices
@@ -83,3 +86,15 @@ def keys_of(slices: SliceColumns, places: npt.NDArray[np.int64]) -> list[tuple[s
         (slices.files.partitions[at], file_id)
         for at, file_id in zip(slices.files.partition_of[rows].tolist(), ids, strict=True)
     ]
+
+
+def merging_of(state: TableState, schema: pa.Schema) -> tuple[MergeRules, BlockInstants]:
+    """Return the merge rules of a table, and the instants whose blocks count.
+
+    `schema` is without meta columns.
+
+    Raises:
+        Unsupported: the table's merge rule is not supported.
+    """
+    keys = computed_keys(state.config, state.log.properties.facts)
+    return replace(MergeRules.of(state.config, schema), keys=keys), BlockInstants.of(state.config, state.timeline)

@@ -17,13 +17,13 @@ from hudi_ops.config.requests import ResizeRequest
 from hudi_ops.config.requests.cancel import parse_cancel
 from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.index.bucket_engine import ring_engine_of
+from hudi_ops.index.misleading_rings import refuse_lost_ring, refuse_misleading_rings, refuse_record_index
 from hudi_ops.index.resizes import RingChange
 from hudi_ops.index.ring import Ring, merge, split
 from hudi_ops.index.ring_files import RingReader
 from hudi_ops.services.base.choice import Candidate, cancel_policy, count_of
 from hudi_ops.services.base.engine import choose_by_bytes
-from hudi_ops.services.base.merging import merging_of
-from hudi_ops.services.base.planned.rings import refuse_lost_ring, refuse_misleading_rings, refuse_record_index
+from hudi_ops.services.base.slices import merging_of
 from hudi_ops.services.resize.child_names import ChildNames
 from hudi_ops.services.resize.nodes import Limits, NodeChoice, choose_nodes
 from hudi_ops.services.resize.points import PointTask, SplitPoint, find_point, split_point_of

@@ -17,13 +17,13 @@ from hudi_ops.concurrency.conflicts import Contender
 from hudi_ops.config.requests import ResizeRequest
 from hudi_ops.errors import Conflict
 from hudi_ops.index.bucket_engine import ring_engine_of
+from hudi_ops.index.misleading_rings import refuse_record_index
 from hudi_ops.index.resizes import changes_of, is_resize
 from hudi_ops.index.ring import Child
 from hudi_ops.index.ring_files import resize_extra
 from hudi_ops.services.base.cost import Rates, TaskSize
+from hudi_ops.services.base.leave_out import refuse_touched
 from hudi_ops.services.base.pending import cancel_advice
-from hudi_ops.services.base.planned.leave_out import refuse_touched
-from hudi_ops.services.base.planned.rings import refuse_record_index
 from hudi_ops.services.base.service import Run, named, register
 from hudi_ops.services.base.slices import live_columns
 from hudi_ops.services.resize.bucket_sizes import bucket_sizes, rings_at_limit

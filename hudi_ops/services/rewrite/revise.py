@@ -11,7 +11,7 @@ from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.contenders import vanished
 from hudi_ops.concurrency.pending import pending_inputs
 from hudi_ops.errors import Conflict
-from hudi_ops.services.base.planned.revise import outranked
+from hudi_ops.services.base.publish import outranked
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.footprint import Footprint
 from hudi_ops.timeline.instant import Instant

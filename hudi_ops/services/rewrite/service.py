@@ -16,7 +16,7 @@ from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.services.base.cost import Cost, Rates, TaskSize
-from hudi_ops.services.base.planned.leave_out import PartialService
+from hudi_ops.services.base.leave_out import PartialService
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.base.service import Plan, Request, Result, Run, TableService
 from hudi_ops.services.metadata_table.compact import after_write

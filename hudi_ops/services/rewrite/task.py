@@ -33,8 +33,8 @@ from hudi_ops.files.statistics.collect import statistics_of_base
 from hudi_ops.files.statistics.statistics import NO_FACTS, FileStatistics, StatisticsRequest
 from hudi_ops.formats.large_arrays import joined
 from hudi_ops.services.base.cost import COPIES, FOLDED_MAX, memory_of
-from hudi_ops.services.base.merging import merging_of
 from hudi_ops.services.base.service import Run
+from hudi_ops.services.base.slices import merging_of
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.content.commit_metadata import WriteStat
 from hudi_ops.view.file_group import DataFile
@@ -60,7 +60,7 @@ class RewriteTask:
 
     Attributes:
         sources: slices of the group, in the plan's order.
-        merging: as `services.base.merging.merging_of` returns it.
+        merging: as `services.base.slices.merging_of` returns it.
         stored: columns of base files.
         number: place of the group's first output in the plan; part of the file names.
         memory_bytes: memory that the task may take.

@@ -30,8 +30,8 @@ from hudi_ops.files.statistics.statistics import NO_FACTS, StatisticsRequest
 from hudi_ops.index.simple_bucket import computed_keys
 from hudi_ops.kernels.merging.merge import Operation, Ordering
 from hudi_ops.metadata.records.partitions import MetadataPartition
-from hudi_ops.services.base.merging import merging_of
 from hudi_ops.services.base.result import Result
+from hudi_ops.services.base.slices import merging_of
 from hudi_ops.services.indexing.drop import drop_metadata
 from hudi_ops.services.write.attempt import write_attempt
 from hudi_ops.services.write.batch import Batch, is_read_once, tagged

@@ -15,8 +15,8 @@ from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.commit.write import Write
 from hudi_ops.errors import Conflict
+from hudi_ops.index.misleading_rings import newest_replacers
 from hudi_ops.index.ring_files import RingReader, all_ring_versions
-from hudi_ops.services.base.planned.rings import newest_replacers
 from hudi_ops.services.base.result import Result
 from hudi_ops.services.write.attempt import write_attempt
 from hudi_ops.services.write.operations import Replaces, WriteOperation

@@ -12,11 +12,11 @@ import pyarrow as pa
 from hudi_ops.config.table import TableFacts
 from hudi_ops.errors import Corrupt, HudiOpsError, NotFound
 from hudi_ops.index.bucket_engine import ring_engine_of
+from hudi_ops.index.misleading_rings import RENEW_EMPTY, RENEW_ROWS
 from hudi_ops.index.ring import INITIAL, Ring, parse_ring
 from hudi_ops.index.ring_files import RINGS_FOLDER, RingReader, ring_path, ring_versions, rings_made
 from hudi_ops.index.simple_bucket import bucket_of
 from hudi_ops.kernels.keys.hashing import bucket_hash_values, bucket_ids
-from hudi_ops.services.base.planned.rings import RENEW_EMPTY, RENEW_ROWS
 from hudi_ops.timeline.log.commit_log import Log
 from hudi_ops.verify.data.resizes import Leftovers
 from hudi_ops.verify.report import RESTORE, Findings

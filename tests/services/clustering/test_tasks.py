@@ -15,8 +15,7 @@ from hudi_ops.files.base.base_file import BaseFileReader, stored_schema
 from hudi_ops.files.statistics.collect import FileStatisticsTask, statistics_of_file
 from hudi_ops.files.statistics.statistics import FileStatistics, StatisticsRequest
 from hudi_ops.kernels.sorting.order import UNSORTED, SortOrder
-from hudi_ops.services.base.merging import merging_of
-from hudi_ops.services.base.slices import live_slices
+from hudi_ops.services.base.slices import live_slices, merging_of
 from hudi_ops.services.clustering.tasks import ClusterTask, cluster_group
 from hudi_ops.services.rewrite.task import RewrittenGroup
 from hudi_ops.storage.memory import MemoryStorage

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, strategies as st
 
-from hudi_ops.index.packing import Share, dealt_to, shares_of
+from hudi_ops.services.write.routing.packing import Share, dealt_to, shares_of
 
 
 @pytest.mark.parametrize(

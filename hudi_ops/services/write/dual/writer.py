@@ -25,7 +25,7 @@ from hudi_ops.files.base.base_file import WriterSettings, stored_schema
 from hudi_ops.files.statistics.statistics import StatisticsRequest
 from hudi_ops.index.bucket_engine import ring_engine_of
 from hudi_ops.index.pending_resizes import Group, PendingResize, ring_of_children
-from hudi_ops.services.base.merging import merging_of
+from hudi_ops.services.base.slices import merging_of
 from hudi_ops.services.write.dual.child_logs import ChildLog, ChildrenTask, copy_into_children
 from hudi_ops.services.write.tasks.merge import BucketResult, BucketTask
 from hudi_ops.timeline.state import TableState

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.pending import pending_inputs
 from hudi_ops.config.write_settings import FileSizes
-from hudi_ops.index.packing import shares_of
+from hudi_ops.services.write.routing.packing import shares_of
 from hudi_ops.services.write.routing.routes import Target
 from hudi_ops.services.write.tasks.tag import SourceSummary
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS

@@ -22,8 +22,7 @@ from hudi_ops.metadata.reader.table import MetadataTable
 from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, rebuild_command
 from hudi_ops.metadata.records.record_index import decoded_locations
 from hudi_ops.read.prune import with_metadata
-from hudi_ops.services.base.merging import merging_of
-from hudi_ops.services.base.slices import live_slices
+from hudi_ops.services.base.slices import live_slices, merging_of
 from hudi_ops.timeline.names import instant_of_ms, ms_of_instant
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.slices import Slice

@@ -24,15 +24,15 @@ from hudi_ops.engine.protocol import Chunk, Produced, Scattered
 from hudi_ops.errors import Conflict, Internal
 from hudi_ops.formats.large_arrays import joined
 from hudi_ops.index.bucket_engine import Ranges, RingEngine, RingLookup, ring_engine_of
-from hudi_ops.index.ring import Ring, initial_ring
-from hudi_ops.index.ring_files import RingReader, put_initial
-from hudi_ops.kernels.merging.split import split_groups, split_rows
-from hudi_ops.services.base.planned.rings import (
+from hudi_ops.index.misleading_rings import (
     refuse_lost_ring,
     refuse_misleading_rings,
     refuse_older_rings,
     refuse_record_index,
 )
+from hudi_ops.index.ring import Ring, initial_ring
+from hudi_ops.index.ring_files import RingReader, put_initial
+from hudi_ops.kernels.merging.split import split_groups, split_rows
 from hudi_ops.services.base.slices import live_slices
 from hudi_ops.services.write.operations import Replaces, WriteOperation
 from hudi_ops.services.write.routing.known_rings import KnownRings

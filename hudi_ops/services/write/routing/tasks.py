@@ -16,8 +16,8 @@ import pyarrow as pa
 from hudi_ops.config.columns import RECORD_KEY
 from hudi_ops.engine.protocol import Chunk, Produced
 from hudi_ops.errors import Conflict
-from hudi_ops.index.packing import dealt_to
 from hudi_ops.kernels.merging.split import split_groups, split_rows
+from hudi_ops.services.write.routing.packing import dealt_to
 
 LEFT_OUT = -1
 """Place of a row that is not written."""
