@@ -14,7 +14,7 @@ from hudi_ops.commit.decide.archive_boundary import clear_archived
 from hudi_ops.commit.decide.cancel import cancel_write
 from hudi_ops.commit.decide.withdraw import lock_and_put_back
 from hudi_ops.commit.owned.find import needs_listing
-from hudi_ops.commit.recover.built_indexes import drop_ended_checkpoints, list_built_indexes
+from hudi_ops.commit.recover.index_builds import drop_ended_checkpoints, list_built_indexes
 from hudi_ops.commit.recover.rollback import RolledBackWrite, mend_plan, roll_back
 from hudi_ops.commit.recover.sweep import remove_zombie_files, sweep
 from hudi_ops.commit.session import Session

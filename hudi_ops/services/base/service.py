@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import pyarrow as pa
 
@@ -23,7 +23,7 @@ from hudi_ops.config.requests import checked_engine
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.progress import Progress
 from hudi_ops.engine.protocol import Engine
-from hudi_ops.services.base.choice import Choice
+from hudi_ops.services.base.choice import Choice, Sized
 from hudi_ops.services.base.cost import Cost
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.base.result import EndedPlans, ServiceResult
@@ -35,15 +35,6 @@ from hudi_ops.timeline.state import TableState
 
 EXECUTOR_TASK_BYTES = 1 << 30
 """Memory that one task may take on an executor unless the caller says otherwise."""
-
-
-class Sized(Protocol):
-    """A task or the inputs of a plan: something that reads a known number of bytes."""
-
-    @property
-    def bytes_in(self) -> int:
-        """Return the bytes of the files that are read."""
-        ...
 
 
 Request = TypeVar("Request")

@@ -16,7 +16,7 @@ from hudi_ops.engine.progress import Progress, Tally
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.engine.stopping import checked_by
 from hudi_ops.errors import Cancelled, Unavailable
-from hudi_ops.services.base.service import Sized
+from hudi_ops.services.base.choice import Sized
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.log.cancelled import marked_cancel
 

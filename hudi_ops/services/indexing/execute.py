@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from hudi_ops.commit.decide.completion import Body
-from hudi_ops.commit.recover.built_indexes import list_built_indexes
-from hudi_ops.commit.recover.index_builds import stray_deltas, withdraw_announcement
+from hudi_ops.commit.recover.index_builds import list_built_indexes, stray_deltas, withdraw_announcement
 from hudi_ops.commit.session import Session, best_effort
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.config.requests import IndexRequest

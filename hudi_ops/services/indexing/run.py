@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from hudi_ops.commit.recover.built_indexes import list_built_indexes
+from hudi_ops.commit.recover.index_builds import list_built_indexes
 from hudi_ops.commit.recover.recover import finish_unfinished
 from hudi_ops.commit.session import Session
 from hudi_ops.config.requests import IndexRequest
