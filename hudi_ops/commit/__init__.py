@@ -1,4 +1,4 @@
 """Run the protocol of one instant: reserve, complete, apply, undo and recover it.
 
-Imported by `services` and everything above; does not import `read`. Read first: session.py, then complete.py.
+Imported by `services` and everything above; does not import `read`. Read first: session.py, then decide/complete.py.
 """

@@ -5,8 +5,8 @@ A row says where files of a kind lie, whose they are, and for which reasons they
 `remove.py` deletes by these rows, `verify` reports by them, and tests judge by them which instant owns a file. The order is that of
 the removal (docs/protocol §7, §23):
 
-- a completed file goes before the data files: readers then take these for uncommitted ones;
-- data files, rings and deltas go before the inflight file: without the instant on the timeline they would count;
+- a completed file goes before the data files: readers then take the data files for uncommitted ones;
+- data files, rings, ledgers, payloads and deltas go before the inflight file: without the instant on the timeline they would count;
 - the inflight file goes before the requested one: Apache Hudi cannot read a timeline with the former alone (docs/format §2.3);
 - markers, notes and the lease go last: they lead the next sweep to all others.
 """
@@ -59,8 +59,8 @@ class Reason(StrEnum):
     NOT_CANCELLED = "it was not cancelled after all"
     COMPLETED = "it completed without them"
     TAKEN_OVER = "another executor has it, or begins it next"
-    LEFT_OUT = "its commit will not name them"
-    LOST = "no slot names them"
+    LEFT_OUT = "the commit of its executor will not name them"
+    LOST = "no decided slot names them"
     VOIDED = "its COMPLETE does not count"
     VANISHED = "it left the timeline, and a task wrote later"
     ARCHIVED = "the archive has it"
@@ -105,8 +105,8 @@ class OwnedKind:
 
     Attributes:
         name: for messages.
-        part: removed together.
-        reasons: for which it goes.
+        part: one call removes all kinds of it.
+        reasons: why files of this kind are removed.
         find: returns the paths of a removal, in the order in which they go; some may not exist.
         owner: returns the instant that owns a path; empty: the path is not of this kind.
         folder: has a file or a folder for each instant; empty: the files lie among others.

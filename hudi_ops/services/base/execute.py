@@ -128,7 +128,7 @@ def plan_and_execute(
     """Execute the named plan, or one without a live executor; else make a plan and execute it.
 
     Raises:
-        Unsupported: as `plan` and `execute`; the plan that this call made is cancelled.
+        Unsupported: raised by `plan` or `execute`; a plan that this call published is cancelled first.
     """
     instant = instant or left_plan(session, service, abandoned=how.abandoned)
     if instant is not None:
@@ -183,10 +183,11 @@ class Taken:
     is_deciding: bool = False
 
     def decide(self, complete: Callable[[], Complete | None]) -> Complete | None:
-        """Decide the completion, if the lease still holds; after a conflict nothing is decided.
+        """Decide the completion, unless the plan was cancelled or taken over.
 
         Raises:
-            Conflict: the completion was refused; it may be tried again.
+            Cancelled: it was cancelled or taken over.
+            Conflict: the completion was refused, and nothing is decided; it may be tried again.
         """
         self.monitor.check()
         self.is_deciding = True
@@ -199,7 +200,7 @@ class Taken:
 
 @contextmanager
 def taken_plan(session: Session, attempt: Attempt) -> Iterator[Taken]:
-    """Keep the lease of a plan that was taken over; release the plan after an error.
+    """Keep the lease of a plan that this process took over; release the plan after an error.
 
     Raises:
         Overtaken: other writes touched all of it; the plan was cancelled.

@@ -1,4 +1,4 @@
 """Merge small files and sort their rows.
 
-Imported by `table` and `cli`. Read first: service.py.
+Read first: service.py.
 """

@@ -32,7 +32,7 @@ from hudi_ops.services.rewrite.choice import (
     sized,
     slices_of,
 )
-from hudi_ops.services.rewrite.starvation import held_back, release
+from hudi_ops.services.rewrite.starvation import held_back, unguard
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.partition_values import constant_fields
 from hudi_ops.view.schema import table_schema
@@ -107,7 +107,7 @@ def choose(session: Session, state: TableState, request: ClusteringRequest) -> C
         held = {candidate.key for candidate in due} - {candidate.key for candidate in kept}
         rest = [candidate for candidate in free if candidate.key not in held]
         if held and not groups(empty_choice(request), rest):
-            release(choice)
+            unguard(choice)
         else:
             free = rest
     _take(choice, groups(choice, free))

@@ -1,4 +1,4 @@
 """Merge log files into base files.
 
-Imported by `table` and `cli`. Read first: service.py.
+Read first: service.py.
 """

@@ -19,7 +19,7 @@ from hudi_ops.services.base.choice import Candidate, Measured, Strategy, cancel_
 from hudi_ops.services.base.slices import live_columns
 from hudi_ops.services.rewrite.choice import RewriteChoice, RewriteGroup, leave_out_pending, pending_plans, slices_of
 from hudi_ops.services.rewrite.draft import begun_by
-from hudi_ops.services.rewrite.starvation import held_back, release
+from hudi_ops.services.rewrite.starvation import held_back, unguard
 from hudi_ops.timeline.content.plans import CompactionPlan, read_plan
 from hudi_ops.timeline.log.commit_log import Pointer
 from hudi_ops.timeline.names import ms_of_instant
@@ -122,7 +122,7 @@ def choose(session: Session, state: TableState, request: CompactionRequest) -> C
         _take(session, state, choice, [due for due in reached if due.candidate.key in kept], looked_at)
         if choice.planned:
             return choice
-        release(choice)
+        unguard(choice)
     _take(session, state, choice, reached, looked_at)
     return choice
 

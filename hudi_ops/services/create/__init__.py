@@ -1,4 +1,4 @@
 """Create tables, and adopt tables that another program created.
 
-Imported by `table` and `cli`. Read first: create.py.
+Read first: create.py.
 """

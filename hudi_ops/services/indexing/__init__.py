@@ -1,4 +1,4 @@
 """Build and drop partitions of the metadata table.
 
-Imported by `services` above it, `table` and `cli`. Read first: build.py.
+Read first: run.py, then service.py, execute.py and filling/build.py.
 """

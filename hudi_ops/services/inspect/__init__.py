@@ -1,4 +1,4 @@
 """Describe a table and its timeline.
 
-Imported by `cli`. Read first: summary.py.
+Read first: summary.py.
 """

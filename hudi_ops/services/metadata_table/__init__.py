@@ -1,4 +1,4 @@
 """Compact and describe the metadata table.
 
-Imported by `services` above it, `table` and `cli`. Read first: compact.py.
+Read first: compact.py.
 """

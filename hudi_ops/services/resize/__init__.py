@@ -1,4 +1,4 @@
 """Split and merge the buckets of hash rings.
 
-Imported by `table` and `cli`. Read first: choose.py.
+Read first: service.py.
 """

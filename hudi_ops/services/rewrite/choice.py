@@ -10,7 +10,7 @@ from hudi_ops.commit.session import Session
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.base.choice import Candidate, Choice, Measured, Strategy
 from hudi_ops.services.base.slices import live_slices
-from hudi_ops.services.rewrite.revise import other_plans
+from hudi_ops.services.rewrite.meanwhile import other_plans
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS
 from hudi_ops.timeline.names import MERGING_ACTIONS
 from hudi_ops.timeline.state import TableState
@@ -110,7 +110,7 @@ def pending_plans(
     """Return the pending plans of file groups, by partition path and bucket digits.
 
     Plans that a plan of `action` may cancel do not count. A plan that cannot be read may name any slice; its key is empty. With
-    `by_partition` the key of a plan that moves rows between file groups is its partition path alone, too.
+    `by_partition` a plan that moves rows between file groups is also entered under its partition path alone.
     """
     plans: dict[tuple[str, ...], str] = {}
     for instant, inputs in other_plans(session, state, action, reach_back=True):

@@ -1,8 +1,9 @@
 """Draft the plan of a service that rewrites file groups, and revise it under the lock.
 
-A revision reads the metadata of what completed or was planned since the slices were chosen, and lists nothing. Log files that
-completed since join the plan: below the plan's instant they would be hidden by the new files. Groups that others rewrote or
-planned leave it. So steady ingestion never makes planning start over.
+A revision reads the metadata of what completed or was planned since the slices were chosen, and lists nothing. In a compaction and
+a resize, log files that completed since join the plan: below the plan's instant they would be hidden by the new files. In a
+clustering their groups leave it, as do groups that others rewrote or planned. So ingestion makes planning start over only if
+it touches every group of a clustering.
 
 Source: docs/protocol §17, §27; docs/format §6.12.
 """
@@ -19,7 +20,7 @@ from hudi_ops.files.names import parse_data_file
 from hudi_ops.services.base.choice import Candidate
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.rewrite.choice import RewriteChoice, members
-from hudi_ops.services.rewrite.revise import completed_between, other_plans, refuse_none_left
+from hudi_ops.services.rewrite.meanwhile import completed_between, other_plans, refuse_none_left
 from hudi_ops.timeline.content.clean_bytes import planned_path
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS, Footprint

@@ -81,7 +81,7 @@ class Starved:
         return [one for one in due if one.key not in keys]
 
     def _second_half(self, starved: Sequence[C], least: int) -> list[C]:
-        """Return the groups beyond the colder half; each further cancelled plan halves again."""
+        """Return the groups to hold back: all but the colder half, then a quarter, and so on."""
         times = max(self.cancels(one) for one in starved) - self.guard.after + 1
         kept = max(least, -(-len(starved) // 2**times))
         by_partition = _by_partition(starved)
@@ -96,14 +96,14 @@ class Starved:
         return [one for one in starved if one.partition_path not in colder]
 
 
-def release(choice: Choice) -> None:
+def unguard(choice: Choice) -> None:
     """Release the candidates that a guard held back: otherwise nothing would be planned."""
     choice.others.pop(Reason.GUARDED, None)
     choice.guard = ""
 
 
 def held_back(session: Session, state: TableState, action: str, text: str | None) -> Starved | None:
-    """Return the groups whose plans of `action` writes cancelled; None without a guard.
+    """Return the groups in plans of `action` that writes cancelled; None without a guard.
 
     Only plans after the newest completed one of a group count. Archived records do not count.
     """
