@@ -3,7 +3,7 @@
     .venv/bin/python -m tests.e2e.storm --minutes 60 --seed 7 [--rings]
 
 Each role is a process of its own that works in a loop until it is killed: two writers, compaction, clustering (with `--rings`
-resize), clean, archive, index builds and drops, cancels. A ZooKeeper locks between them. A writer alone has its keys, and notes each
+resize), clean, archive, index builds and drops, cancels. A ZooKeeper locks between them. A writer alone has its keys; it notes each
 attempt before and after it. At the end all plans are cancelled, and the clock goes past the leases. Then each key has the value of
 its last acknowledged attempt, or of a later one whose outcome is open; `verify` finds nothing; each file belongs to the table or to
 one row of `commit/owned/kinds.py`.

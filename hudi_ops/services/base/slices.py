@@ -1,4 +1,4 @@
-"""List the visible file slices of one state, outside the lock, and return how they are merged."""
+"""List the visible file slices of one state, and return how they are merged."""
 
 from __future__ import annotations
 

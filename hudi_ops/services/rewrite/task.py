@@ -157,7 +157,7 @@ class RewriteTask:
         return base_bytes if max(expected, base_bytes * COPIES + memory_of(log_bytes)) > limit_bytes else None
 
     def new_file(self, file_id: str, place: int, previous: DataFile | None = None) -> BaseFileOutput:
-        """Return the base file at a place among the outputs; `previous`: the base file that it replaces."""
+        """Return the base file at a place among the outputs; `previous`: the one that it replaces."""
         name = base_file_name(file_id, self.number + place, self.epoch, self.instant)
         return BaseFileOutput(self.storage, self.instant, self.partition_path, file_id, name, previous)
 
