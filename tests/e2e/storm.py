@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import signal
 import subprocess
 import sys
 import tempfile
@@ -33,7 +32,7 @@ from hudi_ops.concurrency.lock.zookeeper import ZooKeeperLock
 from hudi_ops.errors import HudiOpsError
 from hudi_ops.table.table import Table
 from hudi_ops.verify import verify_table
-from tests.protocol.crash_table import TABLES_OWN
+from tests.protocol.crash_table import misclaimed
 from tests.tables import past_expiry
 from tests.zookeeper.own_server import OwnServer
 
@@ -90,10 +89,9 @@ def serve(table: Table, name: str, dice: random.Random) -> None:
         table.cancel_overdue()
 
 
-def work(root: str, hosts: str, name: str, seed: int, diary: Path) -> None:
-    """Work in a role until the process is killed or told to end; note each refusal."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    dice = random.Random(f"{seed} {name} {time.time_ns()}")
+def work(root: str, hosts: str, name: str, diary: Path) -> None:
+    """Work in a role until the process is killed; note each refusal."""
+    dice = random.Random()
     table = opened(root, hosts, name)
     while True:
         try:
@@ -119,7 +117,7 @@ class Storm:
 
     def start(self, name: str) -> None:
         """Start the process of a role."""
-        words = [str(self.folder / "table"), self.hosts, name, str(self.seed), str(self.diary(name))]
+        words = [str(self.folder / "table"), self.hosts, name, str(self.diary(name))]
         command = [sys.executable, "-m", "tests.e2e.storm", "--role", *words]
         self._running[name] = subprocess.Popen(command, stdout=self._logs[name], stderr=self._logs[name])
 
@@ -193,23 +191,25 @@ def faults(table: Table, storm: Storm) -> list[str]:
         f"verify: {one}" for one in verify_table(table.context.storage, deep=True).findings if one.severity != "info"
     ]
     told += [f"pending: {row.instant} {row.action}" for row in table.plans()]
+    told += misclaimed(table.context.storage)
     for info in table.context.storage.list():
-        owners = owners_of(info.path)
-        if len(owners) + bool(TABLES_OWN.fullmatch(info.path)) != 1:
-            told.append(f"{info.path} is claimed by {owners}")
-        told += [
-            f"{info.path} is left"
-            for kind, _ in owners
-            if kind in {"marker", "note of a second sweep", "lease", "queue file"}
-        ]
+        traces = {kind for kind, _ in owners_of(info.path)} & {
+            "marker",
+            "note of a second sweep",
+            "lease",
+            "queue file",
+        }
+        told += [f"{info.path} is left"] if traces else []
+    logs = {name: (storm.folder / f"{name}.log").read_text() for name in storm.roles}
+    told += [f"{name} never ended a round: see its log" for name, log in logs.items() if f"{name}: done" not in log]
     return [*told, *storm.ended]
 
 
 def main(words: list[str]) -> int:
     """Run a storm, or one role of it; return the exit code."""
     if words[:1] == ["--role"]:
-        root, hosts, name, seed, diary = words[1:]
-        work(root, hosts, name, int(seed), Path(diary))
+        root, hosts, name, diary = words[1:]
+        work(root, hosts, name, Path(diary))
     parser = argparse.ArgumentParser(prog="python -m tests.e2e.storm", description=str(__doc__))
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=7)

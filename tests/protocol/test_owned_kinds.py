@@ -34,7 +34,7 @@ ORDERS = {
     Reason.LEFT_OUT: "data file",
     Reason.LOST: "payload",
     Reason.VOIDED: "completed file",
-    Reason.VANISHED: "data file, ledger, payload, metadata delta, inflight file, requested file, marker, note of a second sweep",
+    Reason.VANISHED: "data file, ledger, payload, metadata delta, inflight file, requested file, note of a second sweep",
     Reason.ARCHIVED: "completed file, ledger, payload, inflight file, requested file, record of a cancelled plan, "
     "mark of a swept plan",
     Reason.RESTORED: "completed file, data file, ring, ledger, payload, inflight file, requested file",

@@ -251,7 +251,8 @@ class TimelineApplier(Applier):
         while True:
             if slot in state.log.voided:
                 return False
-            if is_closed_plan(state.log, entry) or state.timeline.find(entry.instant, entry.action) is not None:
+            is_closed = state.log.fate(entry.instant) is not None or is_archived(state.log, entry.instant)
+            if is_closed or state.timeline.find(entry.instant, entry.action) is not None:
                 return True
             reason = plan_undone(self._ctx, state, entry)
             if reason is None:
@@ -310,11 +311,6 @@ def is_archived(log: Log, instant: str) -> bool:
 def is_voided(log: Log, slot: int) -> bool:
     """Return whether a VOID names a slot, so that its decision has no effect."""
     return slot in log.voided
-
-
-def is_closed_plan(log: Log, entry: Plan) -> bool:
-    """Return whether a plan is closed or archived: appliers must not put its requested file."""
-    return log.fate(entry.instant) is not None or is_archived(log, entry.instant)
 
 
 def void_slot(log: Log) -> int:

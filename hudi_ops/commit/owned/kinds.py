@@ -251,7 +251,7 @@ _COMPLETED = frozenset({Reason.RESTORED, Reason.VOIDED, Reason.ARCHIVED, Reason.
 _PAYLOAD = _UNDONE | {Reason.COMPLETED, Reason.LOST, Reason.ARCHIVED}
 _INFLIGHT = _UNDONE | {Reason.TAKEN_OVER, Reason.ARCHIVED, Reason.UNPROTECTED}
 _REQUESTED = _UNDONE | {Reason.WITHDRAWN, Reason.ARCHIVED}
-_MARKER = frozenset({Reason.COMPLETED, Reason.VANISHED, Reason.REPAIRED})
+_MARKER = frozenset({Reason.COMPLETED, Reason.REPAIRED})
 _ENDED = frozenset({Reason.CANCELLED, Reason.COMPLETED})
 _NOTE = frozenset({Reason.COMPLETED, Reason.VANISHED})
 

@@ -96,7 +96,7 @@ def _recover(
             has_put_back = True
         elif instant.action in SERVICE_ACTIONS:
             if is_left and not (is_ingestion and has_removed) and session.was_cancelled(state, instant.time):
-                done = _remove_plan(session, state, instant, lease, may_list=not is_ingestion)
+                done = _remove_plan(session, instant, lease, may_list=not is_ingestion)
                 has_removed = has_removed or done is not None
                 undone += [done] if done is not None else []
         elif lease is None:
@@ -140,9 +140,7 @@ def _put_back(session: Session, state: TableState, instant: Instant) -> bool:
         return still is None or still.is_completed or session.applier.put_back(now, *decided)
 
 
-def _remove_plan(
-    session: Session, state: TableState, plan: Instant, lease: Lease | None, *, may_list: bool
-) -> RolledBackWrite | None:
+def _remove_plan(session: Session, plan: Instant, lease: Lease | None, *, may_list: bool) -> RolledBackWrite | None:
     """Remove a cancelled plan without a live executor.
 
     `may_list` False: not if the table must be listed for its files.

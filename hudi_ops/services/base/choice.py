@@ -101,7 +101,7 @@ class Choice:
         beyond: candidates beyond the limit.
         pending: candidates of pending plans, each with the plan's name.
         others: candidates left out for the service's own reasons, by reason, each with the detail.
-        bare: number of file groups that are no candidates, counted under `bare_reason`.
+        bare: number of file groups that are no candidates, counted under `no {has}`.
         cancel: whether a cancel may end the plan, and when it is overdue.
         guard: what the starvation guard does; empty: nothing.
     """
@@ -119,11 +119,6 @@ class Choice:
     bare: int = 0
     cancel: CancelPolicy = NEVER
     guard: str = ""
-
-    @property
-    def bare_reason(self) -> str:
-        """Return the reason of file groups that are no candidates."""
-        return f"no {self.has}"
 
     @property
     def is_due(self) -> bool:
@@ -153,7 +148,7 @@ class Choice:
             Reason.PENDING: len(self.pending),
             Reason.BEYOND_LIMIT: len(self.beyond),
             **{reason: len(left) for reason, left in self.others.items()},
-            self.bare_reason: self.bare,
+            f"no {self.has}": self.bare,
         }
 
     def verdicts(self) -> tuple[Verdict, ...]:

@@ -275,7 +275,7 @@ def _work(session: Session, service: TaskService, attempt: Attempt, how: Executi
     inputs = service.inputs(session, attempt, plan)
     engine, reason = choose_by_bytes(how.engine, inputs.bytes_in, session.ctx.engine, "to read")
     arrow_bytes = pa.default_memory_pool().max_memory()
-    run: AnyRun = Run(session, attempt, plan, inputs, engine, reason, how.task_bytes(engine), arrow_bytes, monitor, how)
+    run: AnyRun = Run(session, attempt, plan, inputs, engine, reason, how.task_bytes(engine), arrow_bytes)
     run.tasks = service.tasks(run)
     leave_out_touched(service, run)
     service.check(run, attempt.begun)

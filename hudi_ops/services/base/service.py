@@ -18,7 +18,6 @@ from hudi_ops.commit.session import Session
 from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import Role
-from hudi_ops.concurrency.lease.monitor import LeaseMonitor
 from hudi_ops.config.requests import checked_engine
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.progress import Progress
@@ -98,8 +97,6 @@ class Run(Generic[Plan, Inputs, Task, Outcome]):
         entry: the COMPLETE that decided the instant.
         seconds: time since this process took the plan over.
         arrow_bytes_before: highest Arrow allocation of this process before the run; a higher one afterwards is the run's.
-        monitor: of the executor's lease.
-        how: options of the execution.
     """
 
     session: Session
@@ -110,8 +107,6 @@ class Run(Generic[Plan, Inputs, Task, Outcome]):
     engine_reason: str
     task_bytes: int
     arrow_bytes_before: int
-    monitor: LeaseMonitor
-    how: Execution
     tasks: Sequence[Task] = ()
     done: Sequence[Outcome] = ()
     left_out: Sequence[Task] = ()

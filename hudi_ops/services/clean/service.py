@@ -72,6 +72,8 @@ class Clean(TableService[CleanRequest, CleanChoice, CleanPlan, CleanInputs, Dele
     cancellable = False
     inflight_has_plan = True
     run = staticmethod(delete_files)
+    empty_choice = staticmethod(empty_choice)
+    choose = staticmethod(choose)
 
     def refuse_table(self, state: TableState) -> None:
         """Refuse tables that cannot be written, and those of timeline layout 1.
@@ -81,20 +83,12 @@ class Clean(TableService[CleanRequest, CleanChoice, CleanPlan, CleanInputs, Dele
         """
         refuse_unserviced(state.config, "a clean")
 
-    def empty_choice(self, request: CleanRequest) -> CleanChoice:
-        """Return the policy of the request, without files."""
-        return empty_choice(request)
-
     def end_plans(self, session: Session, removed: Sequence[str], preview: TableState | None) -> EndedPlans:
         """Cancel overdue plans, and remove cancelled ones: they hold back files."""
         if preview is not None:
             return _ended(preview_overdue(session, preview))
         aborted = {one.time for one in session.loader.load().timeline.aborted} if removed else set()
         return _ended(cancel_overdue(session), aborted.intersection(removed))
-
-    def choose(self, session: Session, state: TableState, request: CleanRequest) -> CleanChoice:
-        """Choose by the request's policy."""
-        return choose(session, state, request)
 
     def draft(self, session: Session, state: TableState, choice: CleanChoice) -> Draft:
         """Return the draft, which is checked and not changed under the lock."""

@@ -15,7 +15,6 @@ from hudi_ops.config.requests import IndexRequest
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_timeline
 from hudi_ops.services.base.cost import Cost
-from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.base.result import ServiceResult
 from hudi_ops.services.base.service import PlannedService, register
 from hudi_ops.services.indexing.choose import IndexChoice, choose, draft_of, empty_choice
@@ -63,6 +62,8 @@ class IndexBuild(PlannedService[IndexRequest, IndexChoice, IndexPlan]):
     command = "hudi-ops index"
     plan_type = IndexPlan
     result_type = IndexResult
+    choose = staticmethod(choose)
+    draft = staticmethod(draft_of)
 
     def refuse_table(self, state: TableState) -> None:
         """Refuse tables that cannot be written.
@@ -75,14 +76,6 @@ class IndexBuild(PlannedService[IndexRequest, IndexChoice, IndexPlan]):
     def empty_choice(self, request: IndexRequest) -> IndexChoice:
         """Return a choice without partitions."""
         return empty_choice()
-
-    def choose(self, session: Session, state: TableState, request: IndexRequest) -> IndexChoice:
-        """Choose the partitions of the request that are neither built nor planned."""
-        return choose(session, state, request)
-
-    def draft(self, session: Session, state: TableState, choice: IndexChoice) -> Draft:
-        """Return the draft, which is checked and not changed under the lock."""
-        return draft_of(session, state, choice)
 
     def estimate(self, choice: IndexChoice, engine: Engine) -> Cost:
         """Return no cost: `explain_indexes` measures what a build reads."""

@@ -84,8 +84,13 @@ class RewriteDraft(ABC, Generic[C]):
         return self._draft(state, slices, left)
 
     def taken_by_write(self, slices: Slices, write: Instant, metadata: CommitMetadata) -> dict[Key, str]:
-        """Add a write's log files to `slices`; return the slices that it took, with the reason."""
-        return join_logs(slices, write, metadata)
+        """Add a write's log files to `slices`; return the slices that it rewrote, with the reason."""
+        for file in _logs_of(write, metadata):
+            key = (file.partition_path, file.file_id)
+            if key in slices:
+                slices[key] = _with_log(slices[key], file, write)
+        why = f"{write.action} {write.time} replaced it while the plan was made"
+        return {key: why for key in _rewritten(write, metadata) if key in slices}
 
     def taken_by_plan(self, slices: Slices, plan: Instant, inputs: Footprint) -> Iterable[Key]:
         """Return the slices that another plan took."""
@@ -183,16 +188,6 @@ def _planned_slice(root: str, slice_: Slice) -> PlannedSlice:
 def begun_by(slice_: Slice) -> str:
     """Return the instant that began a slice: of its base file, or of its oldest log file."""
     return slice_.base.instant if slice_.base is not None else min(file.instant for file in slice_.logs)
-
-
-def join_logs(slices: Slices, write: Instant, metadata: CommitMetadata) -> dict[Key, str]:
-    """Add a write's log files to `slices`; return the slices that it rewrote, with the reason."""
-    for file in _logs_of(write, metadata):
-        key = (file.partition_path, file.file_id)
-        if key in slices:
-            slices[key] = _with_log(slices[key], file, write)
-    why = f"{write.action} {write.time} replaced it while the plan was made"
-    return {key: why for key in _rewritten(write, metadata) if key in slices}
 
 
 def _with_log(slice_: Candidate, file: DataFile, write: Instant) -> Candidate:

@@ -14,7 +14,7 @@ from hudi_ops.errors import Corrupt, InvalidRequest
 from hudi_ops.files.base.base_file import BaseFileReader, WriterSettings
 from hudi_ops.index.resizes import holders_of, span_of
 from hudi_ops.index.ring import HASHES, TOP, initial_ring
-from hudi_ops.services.base.service import Execution, Run
+from hudi_ops.services.base.service import Run
 from hudi_ops.services.resize.service import RESIZE
 from hudi_ops.services.resize.tasks import ResizeTask, resize_group
 from hudi_ops.storage.memory import MemoryStorage
@@ -37,7 +37,7 @@ def tasks_of(storage: MemoryStorage, *wanted: Wanted, memory_bytes: int = 1 << 3
     plan = read_plan(storage, state.timeline, found)
     attempt = Attempt(instant, "clustering", state, 1)
     inputs = RESIZE.inputs(session, attempt, plan)
-    run: Any = Run(session, attempt, plan, inputs, session.ctx.local_engine, "", memory_bytes, 0, None, Execution())
+    run: Any = Run(session, attempt, plan, inputs, session.ctx.local_engine, "", memory_bytes, 0)
     return RESIZE.tasks(run)
 
 
