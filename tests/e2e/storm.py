@@ -4,7 +4,7 @@
 
 Each role is a process of its own that works in a loop until it is killed: two writers, compaction, clustering (with `--rings`
 resize), clean, archive, index builds and drops, cancels. A ZooKeeper locks between them. A writer alone has its keys; it notes each
-attempt before and after it. At the end all plans are cancelled, and the clock goes past the leases. Then each key has the value of
+attempt before and after it. At the end all plans are ended, and the clock goes past the leases. Then each key has the value of
 its last acknowledged attempt, or of a later one whose outcome is open; `verify` finds nothing; each file belongs to the table or to
 one row of `commit/owned/kinds.py`.
 """
@@ -147,10 +147,13 @@ class Storm:
 
 
 def settled(table: Table) -> Table:
-    """Cancel all plans that are left, and let the second look at files of ended processes pass."""
+    """End all plans that are left, and let the second look at files of ended processes pass."""
     later = Table(replace(table.context, clock=past_expiry()))
     for row in later.plans():
-        later.cancel(row.instant)
+        if row.action == "clean":
+            later.clean.execute(instant=row.instant)  # a begun clean is finished, never cancelled
+        else:
+            later.cancel(row.instant, force=True)
     for hours in (1, 2):
         clock = past_expiry()
         clock.advance_ms(hours * 3_600_000)

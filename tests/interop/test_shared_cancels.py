@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -78,18 +79,18 @@ def test_apache_hudi_executes_a_plan_before_amid_and_after_its_cancel(
     amid = plan_rewrite(table := opened(path))
     put = timeline_of(table).path(f"{amid}.clustering.requested")
     storage = table.context.storage
-    body, delete = storage.get(put), storage.delete
+    body, delete = storage.get(put), storage.delete_all
 
-    def executes_first(where: str) -> None:
-        if where == put:
+    def executes_first(paths: Sequence[str], *, ordered: bool = False) -> None:
+        if put in paths:
             execute(peer, path)
-        delete(where)
+        delete(paths, ordered=ordered)
 
-    storage.delete = executes_first
+    storage.delete_all = executes_first
     count += 1
     with pytest.raises(Busy, match="another program began to execute this clustering"):
         table.ingest(versioned(0, 6, count))
-    storage.delete = delete
+    storage.delete_all = delete
     assert storage.get(put) == body
     assert timeline_of(table).find(amid).is_completed
     count -= 1

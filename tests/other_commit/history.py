@@ -292,7 +292,7 @@ def _clean_and_archive(history: History) -> None:
 
 
 def _restore(history: History) -> None:
-    """Restore a savepoint, with a process that dies meanwhile."""
+    """Restore a savepoint, with a process that dies during it."""
     history.other("create a savepoint", lambda table: table.savepoints.create())
     for version in (50, 51):
         history.call(f"upsert {version}", lambda table, version=version: table.ingest(rows(version)))

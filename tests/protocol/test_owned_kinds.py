@@ -9,7 +9,10 @@ import pytest
 
 from hudi_ops.commit.owned import kinds
 from hudi_ops.commit.owned.kinds import KINDS, Part, Reason, kind_in_folder
+from hudi_ops.commit.owned.remove import checksum_of, remove_paths
 from hudi_ops.commit.recover.recover import recover
+from hudi_ops.errors import Internal
+from hudi_ops.services.create import create
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, FaultyStorage
@@ -18,7 +21,7 @@ from tests.fault_plans import DiesBefore
 from tests.protocol.compaction_table import make_logged
 from tests.protocol.crash_table import FIRST, SECOND
 from tests.protocol.dead_writers import LATER_MS, late_clock, make_dead, timeline
-from tests.tables import MERGE_ON_READ, NOW_MS, made, table_of
+from tests.tables import BY_HAND, MERGE_ON_READ, NOW_MS, made, table_of
 
 FOLDER = ".hoodie/.toys"
 TOY = kind_in_folder("toy", Part.CONTENT, set(Reason) - {Reason.LEFT_OUT, Reason.COMPLETED}, FOLDER, "toy-left")
@@ -112,3 +115,42 @@ def test_each_reason_has_its_order() -> None:
     orders = {reason: ", ".join(kind.name for kind in KINDS if reason in kind.reasons) for reason in Reason}
     print("\n".join(f"{reason.name}: {order}" for reason, order in orders.items()))
     assert orders == ORDERS
+
+
+def test_a_timeline_of_another_name_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = create.new_table_properties
+    monkeypatch.setattr(create, "new_table_properties", lambda *words: usual(*words) | {"hoodie.timeline.path": "tl"})
+    storage = made(MERGE_ON_READ, FIRST, SECOND)
+    assert storage.list(".hoodie/tl")
+    assert not storage.list(".hoodie/timeline")
+    table = table_of(storage, ManualClock(NOW_MS, tick_ms=1), "writer", upkeep=BY_HAND)
+    table.savepoints.delete(table.savepoints.create().instant)
+    table.cancel(table.compaction.plan().instant, force=True)
+    for _ in range(4):
+        table.ingest(SECOND)
+    assert table.archive.run(keep_min=2, keep_max=3).instants > 0
+    recovered(storage, 3 * LATER_MS)
+    assert verify_table(storage).findings == ()
+
+
+def test_checksum_files_of_a_copied_table_go_with_their_files() -> None:
+    storage = made(MERGE_ON_READ, FIRST, *[SECOND] * 4)
+    table = table_of(storage, ManualClock(NOW_MS, tick_ms=1), "writer", upkeep=BY_HAND)
+    plan = table.compaction.plan().instant
+    kept = [info.path for folder in (kinds.PAYLOADS, ".hoodie/.ingest") for info in storage.list(folder)]
+    for path in kept:
+        storage.put(checksum_of(path), b"crc\0")
+    table.compaction.execute(instant=plan)
+    assert storage.list(".hoodie/.heartbeat") == []
+    for _ in range(4):
+        table.ingest(SECOND)
+    assert table.archive.run(keep_min=2, keep_max=3).payloads > 0
+    assert not [path for path in kept if storage.head(path) is None and storage.head(checksum_of(path)) is not None]
+
+
+def test_a_path_of_no_row_stays() -> None:
+    storage, path = MemoryStorage("t"), f"{kinds.PAYLOADS}/odd/file"
+    storage.put(path, b"")
+    with pytest.raises(Internal, match="no kind of such files"):
+        remove_paths(storage, Reason.ARCHIVED, [path])
+    assert [info.path for info in storage.list()] == [path]

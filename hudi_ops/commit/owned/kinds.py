@@ -13,6 +13,7 @@ the removal (docs/protocol §7, §23):
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -46,6 +47,9 @@ if TYPE_CHECKING:  # the session itself removes files by these rows
     from hudi_ops.commit.session import Session
 
 PAYLOADS = f"{LOG}/payload"
+
+_TIMELINE = re.compile(r"\.hoodie(/[^./][^/]*)*")
+"""Folder of a timeline: none of ours, whose names begin with a dot."""
 
 LAYOUT = 2
 """Layout of the timelines of tables with a commit log."""
@@ -202,10 +206,8 @@ def _delta(removal: Removal) -> list[str]:
     return delta_files(removal.session.ctx.storage, [removal.target.time])
 
 
-def _notes(removal: Removal) -> list[str]:
-    start = f"{removal.target.time}."
-    folders = removal.session.ctx.storage.list_folder(MARKERS).folders
-    return [f"{MARKERS}/{folder}/sweep" for folder in folders if folder.startswith(start)]
+def _no_notes(removal: Removal) -> list[str]:
+    return []  # the second sweep knows the times of the notes that are due
 
 
 def _owner_of_data(path: str) -> str:
@@ -230,9 +232,12 @@ def _owner_of_delta(path: str) -> str:
 
 
 def _owner_on_timeline(state: State) -> Callable[[str], str]:
+    """Return the owner of files of a timeline, whose folder `hoodie.timeline.path` names."""
+
     def owner(path: str) -> str:
         folder, _, name = path.rpartition("/")
-        file = parse_file_name(name, LAYOUT) if folder == ".hoodie/timeline" else None
+        may_be = _TIMELINE.fullmatch(folder) is not None and not f"{folder}/".startswith(f"{METADATA}/")
+        file = parse_file_name(name, LAYOUT) if may_be else None
         return file.time if file is not None and file.state is state else ""
 
     return owner
@@ -276,7 +281,7 @@ KINDS: tuple[OwnedKind, ...] = (
         QUEUE,
     ),
     kind_in_folder("marker", Part.TRACES, _MARKER, MARKERS),
-    OwnedKind("note of a second sweep", Part.TRACES, _NOTE, _notes, _owner_of_note),
+    OwnedKind("note of a second sweep", Part.TRACES, _NOTE, _no_notes, _owner_of_note),
     OwnedKind(
         "lease",
         Part.TRACES,

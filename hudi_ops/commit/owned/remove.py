@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from hudi_ops.commit.owned import kinds
 from hudi_ops.commit.owned.kinds import OwnedKind, Part, Reason, Removal
+from hudi_ops.errors import Internal
 from hudi_ops.storage.protocol import Storage
 
 _CHECKSUM = re.compile(r"^(.*/)?\.([^/]+)\.crc$")
@@ -48,7 +49,7 @@ def remove_paths(storage: Storage, reason: Reason, paths: Iterable[str], *, orde
     of them.
 
     Raises:
-        ValueError: by no row does a path go for this reason; nothing was deleted.
+        Internal: by no row does a path go for this reason; nothing was deleted.
         Unavailable: some of them may still exist.
     """
     by_rank = sorted(paths, key=lambda path: _rank(path, reason))
@@ -58,9 +59,14 @@ def remove_paths(storage: Storage, reason: Reason, paths: Iterable[str], *, orde
 def _rank(path: str, reason: Reason) -> int:
     owned = _CHECKSUM.sub(r"\1\2", path)
     for rank, kind in enumerate(kinds.KINDS):
-        if reason in kind.reasons and kind.owner(owned) and (owned == path or kind.has_checksum):
+        if reason in kind.reasons and kind.owner(owned):
             return rank
-    raise ValueError(f"{path} is of no kind of file that goes because {reason}: see commit/owned/kinds.py")
+    raise Internal(
+        f"a file was to be deleted because {reason}, and no kind of such files has it",
+        expected="a row of commit/owned/kinds.py",
+        found=path,
+        next_step="report this text; the file stays",
+    )
 
 
 def order_of(removal: Removal, parts: Collection[Part]) -> list[OwnedKind]:

@@ -1,7 +1,7 @@
 """Record a cancelled plan while it leaves the timeline (RFC-79, `execute_cancel`).
 
 `commit.recover.rollback` deletes the data files. The record `.aborted` is put before the inflight and the requested file are
-deleted, so that a plan is always pending or aborted. The queue file and the lease go last. Any process can repeat any step.
+deleted, so that a plan is always pending or aborted. The queue file goes last. Any process can repeat any step.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import logging
 from typing import Any
 
 from hudi_ops.commit.owned.find import resize_of
-from hudi_ops.commit.owned.kinds import Part, Reason, Removal
-from hudi_ops.commit.owned.remove import remove
+from hudi_ops.commit.owned.kinds import Reason, Removal
+from hudi_ops.commit.owned.remove import remove, remove_paths
 from hudi_ops.commit.recover.index_builds import remove_index_build
 from hudi_ops.commit.recover.sweep import release_rolled_back
 from hudi_ops.commit.session import Session, best_effort
 from hudi_ops.concurrency.markers import FOLDER as MARKERS
 from hudi_ops.errors import NotFound
 from hudi_ops.storage.claim import ensure
-from hudi_ops.timeline.cancel.aborted import AbortedPlan, aborted_path, mark_swept
+from hudi_ops.timeline.cancel.aborted import AbortedPlan, aborted_path, mark_swept, queue_path
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import fate_of
 from hudi_ops.timeline.log.entries import Takeover, cancel_of
@@ -97,4 +97,4 @@ def release_aborted(session: Session, state: TableState, target: Instant) -> Non
     with best_effort(target.time):
         if not is_noted:
             mark_swept(session.ctx.storage, state.timeline, target)
-        remove(Removal(session, state, target, Reason.CANCELLED), {Part.TRACES})
+        remove_paths(session.ctx.storage, Reason.CANCELLED, [queue_path(target.time)])

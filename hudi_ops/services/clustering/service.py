@@ -56,7 +56,7 @@ class ClusterResult(RewriteResult):
 
 
 class ClusteringDraft(ReplaceDraft[ClusteringChoice]):
-    """Plan of the groups of a choice, which loses groups that others touch meanwhile."""
+    """Plan of the groups of a choice; groups that others touch before it is published leave it."""
 
     work = "clustering"
 

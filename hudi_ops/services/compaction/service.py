@@ -61,7 +61,7 @@ class CompactResult(ServiceResult):
 
 
 class CompactionDraft(RewriteDraft[CompactionChoice]):
-    """Plan of the slices of a choice, to which log files that complete meanwhile are added."""
+    """Plan of the slices of a choice; log files that complete before it is published join it."""
 
     action = "compaction"
     work = "compaction"

@@ -10,7 +10,7 @@ from hudi_ops.commit.session import Session
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.base.choice import Candidate, Choice, Measured, Strategy
 from hudi_ops.services.base.slices import live_slices
-from hudi_ops.services.rewrite.meanwhile import other_plans
+from hudi_ops.services.rewrite.later_changes import other_plans
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS
 from hudi_ops.timeline.names import MERGING_ACTIONS
 from hudi_ops.timeline.state import TableState

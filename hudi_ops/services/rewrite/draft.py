@@ -20,7 +20,7 @@ from hudi_ops.files.names import parse_data_file
 from hudi_ops.services.base.choice import Candidate
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.rewrite.choice import RewriteChoice, members
-from hudi_ops.services.rewrite.meanwhile import completed_between, other_plans, refuse_none_left
+from hudi_ops.services.rewrite.later_changes import completed_between, other_plans, refuse_none_left
 from hudi_ops.timeline.content.clean_bytes import planned_path
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS, Footprint
