@@ -209,9 +209,11 @@ class _Exchange:
         self.is_left = True
         if thread.is_alive():
             _shut(thread.ident)
+            # From here on the reply is no reply: headers end where the connection does.
+            raise NoAnswer("it took too long")
         if self.reply is not None:
             return self.reply
-        if self.error is None or self._left_s() <= 0:  # what a shut connection raises is no reason
+        if self.error is None or self._left_s() <= 0:  # an error at the deadline is its consequence
             raise NoAnswer("it took too long")
         raise NoAnswer(f"{type(self.error).__name__}: {self.error}")
 

@@ -29,7 +29,7 @@ from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.columns.kept import forget_view, keep_views, kept_settings, kept_view, view_source
 from hudi_ops.view.columns.slices import newest_slices
-from hudi_ops.view.remote import checks
+from hudi_ops.view.remote import checks, client as client_module
 from hudi_ops.view.remote.checks import Question
 from hudi_ops.view.remote.client import DEADLINE_S, PAUSE_S, Client, Deadline, NoAnswer, Reply, client_of
 from hudi_ops.view.remote.served import Wish, served_view
@@ -354,11 +354,20 @@ def test_a_server_that_trickles_leaves_no_thread(is_in_headers: bool, monkeypatc
     server = ThreadingHTTPServer(("127.0.0.1", 0), Trickle)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     client = Client(ViewServer(url=f"http://127.0.0.1:{server.server_address[1]}"))
+
+    def has_no_thread() -> bool:
+        return "view of the timeline server" not in {one.name for one in threading.enumerate()}
+
+    def shut_and_wait(thread: int | None, shut: Callable[[int | None], None] = client_module._shut) -> None:
+        shut(thread)
+        wait_for(has_no_thread)  # the thread takes the end of the connection for that of the headers, and has a reply
+
+    monkeypatch.setattr(client_module, "_shut", shut_and_wait)
     try:
         with pytest.raises(NoAnswer, match="too long"), client.asking() as deadline:
             deadline.request("POST", "/", b"{}")
         assert Trickle.gone.acquire(timeout=30), "the connection was closed"
-        wait_for(lambda: "view of the timeline server" not in {one.name for one in threading.enumerate()})
+        wait_for(has_no_thread)
     finally:
         server.shutdown()
         server.server_close()
