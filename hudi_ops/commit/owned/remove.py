@@ -52,14 +52,16 @@ def remove_paths(storage: Storage, reason: Reason, paths: Iterable[str], *, orde
         Internal: by no row does a path go for this reason; nothing was deleted.
         Unavailable: some of them may still exist.
     """
-    by_rank = sorted(paths, key=lambda path: _rank(path, reason))
-    storage.delete_all(by_rank, ordered=ordered)
+    rows = [kind for kind in kinds.KINDS if reason in kind.reasons]
+    by_rank = sorted(paths, key=lambda path: _rank(path, rows, reason))
+    if by_rank:
+        storage.delete_all(by_rank, ordered=ordered)
 
 
-def _rank(path: str, reason: Reason) -> int:
-    owned = _CHECKSUM.sub(r"\1\2", path)
-    for rank, kind in enumerate(kinds.KINDS):
-        if reason in kind.reasons and kind.owner(owned):
+def _rank(path: str, rows: Iterable[OwnedKind], reason: Reason) -> int:
+    owned = _CHECKSUM.sub(r"\1\2", path) if path.endswith(".crc") else path
+    for rank, kind in enumerate(rows):
+        if kind.owner(owned):
             return rank
     raise Internal(
         f"a file was to be deleted because {reason}, and no kind of such files has it",
