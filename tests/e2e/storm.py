@@ -45,11 +45,13 @@ REST_S = 0.3
 KILL_S = 2.0, 5.0
 """Time between two kills: a process needs a moment until it works."""
 LOCKS = "/storm/locks"
+SESSION_S = 3.0
+"""Time until a killed process loses its lock and its place in the queue: with the default of 15 s all would wait nearly always."""
 
 
 def opened(root: str, hosts: str, name: str) -> Table:
     """The table, with the lock of a process."""
-    return Table.open(root, locks=ZooKeeperLock(hosts, LOCKS, "storm", owner=name))
+    return Table.open(root, locks=ZooKeeperLock(hosts, LOCKS, "storm", owner=name, session_timeout_s=SESSION_S))
 
 
 def write(table: Table, name: str, dice: random.Random, diary: Path) -> None:
