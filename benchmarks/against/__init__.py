@@ -1,0 +1,1 @@
+"""Benchmarks of hudi_ops beside another commit of itself."""
