@@ -34,14 +34,14 @@ def files_of_cleans(storage: Storage, config: TableConfig, as_of: str | None = N
         Corrupt: a clean or the history cannot be read.
         Unavailable: the history is rewritten faster than it can be read.
     """
-    timeline = load_timeline(storage, config)
-    # Read after the active timeline: a clean that is archived in between is then found twice instead of missed.
+    since = as_of or ""
+    active = list(_of_active(storage, load_timeline(storage, config), since))
+    # Read after the cleans of the active timeline: one that is archived in between is then found twice instead of missed.
     actions = frozenset({_CLEAN} if as_of is None else {_CLEAN, _REPLACE})
     history = load_history(storage, config, with_content=True, actions=actions).instants
-    since = as_of or ""
     hidden = _replaced(history, since)
     found = {}
-    for clean, partition, name in chain(_of_active(storage, timeline, since), _of_archived(history, since)):
+    for clean, partition, name in chain(active, _of_archived(history, since)):
         named = parse_data_file(name)
         if named is not None and (partition, named.file_id) not in hidden:
             path = data_path(partition, name)
@@ -57,12 +57,12 @@ def paths_of_cleans(storage: Storage, config: TableConfig) -> frozenset[str]:
     Raises:
         Unavailable: storage did not answer, or the history is rewritten faster than it can be read.
     """
-    timeline = load_timeline(storage, config)
+    active = list(_of_active(storage, load_timeline(storage, config), skips_broken=True))
     try:
         history = load_history(storage, config, with_content=True, actions=frozenset({_CLEAN})).instants
     except Corrupt:
         history = ()
-    removed = chain(_of_active(storage, timeline, skips_broken=True), _of_archived(history, skips_broken=True))
+    removed = chain(active, _of_archived(history, skips_broken=True))
     return frozenset(data_path(partition, name) for _, partition, name in removed)
 
 

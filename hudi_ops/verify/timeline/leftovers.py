@@ -7,6 +7,7 @@ Readers that list storage show the rows of a data file once its instant is compl
 from __future__ import annotations
 
 from hudi_ops.commit.owned import kinds
+from hudi_ops.commit.recover.sweep import notes_of
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS, FOLDER as LEASE_FOLDER
 from hudi_ops.concurrency.markers import FOLDER as MARKER_FOLDER
 from hudi_ops.timeline.cancel.aborted import QUEUE
@@ -115,7 +116,7 @@ def _check_folders(subject: Subject, findings: Findings) -> None:
                 )
         elif _is_settled(subject, time):
             findings.info("markers-left", "markers of a completed instant", f"{MARKER_FOLDER}/{time}", _SWEPT)
-        elif _is_abandoned(subject, time):
+        elif _is_abandoned(subject, time) and _has_markers(subject, time):
             findings.warning(
                 "markers-unknown",
                 "markers of an instant that is not on the timeline: the data files that they name may still exist",
@@ -130,6 +131,15 @@ def _check_folders(subject: Subject, findings: Findings) -> None:
             if _is_abandoned(subject, time) and not is_withdrawn(subject, time):
                 what = f"{kind.name} of an instant that never completed"
                 findings.info(kind.finding, what, f"{kind.folder}/{time}", "delete it")
+
+
+def _has_markers(subject: Subject, time: str) -> bool:
+    """Return whether an instant has markers now, and no note that keeps them.
+
+    Its rollback may have ended since the listing.
+    """
+    folders = subject.storage.list_folder(MARKER_FOLDER).folders
+    return time in folders and time not in notes_of(folders)
 
 
 def _instants_under(subject: Subject, folder: str) -> list[str]:

@@ -7,10 +7,11 @@ from collections.abc import Container
 from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.concurrency.markers import read_markers
 from hudi_ops.errors import HudiOpsError
+from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.content.plans import RollbackPlan, read_plan
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import WRITE_ACTIONS, State, requested_name
-from hudi_ops.verify.report import Findings
+from hudi_ops.verify.report import Finding, Findings
 from hudi_ops.verify.subject import Subject
 
 _NEEDS_PLAN = frozenset({"compaction", "logcompaction", "clustering", "clean", "rollback", "restore", "indexing"})
@@ -22,17 +23,27 @@ def check_pending(subject: Subject, decided: Container[str], findings: Findings)
 
     `decided` holds the request times that a COMPLETE slot names: they are rolled forward, and `check_log` reports them.
     """
-    settled = {(instant.time, instant.kind) for instant in subject.later if instant.is_completed}
-    still = {(instant.time, instant.kind) for instant in subject.later}
+    later = _pending(subject.later)
+    doubtful: dict[tuple[str, str], list[Finding]] = {}
     for instant in subject.timeline.pending:
         key = (instant.time, instant.kind)
-        # Skip instants that were completed or rolled back during the verification.
-        if key in settled or key not in still or instant.kind == "savepoint" or instant.time in decided:
-            continue
+        if key not in later or instant.kind == "savepoint" or instant.time in decided:
+            continue  # it ended while the table was listed, or `check_log` reports it
         findings.looked("pending instants")
-        _check_plan(subject, instant, findings)
-        _check_owner(subject, instant, findings)
+        about = Findings()
+        _check_plan(subject, instant, about)
+        _check_owner(subject, instant, about)
+        if about.found:
+            doubtful[key] = about.found
+    if doubtful:
+        # An instant that ended since then has lost its plan and its lease by right.
+        now = _pending(load_timeline(subject.storage, subject.config))
+        findings.found += [one for key, found in doubtful.items() if key in now for one in found]
     _check_start(subject, findings)
+
+
+def _pending(timeline: Timeline) -> set[tuple[str, str]]:
+    return {(instant.time, instant.kind) for instant in timeline.pending}
 
 
 def _check_plan(subject: Subject, instant: Instant, findings: Findings) -> None:
