@@ -36,7 +36,7 @@ def check_pending(subject: Subject, decided: Container[str], findings: Findings)
         if about.found:
             doubtful[key] = about.found
     if doubtful:
-        # An instant that ended since then has lost its plan and its lease by right.
+        # An instant that ended since then has no plan and no lease: that is no damage.
         now = _pending(load_timeline(subject.storage, subject.config))
         findings.found += [one for key, found in doubtful.items() if key in now for one in found]
     _check_start(subject, findings)

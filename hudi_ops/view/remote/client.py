@@ -209,7 +209,7 @@ class _Exchange:
         self.is_left = True
         if thread.is_alive():
             _shut(thread.ident)
-            # From here on the reply is no reply: headers end where the connection does.
+            # A later reply is not used: the shutdown looks like the end of the headers.
             raise NoAnswer("it took too long")
         if self.reply is not None:
             return self.reply
