@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import sqlite3
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -37,6 +38,7 @@ from sqlalchemy.exc import (
     TimeoutError as NoAnswer,
 )
 
+from hudi_ops.clock import SystemClock
 from hudi_ops.config.places import REGISTRY_FILE, REGISTRY_VARIABLE, home
 from hudi_ops.errors import Internal, InvalidRequest, Unavailable, Unsupported
 from hudi_ops.redaction import redacted, remember_secret
@@ -134,10 +136,30 @@ def _on_sqlite(connection: Any, _: Any) -> None:
     """Let readers go on beside a writer, and keep references whole."""
     connection.isolation_level = None  # `_begin_sqlite` begins: the driver would do so only at the first change
     cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode=WAL")
+    _keep_a_write_ahead_log(cursor)
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.execute("PRAGMA synchronous=NORMAL")
     cursor.close()
+
+
+def _keep_a_write_ahead_log(cursor: Any) -> None:
+    """Switch the file to WAL, unless it has it; wait BUSY_MS for others that use a new file.
+
+    SQLite's own timeout does not bound this: a switch fails at once while another connection switches or writes.
+
+    Raises:
+        OperationalError: others did not end in that time, or the file is no database.
+    """
+    clock = SystemClock()
+    until_s = clock.monotonic_s() + BUSY_MS / 1000
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or clock.monotonic_s() >= until_s:
+                raise
+            clock.sleep_s(0.01)
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import stat
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +164,18 @@ def test_a_sqlite_file_is_its_owners_alone_and_only_migrate_makes_it(tmp_path: P
     with pytest.raises(Unavailable):
         list_tables(engine)
     assert list(file.parent.iterdir()) == []
+
+
+def test_a_first_connection_waits_for_a_writer_of_a_new_file(tmp_path: Path) -> None:
+    file = tmp_path / "registry.db"
+    other = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")  # not in WAL: a switch to it fails at once
+    timer = threading.Timer(0.3, lambda: other.execute("COMMIT"))
+    timer.start()
+    assert migrate(f"sqlite:///{file}") == ("", HEAD)
+    timer.join()
+    assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    other.close()
 
 
 @pytest.mark.parametrize(
