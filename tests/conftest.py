@@ -7,7 +7,7 @@ import logging
 import os
 import zipfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from _pytest.terminal import TerminalReporter
 from hypothesis import settings
 
 from tests.durations import COSTS, Measured, Recorder, file_of, report_durations, write
-from tests.tiers import TIERS, Run, counted, lines, reason_to_leave_out, reasons_to_leave_out
+from tests.tiers import TIERS, Run, reason_to_leave_out, reasons_to_leave_out
 
 # Examples are bounded in number, not in time: a slow machine is no bug in the code under test.
 settings.register_profile("no-deadline", deadline=None)
@@ -83,6 +83,16 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.loadscopereorder = False
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect tests without looking for garbage: what is collected stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave files of other thirds alone: they are not even imported."""
     if not config.option.third or not collection_path.match("test_*.py"):
@@ -118,7 +128,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if not config.option.third and len(items) > 1_000:
             _UNKNOWN.append(COSTS.unknown(item.nodeid for item in items if not reason_to_leave_out(item, "full")))
         reasons = reasons_to_leave_out(items, Run(tier, config.option.number))
-        _LEFT_OUT.update(counted(reasons))
+        _LEFT_OUT.update((nodeid.split("/")[1], reason) for nodeid, reason in reasons.items())
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in reasons])
         items[:] = [item for item in items if item.nodeid not in reasons]
     keys = longest_first({file_of(item.nodeid) for item in items}, tier or "full")
@@ -163,8 +173,8 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
         terminalreporter.section(
             f"left out by the tier {config.option.tier}: {_LEFT_OUT.total()} tests; bin/test --soak has all"
         )
-        for line in lines(_LEFT_OUT.items()):
-            terminalreporter.write_line(line)
+        for (folder, reason), count in sorted(_LEFT_OUT.items()):
+            terminalreporter.write_line(f"{count:6}  tests/{folder}: {reason}")
     if config.option.keep_durations:
         report_durations(terminalreporter, config.option.keep_durations)
     if any(_UNKNOWN):

@@ -45,10 +45,10 @@ class Costs:
             rows[file, tier] = [float(number) for number in numbers]
         return cls(rows)
 
-    def mean_cpu_s(self, file: str) -> float:
-        """Return the mean CPU seconds of a test of the file in full; 0 if the file is unknown."""
-        cpu_s, _, tests = self._sum(file)
-        return cpu_s / tests if tests else 0.0
+    def mean_wall_s(self, file: str) -> float:
+        """Return the mean wall seconds of a test of the file that quick may hold; 0 if it is unknown."""
+        _, wall_s, tests = self._sum(file, ("quick",))
+        return wall_s / tests if tests else 0.0
 
     def wall_s(self, file: str, tier: str) -> float:
         """Return the wall seconds of the tests of a file that quick, or else full, holds; 0 if the file is unknown."""
@@ -93,7 +93,8 @@ class Recorder:
             return (yield)
         finally:
             row = self.measured[file_of(item.nodeid), self._tier_of[item.nodeid]]
-            for place, amount in enumerate((cpu_seconds() - cpu_s, time.monotonic() - started, 1)):
+            # A process that ends without having been waited for takes its seconds with it.
+            for place, amount in enumerate((max(0.0, cpu_seconds() - cpu_s), time.monotonic() - started, 1)):
                 row[place] += amount
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
 
@@ -37,8 +37,11 @@ FIXTURES = {
 }
 """Fixture -> why quick leaves tests out that ask for it, unless they are marked `quick`."""
 
-SAMPLED_S = 0.2
-"""Mean CPU seconds of a test of a file from which on quick holds a sample of the cases of its tests."""
+WHOLE_FOLDER = "tests/meta/"
+"""Folder of rules on the code, of which quick holds all: each change may break one."""
+
+FILE_S = 0.6
+"""Wall seconds of `tests/durations.tsv` that quick gives to one file: of a file that costs more it holds a sample."""
 
 
 @dataclass(frozen=True)
@@ -60,18 +63,21 @@ def cases_of(items: Iterable[pytest.Item]) -> dict[str, list[pytest.Item]]:
 def reasons_to_leave_out(items: list[pytest.Item], run: Run) -> dict[str, str]:
     """Return why a run leaves tests out, by id; tests that it holds are not in the result."""
     reasons = {item.nodeid: reason_to_leave_out(item, run.tier) for item in items}
-    for test, cases in cases_of(items).items():
+    for cases in cases_of(items).values():
         rotate = cases[0].get_closest_marker("rotate")
         free = [item.nodeid for item in cases if not reasons[item.nodeid] and not _is_kept(item)]
         shares = min(rotate.kwargs.get("shares", 3), max(1, len(free))) if rotate and run.tier != "soak" else 1
         for place, nodeid in enumerate(free):
             if place % shares != run.number % shares:
                 reasons[nodeid] = "is of another share of its cases, which other runs hold"
-        if run.tier == "quick" and (share := _sampled(file_of(test))) > 1:
-            free = [nodeid for nodeid in free if not reasons[nodeid]]
-            # A seeded draw, the same in every run. Every n-th case might always have the same value of the last parameter.
-            held = Random(test).sample(free, -(-len(free) // share))
-            reasons |= dict.fromkeys(set(free).difference(held), "is not in the sample of cases that quick runs")
+    if run.tier == "quick":
+        for file, free in _free_of_files(item for item in items if not reasons[item.nodeid]).items():
+            most = max(1, int(FILE_S / max(COSTS.mean_wall_s(file), 1e-6)))
+            # Seeded: a run is repeated by its number, and runs of other numbers hold other tests.
+            held = Random(f"{file} {run.number}").sample(free, min(len(free), most))
+            reasons |= dict.fromkeys(
+                set(free).difference(held), "is not in the sample of a costly file that quick holds"
+            )
     return {nodeid: reason for nodeid, reason in reasons.items() if reason}
 
 
@@ -104,18 +110,11 @@ def _is_kept(item: pytest.Item) -> bool:
     return any(mark.name in {"quick", "full"} for mark in getattr(getattr(item, "callspec", None), "marks", ()))
 
 
-def _sampled(file: str) -> int:
-    """Return n if quick runs one of n cases of the tests of this file."""
-    mean = COSTS.mean_cpu_s(file)
-    return 1 if mean < SAMPLED_S else 2 if mean < 2 * SAMPLED_S else 3
-
-
-def lines(left_out: Iterable[tuple[tuple[str, str], int]]) -> Iterator[str]:
-    """Yield a line for each folder and reason: how many tests were left out."""
-    for (folder, reason), count in sorted(left_out):
-        yield f"{count:6}  tests/{folder}: {reason}"
-
-
-def counted(reasons: dict[str, str]) -> Counter[tuple[str, str]]:
-    """Count tests that were left out, by folder and reason."""
-    return Counter((nodeid.split("/")[1], reason) for nodeid, reason in reasons.items())
+def _free_of_files(items: Iterable[pytest.Item]) -> dict[str, list[str]]:
+    """Group the tests by file that quick may leave out, if their file costs much."""
+    free = defaultdict(list)
+    for item in items:
+        is_rule = item.nodeid.startswith(WHOLE_FOLDER)
+        if not is_rule and all(mark.name != "quick" for mark in item.own_markers):
+            free[file_of(item.nodeid)].append(item.nodeid)
+    return free

@@ -148,7 +148,7 @@ def _keep_a_write_ahead_log(cursor: Any) -> None:
     SQLite's own timeout does not bound this: a switch fails at once while another connection switches or writes.
 
     Raises:
-        OperationalError: others did not end in that time, or the file is no database.
+        OperationalError: others did not end in that time, or SQLite refuses the switch for another reason.
     """
     clock = SystemClock()
     until_s = clock.monotonic_s() + BUSY_MS / 1000

@@ -20,6 +20,7 @@ from hudi_ops.services.resize.tasks import ResizeTask, resize_group
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.timeline.content.plans import read_plan
+from tests.bounds import bound
 from tests.services.resize.hand_plans import P0, Wanted, plan_of_nodes
 from tests.services.resize.ringed_tables import BY_COMMIT_TIME, CONSISTENT, hashes_of, opened
 from tests.tables import NOW_MS, made, rows
@@ -85,7 +86,7 @@ def test_a_limit_below_what_a_filter_takes_is_refused_with_the_smallest() -> Non
 def test_a_second_run_of_a_task_writes_the_same_bytes() -> None:
     storage = logged()
     for task in tasks_of(storage, Wanted((0,)), Wanted((1, 2))):
-        for one in (task, replace(task, memory_bytes=1_000)):
+        for one in (task, replace(task, memory_bytes=bound(10_000, 1_000, 1_000))):
             assert resize_group(one) == resize_group(one)
             paths = [one.output(place).path for place in range(len(one.children))]
             bodies = [bytes(storage.get(path)) for path in paths]

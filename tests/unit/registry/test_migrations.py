@@ -91,7 +91,7 @@ def test_rows_of_the_first_migration_are_kept_and_seen(empty_url: str) -> None:
     assert details.verdict == verdict(4, 20_000, since_ms=17_000).model_dump(mode="json", exclude={"seen"})
     assert [one.table_id for one in details.earlier] == ["old"]
     assert [run.key for run in runs_of(engine, details.row.id)] == ["process-1"]
-    # What comes later goes on where the earlier release ended, on PostgreSQL also with its numbers of rows.
+    # What comes later goes on where the first migration ended, on PostgreSQL also with its numbers of rows.
     if engine.dialect.name == "postgresql":
         with engine.begin() as connection:
             connection.execute(text("SELECT setval(pg_get_serial_sequence('tables', 'id'), 4)"))

@@ -25,6 +25,7 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
+from tests.bounds import bound
 from tests.definitions import Definition, create_table
 
 SCHEMA = pa.schema([
@@ -98,7 +99,7 @@ def test_what_is_written_is_the_same_with_and_without_spilling(
     monkeypatch.setattr(memory, "RUN_BYTES_MIN", 1)
     tables = [
         simulated(LocalEngine(threads, memory_bytes=memory_bytes, spill_folder=str(tmp_path)))
-        for memory_bytes in (1 << 40, 100_000, 1_000)
+        for memory_bytes in (1 << 40, 100_000, bound(4_000, 1_000, 1_000))
     ]
     for table in tables:
         table.ingest(rows(0))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import Phase, given, settings, strategies as st
 
+from hudi_ops.concurrency.markers import FOLDER as MARKER_FOLDER
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
@@ -29,13 +30,14 @@ def write(storage: MemoryStorage) -> None:
 class Interrupted:
     """A storage on which a whole move lands just before the given call; calls are counted from 1.
 
-    A move may return another storage, which takes the place of this one.
+    A move may return another storage, which takes the place of this one. `listed` has the folders that were listed, by call.
     """
 
     def __init__(self, inner: MemoryStorage, at: int, move: Callable[[MemoryStorage], Any] = write) -> None:
         self._inner = inner
         self._at = at
         self._move = move
+        self.listed: list[tuple[int, str]] = []
         self.calls = 0
 
     def __getattr__(self, name: str):
@@ -44,6 +46,8 @@ class Interrupted:
 
         def called(*arguments, **keywords):
             self.calls += 1
+            if name == "list_folder":
+                self.listed.append((self.calls, *arguments))
             if self.calls == self._at:
                 self._inner = self._move(self._inner) or self._inner
             return getattr(self._inner, name)(*arguments, **keywords)
@@ -79,6 +83,20 @@ def test_a_clean_between_any_two_reads_of_a_verification_of_indexes():
     for at in range(1, counter.calls + 1, bound(12, 6, 1)):
         report = verify_table(Interrupted(storage.copy(clock), at, clean), deep=True, index=True, clock=clock)
         assert report.findings == (), f"a clean before call {at}: {report.findings[0]}"
+
+
+def test_markers_that_a_rollback_deletes_after_they_were_listed(ours):
+    ours.put(f"{MARKER_FOLDER}/20240101000000000/x/a.parquet.marker.CREATE", b"")
+    counter = Interrupted(ours.copy(), at=0)
+    assert [one.invariant for one in verify_table(counter).findings] == ["markers-unknown"]
+    looked_at = max(call for call, folder in counter.listed if folder == MARKER_FOLDER)
+    found_at = []
+    for at in range(1, counter.calls + 1):
+        busy = Interrupted(
+            ours.copy(), at, lambda held: held.delete_all([each.path for each in held.list(MARKER_FOLDER)])
+        )
+        found_at += [at for _ in verify_table(busy).findings]
+    assert found_at == list(range(looked_at + 1, counter.calls + 1))
 
 
 @pytest.mark.parametrize("half", ["requested", "both"])
